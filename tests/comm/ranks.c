@@ -5,6 +5,7 @@
  *
  *   --ways W  --messages  --piece BYTES  --limit SECONDS
  *   --fault stop|late|die|leave|order|abort     what rank 1 does in the middle of it
+ *   --fault pause                               all ranks stay there for some seconds
  */
 #include "comm/comm.h"
 #include "comm/exact.h"
@@ -132,10 +133,17 @@ static void small_ones(void)
             fail("share or bcast brought other bytes", -EIO);
 }
 
-/* Rank 1 goes wrong. */
+/* Rank 1 goes wrong; or all give others time for something. */
 static void misbehave(void)
 {
     uint64_t ticket;
+    if (g.fault && strcmp(g.fault, "pause") == 0) {
+        if (g.info.rank == 0)
+            printf("# pause\n");
+        fflush(stdout);
+        sleep(4);
+        return;
+    }
     if (!g.fault || g.info.rank != 1)
         return;
     if (strcmp(g.fault, "stop") == 0)

@@ -36,6 +36,20 @@ def alone(*options):
                           timeout=100)
 
 
+def processes(word):
+    """Those of PROGRAM that have this word among their arguments."""
+    found = []
+    for entry in os.scandir('/proc'):
+        try:
+            with open(f'{entry.path}/cmdline', encoding='utf-8', errors='replace') as f:
+                words = f.read().split('\0')
+        except OSError:
+            continue
+        if words[0] == PROGRAM and word in words:
+            found.append(entry.name)
+    return found
+
+
 class Nodes:
     """Two nodes: namespaces of networks and host names on this machine, with a link between them.
     MPI starts its daemons in them by a script that takes the place of ssh."""
@@ -72,18 +86,28 @@ class Nodes:
             self.ip('netns', 'del', self.name + i)
         shutil.rmtree(self.folder)
 
+    def link(self, state):
+        return self.ip('netns', 'exec', self.name + '1', 'ip', 'link', 'set', self.name + 'a',
+                       state)
+
     def mpirun(self, ranks, *options):
+        return subprocess.run(self.command(ranks, *options), capture_output=True, text=True,
+                              timeout=100, env=self.environment())
+
+    @staticmethod
+    def environment():
+        return {**environment(), 'OMPI_ALLOW_RUN_AS_ROOT': '1',
+                'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+
+    def command(self, ranks, *options):
         hosts = ','.join(f'10.77.0.{i + 1}:{n}' for i, n in enumerate(ranks))
         net = '10.77.0.0/24'
-        command = ['ip', 'netns', 'exec', self.name + '1', 'unshare', '--uts', 'sh', '-c',
-                   'hostname node1; exec "$@"', 'sh', 'mpirun', '--allow-run-as-root',
-                   '--oversubscribe', '--bind-to', 'none', '-n', str(sum(ranks)), '--host', hosts,
-                   '--mca', 'plm_rsh_agent', self.agent, '--mca', 'oob_tcp_if_include', net,
-                   '--mca', 'btl_tcp_if_include', net, '-x', 'HOISTWAY_PLUGIN_PATH',
-                   PROGRAM, *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=100,
-                              env={**environment(), 'OMPI_ALLOW_RUN_AS_ROOT': '1',
-                                   'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'})
+        return ['ip', 'netns', 'exec', self.name + '1', 'unshare', '--uts', 'sh', '-c',
+                'hostname node1; exec "$@"', 'sh', 'mpirun', '--allow-run-as-root',
+                '--oversubscribe', '--bind-to', 'none', '-n', str(sum(ranks)), '--host', hosts,
+                '--mca', 'plm_rsh_agent', self.agent, '--mca', 'oob_tcp_if_include', net,
+                '--mca', 'btl_tcp_if_include', net, '-x', 'HOISTWAY_PLUGIN_PATH',
+                PROGRAM, *options]
 
 
 class Ranks(unittest.TestCase):
@@ -133,6 +157,28 @@ class Ranks(unittest.TestCase):
                     done = nodes.mpirun(ranks, '--ways', str(ways), *options)
                     self.assertEqual(self.hashes(done), want)
                     self.assertIn(f'{sum(ranks)} ranks on 2 nodes', done.stdout)
+
+    def test_with_the_link_cut_each_rank_ends_by_itself(self):
+        options = ('--ways', '4', '--limit', '3', '--fault', 'pause', f'--of={os.getpid()}')
+        with Nodes(self) as nodes, subprocess.Popen(
+                nodes.command((2, 2), *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, env=nodes.environment()) as child:
+            for line in child.stdout:
+                if line == '# pause\n':
+                    break
+            self.assertEqual(len(processes(options[-1])), 4)
+            self.assertTrue(nodes.link('down'))
+            begun = time.monotonic()
+            while processes(options[-1]) and time.monotonic() - begun < 60:
+                time.sleep(0.1)
+            left, ended = processes(options[-1]), time.monotonic() - begun
+            nodes.link('up')  # mpirun itself waits for it
+            told = child.communicate(timeout=90)[1]
+        self.assertEqual(left, [])
+        self.assertLess(ended, 4 + 3 + 5 + 20)
+        self.assertNotEqual(child.returncode, 0)
+        self.assertRegex(told, r'rank [01]: .*rank [23] has not sent or received its part; waited '
+                               r'3 s for it in the exchange of type-1-hop-8 \(names [23]\)')
 
     def ends(self, fault, within, *options):
         begun = time.monotonic()
