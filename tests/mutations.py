@@ -25,6 +25,7 @@ sys.dont_write_bytecode = True
 import mutation_rows_activity  # noqa: E402, F401: adds its rows
 import mutation_rows_bench  # noqa: E402, F401
 import mutation_rows_ckpt  # noqa: E402, F401
+import mutation_rows_comm  # noqa: E402, F401
 import mutation_rows_compute  # noqa: E402, F401
 import mutation_rows_cudnn  # noqa: E402, F401
 import mutation_rows_data  # noqa: E402, F401

@@ -13,6 +13,8 @@
 enum { NANS = EXACT_LIMBS, PLUS, MINUS }; /* behind the limbs */
 #define SETTLE_AFTER (1u << 30)
 
+__extension__ typedef unsigned __int128 wide_bits; /* 128 of them; gcc and clang have it */
+
 static void add_non_finite(struct exact_sum *sum, uint64_t bits)
 {
     const bool nan = bits << 12 != 0;
@@ -32,7 +34,7 @@ void exact_add(struct exact_sum *sum, double x)
     if (exponent)
         mantissa |= 1ull << 52;
     const unsigned place = exponent ? exponent - 1 : 0; /* of the mantissa's last bit */
-    const unsigned __int128 wide = (unsigned __int128)mantissa << place % 32;
+    const wide_bits wide = (wide_bits)mantissa << place % 32;
     const int64_t sign = bits >> 63 ? -1 : 1;
     int64_t *limb = &sum->number[place / 32];
     for (int i = 0; i < 3; i++)
@@ -61,8 +63,8 @@ static double round_limbs(const int64_t *limb)
         top--;
     if (top < 0)
         return 0;
-    unsigned __int128 high = 0; /* 128 bits from the first limb that is not 0 */
-    bool below = false;         /* whether there is anything behind them */
+    wide_bits high = 0; /* 128 bits from the first limb that is not 0 */
+    bool below = false; /* whether there is anything behind them */
     for (int i = 0; i < 4; i++)
         high = high << 32 | (top - i >= 0 ? (uint64_t)limb[top - i] : 0);
     for (int i = top - 4; i >= 0; i--)
@@ -70,8 +72,8 @@ static double round_limbs(const int64_t *limb)
     int exponent = (top - 3) * 32 - 1074;
     for (; !(high >> 127); exponent--)
         high <<= 1;
-    const unsigned __int128 half = (unsigned __int128)1 << 74;
-    const unsigned __int128 rest = high & (2 * half - 1);
+    const wide_bits half = (wide_bits)1 << 74;
+    const wide_bits rest = high & (2 * half - 1);
     uint64_t mantissa = (uint64_t)(high >> 75);
     if (rest > half || (rest == half && (below || mantissa & 1)))
         mantissa++;

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of the room of communication."""
+from mutation_rows import mutate
+
+mutate(
+    'engine/comm/tree.c', 'comm/tree',
+    ('sums of a group are rounded, wherever they are made',
+     'type != HST_F32 && w->node[left].count != w->tree->ways', 'false'),
+    ('what is no node is refused', '    if (!sum_node_valid(&sum->tree, whole) ||', '    if ('),
+)
+mutate(
+    'engine/comm/tree_type.c', 'comm/tree',
+    ('the last group may be shorter', '(node.count < tree->hop && last)', 'false'),
+)
+mutate(
+    'engine/comm/exact.c', 'comm/exact',
+    ('a tie goes to the even one', '(below || mantissa & 1)', 'true'),
+    ('what lies far below decides a tie', 'below |= limb[i] != 0;', 'below |= false;'),
+    ('subnormal numbers are told from others', 'exponent ? exponent - 1 : 0', 'exponent'),
+)
+mutate(
+    'engine/comm/launch.c', 'comm/launch',
+    ('srun without PMI is refused', 'id == SLURM ? check_pmi(&given, &said, reason) : 0', '0'),
+    ('a batch script is no step', 'if (id == SLURM && !is_step(given))', 'if (false)'),
+    ('two launchers contradict each other',
+     'state = compare(launch, &said, (enum source_id)id, reason);', 'state = 0;'),
+    ("a step of mpirun's own daemons is no contradiction", 'other_id == SLURM || ', ''),
+)
+mutate(
+    'engine/comm/model.c', 'comm/wrap',
+    ('nothing ends before it is due', 'rc || due->at_ns > at_ns', 'rc'),
+    ('one operation comes after the other', 'm->free_ns > at_ns ? m->free_ns : at_ns', 'at_ns'),
+)
+mutate(
+    'engine/comm/mpi/node.c', 'comm/ranks',
+    ('another operation is seen', 'if (memcmp(other, mine, sizeof *mine) == 0)', 'if (true)'),
+)
+mutate(
+    'engine/comm/mpi/wait.c', 'comm/ranks',
+    ('a rank that is stopped is told from one that is late', 'if (is_silent(m, rank, now_ns()))',
+     'if (false)'),
+)
