@@ -492,13 +492,14 @@ mutate(
 
 mutate(
     'engine/exec/moves.c', 'engine/optimistic-all',
-    ('a streamed tile goes into the other slot', 'store ? slots.into : slots.from', 'slots.from'),
+    ('a streamed tile goes into the other slot', 'op[i].to, 0, slots.into)',
+     'op[i].to, 0, slots.from)'),
 )
 
 mutate(
     'engine/exec/optimizer_device.c', 'engine/away',
     ('a streamed tile has the coefficients of its step',
-     '.coefs = early ? &run->early : &run->coefs', '.coefs = &run->coefs'),
+     '.coefs = late ? &engine->run.coefs : &engine->run.early', '.coefs = &engine->run.coefs'),
 )
 
 mutate(

@@ -7,8 +7,8 @@ mutate(
     ('what was read into memory counts', '    moving->done_bytes += bytes;\n', ''),
     ('who has ended a resume is told no more', ' && !moving->ended', ''),
     ('what goes to the store is not told', '!moving->to_store && ', ''),
-    ('all of it is told', 'bytes += moves_save_bytes(engine, tile, i);',
-     'bytes = moves_save_bytes(engine, tile, i);'),
+    ('all of it is told', 'bytes += save_bytes(engine, tile, i);',
+     'bytes = save_bytes(engine, tile, i);'),
 )
 mutate(
     'tools/cli/activity.c', 'tools/cli_output',

@@ -43,7 +43,8 @@ mutate(
 )
 mutate(
     'engine/exec/demand.c', 'engine/optimistic',
-    ('on demand, too, a share is left', ' || node->parts != PART_BACKWARD', ''),
+    ('on demand, too, early tiles are updated',
+     'run->computing.node + 1, run->demand.node_count, part_of(sweep)', '0, 0, part_of(sweep)'),
 )
 mutate(
     'engine/exec/optimistic.c', 'engine/optimistic',

@@ -6,8 +6,25 @@ from mutation_rows import mutate
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph',
     ('the norm is no work of the host beside a device', '    if (!b->in->apart)\n', ''),
+)
+mutate(
+    'engine/plan/graph/operands.c', 'engine/graph engine/away',
     ('partials travel with their gradients',
-     'bytes += (double)u->elements / HST_NORM_BLOCK * sizeof(double);', ''),
+     '    add_partials(b, unit, device, at_home(HST_TIER_DRAM));\n', ''),
+)
+mutate(
+    'engine/plan/graph/operands.c', 'engine/operands',
+    ('weights are read once', 'passed += tiles;', ''),
+    ('a piece begins where the last one ended', 'extents * piece / pieces', '0'),
+    ('the last tile is short', 'stop < run->bytes ? stop : run->bytes', 'stop'),
+    ('a record has its padding', 'bytes_of(b, what)) + pad', 'bytes_of(b, what))'),
+    ('checkpoints have no wide buffers', 'b->in->units[unit].acts, POOL_ACTS)',
+     'b->in->units[unit].acts, parts_pool(b, unit, POOL_ACTS))'),
+)
+mutate(
+    'engine/exec/loop.c', 'engine/matrix',
+    ('what was kept is not read, and not told', 'is_kept(run, at) ? 0 : node->work',
+     'node->work'),
 )
 mutate(
     'engine/plan/placement/rings.c', 'engine/placement_gpu',
@@ -15,12 +32,9 @@ mutate(
      'weights_bytes(in, unit)'),
 )
 mutate(
-    'engine/exec/moves.c', 'engine/away',
-    ('partials are behind the gradients',
-     '? moves_grads(engine, at, unit) + u->elements * engine_element_bytes(engine)',
-     '? moves_grads(engine, at, unit)'),
-    ('partials come to the host', 'placement_partials_bytes(elements)};\n    return 2;',
-     'placement_partials_bytes(elements)};\n    return 1;'),
+    'engine/plan/graph/operands.c', 'engine/away',
+    ('partials are behind the gradients', '(uint64_t)((double)elements * b->in->grad_bytes),',
+     '0,'),
 )
 mutate(
     'engine/exec/optimizer_device.c', 'engine/away',

@@ -32,7 +32,8 @@ mutate(
 mutate(
     'engine/plan/graph/step_graph.c', 'engine/plan',
     ('a coarse graph has fewer tiles', 'tiles / times + (tiles % times > 0)', 'tiles'),
-    ('its tiles are larger', 'in->layout->tile_elements * times,', 'in->layout->tile_elements,'),
+    ('its tiles are larger', 'in->layout->tile_elements * making->times,',
+     'in->layout->tile_elements,'),
     ('a small model has its own tiles', 'in->layout->tile_count / tiles_most + 1;',
      'in->layout->tile_count / tiles_most + 2;'),
 )

@@ -41,8 +41,6 @@ mutate(
     ('slices begin anew with a step', '    slices_begin(engine);\n    s->stream = NULL;',
      '    s->stream = NULL;'),
     ('and with a drain', '    slices_begin(engine);\n    int rc', '    int rc'),
-    ('checkpoints are found behind slices', 'engine->run.computing, held) : NULL',
-     'engine->run.computing, unit) : NULL'),
 )
 mutate(
     'engine/plan/placement/lay_out.c', 'engine/slices',

@@ -38,22 +38,10 @@ void copies_close(struct hst_engine *engine)
     hst_stream_destroy(&engine->run.copying[LANE_D2H]);
 }
 
-int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct walk_at at)
-{
-    struct copy copies[GATHER_MAX];
-    uint32_t count = moves_copies(engine, at, copies);
-    int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        rc = hst_stream_copy(stream, copies[i].to, copies[i].from, copies[i].bytes);
-        engine->run.copied_bytes[moves_node(engine, at)->lane] += rc == 0 ? copies[i].bytes : 0;
-    }
-    return rc;
-}
-
 /* The update that a copy waits for in its stream, or null. */
-static struct hst_event *update_before(const struct execute *run, struct walk_at at)
+static struct hst_event *update_before(const struct execute *run, const struct node *node)
 {
-    switch ((enum node_kind)run->graph.nodes[at.node].kind) {
+    switch ((enum node_kind)node->kind) {
     case NODE_COPY_TILE:
         return run->updated;
     case NODE_STORE_TILE:
@@ -61,6 +49,21 @@ static struct hst_event *update_before(const struct execute *run, struct walk_at
     default:
         return NULL;
     }
+}
+
+int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct walk_at at)
+{
+    struct execute *run = &engine->run;
+    const struct node *node = moves_node(engine, at);
+    struct hst_event *update = update_before(run, node);
+    struct copy copies[OPERANDS_MOST];
+    uint32_t count = moves_copies(engine, at, copies);
+    int rc = update ? hst_stream_wait(stream, update) : 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = hst_stream_copy(stream, copies[i].to, copies[i].from, copies[i].bytes);
+        run->copied_bytes[node->lane] += rc == 0 ? copies[i].bytes : 0;
+    }
+    return rc;
 }
 
 int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
@@ -72,9 +75,7 @@ int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
            walk_ready(&run->walk, at)) {
         walk_start(&run->walk, at);
         *moved = true;
-        struct hst_event *update = update_before(run, at);
-        int rc = update ? hst_stream_wait(stream, update) : 0;
-        rc = rc ? rc : copies_enqueue(engine, stream, at);
+        int rc = copies_enqueue(engine, stream, at);
         rc = rc ? rc
                 : passages_add(engine, lane, stream,
                                (struct passage){.at = at, .start_s = clock_seconds()});

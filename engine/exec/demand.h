@@ -2,9 +2,10 @@
 #ifndef HOISTWAY_ENGINE_EXEC_DEMAND_H
 #define HOISTWAY_ENGINE_EXEC_DEMAND_H
 /*
- * A client that leaves the order it declared is served all the same: each unit's bytes are brought
- * when it asks and taken home when it is done, one thing after another, with the first buffer of
- * each ring. The graph stands still meanwhile (walk_is_idle). Slow and exact.
+ * A client that leaves the order it declared is served all the same. Each unit it asks for has a
+ * graph of its own (graph_build_unit): what comes before the visit is done when the client asks,
+ * what comes after it when the client is done, one node after another, with the first buffer of
+ * each ring. The graph of the step stands still meanwhile (walk_is_idle). Slow and exact.
  */
 #include "session/engine_state.h"
 

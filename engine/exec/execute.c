@@ -406,6 +406,7 @@ void execute_close(struct hst_engine *engine)
             hst_event_destroy(&run->passages[l].ring[i].passed);
     walk_free(&run->walk);
     graph_free(&run->graph);
+    graph_free(&run->demand);
     free(run->flights);
     for (int i = 0; i < 2; i++) {
         free(run->visited[i]);

@@ -40,6 +40,9 @@ struct passage {
 
 enum { EXECUTE_JOBS = 256, EXECUTE_PASSAGES = 16 };
 
+/* The period of nodes of run.demand, which no walk has opened. */
+#define EXECUTE_DEMAND UINT64_MAX
+
 /* Those of one lane, in their order. */
 struct passages {
     struct passage ring[EXECUTE_PASSAGES]; /* oldest at `first` */
@@ -69,8 +72,8 @@ struct execute {
     struct measure measure;                 /* exec/measure.c */
 
     struct walk_at computing;           /* the node of the unit that is acquired */
-    struct node demand;                 /* exec/demand.c: the node at hand, of no graph */
-    uint32_t demand_buffer[POOL_COUNT]; /* and its buffers */
+    struct graph demand;                /* exec/demand.c: of the unit at hand */
+    uint32_t demand_buffer[POOL_COUNT]; /* and the buffers of its nodes */
     double computing_start_s, computing_host_s;
 
     uint32_t committing; /* job of the version that is on its way, or EXECUTE_JOBS */

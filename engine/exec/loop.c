@@ -30,6 +30,13 @@ static const struct node *node_of(const struct execute *run, struct walk_at at)
     return &run->graph.nodes[at.node];
 }
 
+/* A started node has nothing to read: its buffer came with its contents. */
+static bool is_kept(const struct execute *run, struct walk_at at)
+{
+    return node_kind_is_kept(node_of(run, at)->kind) && at.period != run->stale &&
+           walk_was_kept(&run->walk, at);
+}
+
 /* A node is done: what the lane has been doing since it could begin with it. */
 static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
 {
@@ -47,7 +54,7 @@ static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
         .tile_count = node->tile_count,
         .start_s = start_s > free_s ? start_s : free_s,
         .end_s = end_s,
-        .work = node->work,
+        .work = is_kept(run, at) ? 0 : node->work,
     };
     run->lane_end_s[node->lane] = end_s;
     if (engine->config.trace)
@@ -178,11 +185,9 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
             return 0;
         walk_start(&run->walk, at);
         *moved = true;
-        bool kept = node_kind_is_kept(node_of(run, at)->kind) && at.period != run->stale &&
-                    walk_was_kept(&run->walk, at);
         run->jobs[number] = (struct job){
             .at = at,
-            .count = kept ? 0 : moves_count(engine, node_of(run, at)),
+            .count = is_kept(run, at) ? 0 : moves_count(engine, at),
             .start_s = clock_seconds(),
             .used = true,
         };
@@ -270,10 +275,8 @@ static int run_device_updates(struct hst_engine *engine, enum lane lane, bool *m
     while (walk_next(&run->walk, lane, &at) && node_of(run, at)->kind == NODE_UPDATE &&
            walk_ready(&run->walk, at)) {
         walk_start(&run->walk, at);
-        const struct node *node = node_of(run, at);
-        int rc = lane == LANE_COMPUTE
-                     ? optimizer_device_update(engine, node->tile, node->tile_count)
-                     : optimizer_streamed_update(engine, at);
+        int rc = lane == LANE_COMPUTE ? optimizer_device_update(engine, at)
+                                      : optimizer_streamed_update(engine, at);
         if (rc)
             return rc;
         finish(engine, at, clock_seconds());

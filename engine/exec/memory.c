@@ -20,12 +20,36 @@ struct moved {
     uint64_t bytes; /* that are not counted yet */
 };
 
+static bool keeps(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile)
+{
+    uint64_t bytes;
+    return placement_extent(&engine->placement, kind, tile, &bytes).tier != HST_TIER_NVME;
+}
+
+uint32_t memory_save_count(const struct hst_engine *engine, uint32_t tile)
+{
+    bool weights = keeps(engine, EXTENT_WEIGHTS, tile) && !engine->plan_in.derived_weights;
+    return (uint32_t)weights + keeps(engine, EXTENT_STATES, tile);
+}
+
+static enum extent_kind save_kind(const struct hst_engine *engine, uint32_t tile, uint32_t i)
+{
+    return i == 0 && keeps(engine, EXTENT_STATES, tile) ? EXTENT_STATES : EXTENT_WEIGHTS;
+}
+
+static uint64_t save_bytes(const struct hst_engine *engine, uint32_t tile, uint32_t i)
+{
+    uint64_t bytes;
+    (void)placement_extent(&engine->placement, save_kind(engine, tile, i), tile, &bytes);
+    return bytes;
+}
+
 static uint64_t bytes_of_all(const struct hst_engine *engine)
 {
     uint64_t bytes = 0;
     for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
-        for (uint32_t i = 0; i < moves_save_count(engine, tile); i++)
-            bytes += moves_save_bytes(engine, tile, i);
+        for (uint32_t i = 0; i < memory_save_count(engine, tile); i++)
+            bytes += save_bytes(engine, tile, i);
     return bytes;
 }
 
@@ -81,10 +105,11 @@ static int move_in_place(struct hst_engine *engine, struct moving *moving)
     for (uint32_t tile = 0; tile < engine->layout.tile_count && rc == 0; tile++) {
         uint32_t unit = layout_tile(&engine->layout, tile).unit;
         bool here = !placement_is_resident(&engine->placement, unit);
-        for (uint32_t i = 0; here && i < moves_save_count(engine, tile) && rc == 0; i++) {
+        for (uint32_t i = 0; here && i < memory_save_count(engine, tile) && rc == 0; i++) {
             struct moved *at = &moved[turn++ % MOST_MOVING];
-            struct move move = moves_save(engine, tile, i);
-            move.write = moving->to_store;
+            enum extent_kind kind = save_kind(engine, tile, i);
+            const struct move move = {
+                kind, tile, tile_at_home(engine, kind, tile, engine->run.slot), moving->to_store};
             rc = wait_for(engine, moving, at);
             rc = rc ? rc : engine_stopped(engine);
             rc = rc ? rc : begin(engine, move, at);

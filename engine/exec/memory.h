@@ -4,6 +4,9 @@
 /* Between steps: all that a version needs of memory, to the store at once or from it. */
 #include "session/engine_state.h"
 
+/** Extents of a tile that go to the store from memory: its record, its weights, both or none. */
+uint32_t memory_save_count(const struct hst_engine *engine, uint32_t tile);
+
 /**
  * Weights (where they do not follow from the states) and states of every tile at home in memory, in
  * RAM or a GPU's. From the store, hst_config.progress is told how far that is. Returns the first

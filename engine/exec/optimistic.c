@@ -2,7 +2,7 @@
 #include "exec/optimistic.h"
 
 #include "exec/failure.h"
-#include "exec/moves.h"
+#include "exec/memory.h"
 #include "exec/optimizer.h"
 #include "store/store.h"
 
@@ -61,7 +61,7 @@ static bool may_choose(const struct hst_engine *engine)
     for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++) {
         uint32_t unit = layout_tile(&engine->layout, tile).unit;
         bool waits = placement_is_resident(&engine->placement, unit);
-        if (!waits && (!engine->plan_in.stored || moves_save_count(engine, tile) > 0))
+        if (!waits && (!engine->plan_in.stored || memory_save_count(engine, tile) > 0))
             return false;
     }
     return host_updates_any(engine);

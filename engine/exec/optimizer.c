@@ -48,7 +48,8 @@ int optimizer_norm(struct hst_engine *engine, struct walk_at at)
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     double *partials = moves_host_partials(engine, unit);
     if (engine_computes_in_dram(engine)) {
-        struct norm_job job = {engine, moves_host_grads(engine, at, unit), u->elements, partials};
+        const unsigned char *grads = moves_work(engine, at, EXTENT_GRADS, 0);
+        struct norm_job job = {engine, grads, u->elements, partials};
         measure_host(
             engine, node,
             workers_time(engine->workers, 0, (job.elements + piece - 1) / piece, norm_piece, &job));

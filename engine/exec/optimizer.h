@@ -29,7 +29,7 @@ int optimizer_check_norm(struct hst_engine *engine, double stored_norm);
 /** True where that norm leaves the step without an update: a lower loss scale may do. */
 bool optimizer_skips(const struct hst_engine *engine, double stored_norm);
 
-/** Updates the tiles of a started node of the graph. */
+/** Updates the tiles of a started node. */
 void optimizer_update(struct hst_engine *engine, struct walk_at at);
 
 /**
@@ -37,9 +37,10 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at);
  * stay in the device's memory the copy of the partials to the host. Returns the device's error.
  */
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit);
-/** Enqueues the update of tiles of one unit on the unit's stream. Errors: the device's (sticky). */
-int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t tile_count);
-/** Enqueues the update of a started node's streamed tile. Errors: the device's (sticky). */
+/** Enqueues the update of a started node's tiles, which are resident, on the unit's stream. Errors:
+ * the device's (sticky). */
+int optimizer_device_update(struct hst_engine *engine, struct walk_at at);
+/** Enqueues that of a streamed tile on a stream of its own. Errors: the device's (sticky). */
 int optimizer_streamed_update(struct hst_engine *engine, struct walk_at at);
 
 #endif

@@ -21,8 +21,8 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
     struct hst_norm2 norm = {
         .count = elements,
         .dtype = precision_dtype(engine->config.precision),
-        .x = moves_grads(engine, at, unit),
-        .partial = moves_partials(engine, at, unit),
+        .x = moves_work(engine, at, EXTENT_GRADS, 0),
+        .partial = (double *)(void *)moves_work(engine, at, OPERAND_PARTIALS, 0),
     };
     int rc = hst_op_norm2(engine->unit_stream, &norm);
     if (rc || !placement_is_resident(&engine->placement, unit))
@@ -36,7 +36,8 @@ int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
 /* A tile in the device's memory. */
 struct device_tile {
     struct tile_range range;
-    unsigned char *weights, *grads, *states;
+    unsigned char *weights, *states;
+    const unsigned char *grads;
     struct hst_stream *stream;
     const struct optimizer_coefs *coefs;
 };
@@ -83,55 +84,42 @@ static int update_tile(struct hst_engine *engine, const struct device_tile *tile
     return rc;
 }
 
-static struct device_tile resident_tile(const struct hst_engine *engine, uint32_t number)
+static struct device_tile device_tile(const struct hst_engine *engine, struct walk_at at,
+                                      uint32_t number, struct hst_stream *stream)
 {
-    const struct placement *p = &engine->placement;
-    const struct execute *run = &engine->run;
-    struct tile_range range = layout_tile(&engine->layout, number);
+    struct tile_job job = moves_tile(engine, at, number);
+    bool late = moves_is_late(moves_node(engine, at));
     return (struct device_tile){
-        .range = range,
-        .weights = engine->arena + placement_weights(p, number).offset,
-        .grads = engine->arena + p->units[range.unit].grads.offset +
-                 range.offset * engine_element_bytes(engine),
-        .states = engine->arena + placement_states(p, number).offset,
-        .stream = engine->unit_stream,
-        .coefs = engine_updates_late(engine, range.unit) ? &run->coefs : &run->early,
+        .range = job.range,
+        .weights = job.arrays.weights,
+        .states = job.record,
+        .grads = job.arrays.grads,
+        .stream = stream,
+        .coefs = late ? &engine->run.coefs : &engine->run.early,
     };
 }
 
-static int updated(struct hst_engine *engine, struct hst_event *event, struct hst_stream *stream,
-                   bool early, int rc)
+/* In the stream; the event tells when. */
+static int update_tiles(struct hst_engine *engine, struct walk_at at, struct hst_stream *stream,
+                        struct hst_event *event)
 {
+    const struct node *node = moves_node(engine, at);
+    int rc = 0;
+    for (uint32_t i = 0; i < node->tile_count && rc == 0; i++) {
+        const struct device_tile tile = device_tile(engine, at, node->tile + i, stream);
+        rc = update_tile(engine, &tile);
+    }
     rc = rc ? rc : hst_event_record(event, stream);
-    engine->run.early_begun |= early;
+    engine->run.early_begun |= !moves_is_late(node);
     return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }
 
-int optimizer_device_update(struct hst_engine *engine, uint32_t tile, uint32_t tile_count)
+int optimizer_device_update(struct hst_engine *engine, struct walk_at at)
 {
-    int rc = 0;
-    for (uint32_t i = 0; i < tile_count && rc == 0; i++) {
-        struct device_tile resident = resident_tile(engine, tile + i);
-        rc = update_tile(engine, &resident);
-    }
-    uint32_t unit = layout_tile(&engine->layout, tile).unit;
-    return updated(engine, engine->run.updated, engine->unit_stream,
-                   !engine_updates_late(engine, unit), rc);
+    return update_tiles(engine, at, engine->unit_stream, engine->run.updated);
 }
 
 int optimizer_streamed_update(struct hst_engine *engine, struct walk_at at)
 {
-    struct execute *run = &engine->run;
-    const struct node *node = moves_node(engine, at);
-    struct streamed on = moves_streamed(engine, at);
-    bool early = !moves_is_late(node);
-    const struct device_tile tile = {
-        .range = layout_tile(&engine->layout, node->tile),
-        .weights = on.weights,
-        .grads = on.grads,
-        .states = on.record,
-        .stream = run->updating,
-        .coefs = early ? &run->early : &run->coefs,
-    };
-    return updated(engine, run->streamed, run->updating, early, update_tile(engine, &tile));
+    return update_tiles(engine, at, engine->run.updating, engine->run.streamed);
 }

@@ -12,7 +12,6 @@
 #include "ckpt/version_text.h"
 #include "exec/failure.h"
 #include "exec/memory.h"
-#include "exec/moves.h"
 #include "exec/optimistic.h"
 #include "exec/other_run.h"
 #include "exec/tile_stream.h"
@@ -62,7 +61,7 @@ int versions_configure(struct hst_engine *engine)
 static bool all_on_drives(const struct hst_engine *engine)
 {
     for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
-        if (moves_save_count(engine, tile) > 0)
+        if (memory_save_count(engine, tile) > 0)
             return false;
     return true;
 }

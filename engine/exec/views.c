@@ -18,15 +18,16 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
     const struct layout *layout = &engine->layout;
     const struct layout_unit *u = &layout->units[unit];
     placement_gather(layout, engine->update->bytes, unit, gathers);
-    int alias = u->tile_count > 0 ? 1 : 0;
+    uint32_t alias = u->tile_count > 0 ? 1 : 0;
     for (uint32_t i = 0; i < u->param_count; i++) {
         const struct layout_param *param = &layout->params[u->first_param + i];
         bool own = param->owner == u->first_param + i;
-        const struct gather *gather = &gathers[own ? 0 : alias];
-        alias += own ? 0 : 1;
+        uint32_t nth = own ? 0 : alias++;
+        const struct gather *gather = &gathers[nth];
         uint64_t element = param->offset - layout_tile(layout, gather->first_tile).offset;
-        engine->units[unit].views[i].data = moves_weights(engine, engine->run.computing, gather) +
-                                            element * engine_element_bytes(engine);
+        engine->units[unit].views[i].data =
+            moves_work(engine, engine->run.computing, EXTENT_WEIGHTS, nth) +
+            element * engine_element_bytes(engine);
     }
 }
 

@@ -189,14 +189,6 @@ static inline bool engine_has_resident(const struct hst_engine *engine)
     return engine->placement.resident_units > 0;
 }
 
-/** Of a unit in the device's memory: its update waits for the norm, and so for the next step. One
- * that is optimistic needs a second slot, which is not there. */
-static inline bool engine_updates_late(const struct hst_engine *engine, uint32_t unit)
-{
-    return engine->run.deferred ||
-           (engine->run.optimistic && placement_is_resident(&engine->placement, unit));
-}
-
 static inline uint64_t engine_element_bytes(const struct hst_engine *engine)
 {
     return engine->update->bytes.weights;

@@ -164,11 +164,10 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
 
 /* Rounds an own parameter's gradient, and leaves zeros up to the next one: the norm runs over whole
  * rows, and the row may be in a buffer that held another unit's. */
-static int round_gradient(struct hst_engine *engine, uint32_t unit,
-                          const struct layout_param *param, uint64_t end)
+static int round_gradient(struct hst_engine *engine, const struct layout_param *param, uint64_t end)
 {
     uint64_t element = engine_element_bytes(engine);
-    unsigned char *row = moves_grads(engine, engine->run.computing, unit);
+    unsigned char *row = moves_work(engine, engine->run.computing, EXTENT_GRADS, 0);
     struct hst_cast round = {
         .count = param->count,
         .src_dtype = HST_F32,
@@ -193,7 +192,7 @@ static int round_gradients(struct hst_engine *engine, uint32_t unit)
         const struct layout_param *param = &layout->params[i];
         if (param->owner != i)
             continue;
-        rc = round_gradient(engine, unit, param, end);
+        rc = round_gradient(engine, param, end);
         end = param->offset;
     }
     return rc ? engine_fail_device(engine, rc, "rounding gradients") : 0;
@@ -262,7 +261,7 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                              unit, access & HST_WRITE ? "write" : "read");
     if (kind == HST_CHECKPOINT) {
         per_token = engine->layout.units[held].act_bytes_per_token;
-        base = per_token ? moves_acts(engine, engine->run.computing, held) : NULL;
+        base = per_token ? moves_work(engine, engine->run.computing, EXTENT_ACTS, 0) : NULL;
     }
     if (per_token == 0 || !base)
         return report_refuse(&engine->report,

@@ -494,30 +494,6 @@ static void test_what_is_computed_again_takes_time_of_its_own(void **state)
     graph_free(&g);
 }
 
-/* A unit whose weights are read in pieces is read whole, whatever the pieces. */
-static void test_pieces_of_weights_are_a_whole(void **state)
-{
-    (void)state;
-    struct graph_case e;
-    struct graph g;
-    one_tier_case(&e, HST_TIER_NVME, false);
-    e.in.buffers[POOL_TILES] = 1;
-    assert_int_equal(graph_build(&e.in, &g), 0);
-    uint32_t next = 0, pieces = 0;
-    for (uint32_t i = 0; i < g.node_count; i++) {
-        const struct node *n = &g.nodes[i];
-        if (n->kind != NODE_READ_WEIGHTS || n->unit != 1)
-            continue;
-        assert_int_equal(n->tile, next);
-        pieces = n->tile_count;
-        next = (next + 1) % pieces;
-        assert_bytes(n->work, W / pieces);
-    }
-    assert_true(pieces > 4); /* less than a slot's weights each */
-    assert_int_equal(next, 0);
-    graph_free(&g);
-}
-
 static void test_lanes_and_kinds_have_names(void **state)
 {
     (void)state;
@@ -550,7 +526,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_device_that_holds_everything_moves_nothing),
         cmocka_unit_test(test_resident_units_move_nothing_among_others_that_do),
         cmocka_unit_test(test_what_is_computed_again_takes_time_of_its_own),
-        cmocka_unit_test(test_pieces_of_weights_are_a_whole),
         cmocka_unit_test(test_lanes_and_kinds_have_names),
     };
     printf("seeds %llu to %llu\n", (unsigned long long)seeds.first,

@@ -127,23 +127,60 @@ static uint32_t count_buffers(const struct placement *p)
     return count;
 }
 
+/* Bytes of the drives' lanes, by what their nodes say. */
+struct traced {
+    double read_bytes, written_bytes;
+};
+
+static void add_traced(void *context, const struct hst_trace_event *event)
+{
+    struct traced *traced = context;
+    if (strcmp(event->lane, "read") == 0)
+        traced->read_bytes += event->work;
+    if (strcmp(event->lane, "write") == 0)
+        traced->written_bytes += event->work;
+}
+
+/* What the drives have moved since then is what nodes say that they move. */
+static void check_traced(struct hst_engine *engine, struct extent_counters before,
+                         const struct traced *traced)
+{
+    must(engine, hst_engine_drain(engine, NULL), "drain");
+    if (!engine->extents)
+        return;
+    const struct extent_counters *now = &engine->extents->counters;
+    uint64_t read = now->read_bytes - before.read_bytes;
+    uint64_t written = now->written_bytes - before.written_bytes;
+    if ((double)read != traced->read_bytes || (double)written != traced->written_bytes)
+        fail_msg("drives read %llu and wrote %llu bytes, nodes say %.17g and %.17g",
+                 (unsigned long long)read, (unsigned long long)written, traced->read_bytes,
+                 traced->written_bytes);
+}
+
 static void run(const struct hst_config *config, struct ran *ran)
 {
+    struct traced traced = {0};
     struct hst_engine *engine = NULL;
     struct hst_error error = {0};
     struct hst_step_stats stats;
     struct hst_config c = *config;
     *ran = (struct ran){0};
     c.error = &error;
+    c.trace = add_traced;
+    c.trace_context = &traced;
     alarm(60); /* a hang ends the test */
     if (hst_engine_create(&c, &engine))
         fail_msg("E%d %s", error.code, error.message);
     must(engine, toy_seal_and_load(engine), "seal");
+    struct extent_counters before = {0};
+    if (engine->extents)
+        before = engine->extents->counters;
     for (int s = 0; s < STEPS; s++) {
         step(engine, &stats);
         ran->norms[s] = stats.grad_norm;
         assert_true(stats.peak.dram <= config->dram_bytes);
     }
+    check_traced(engine, before, &traced);
     must(engine, toy_save(engine, &ran->weights), "save");
     ran->buffers = count_buffers(&engine->placement);
     ran->streamed = engine->placement.streamed_tiles;

@@ -219,10 +219,10 @@ static void test_memory_is_shared_in_proportion(void **state)
                           .tile_elements = TILE};
     struct build b = {.in = &in, .graph = &graph};
     assert_int_equal(build_open(&b), 0);
-    build_node(&b, NODE_READ_ACTS, LANE_READ, PART_FORWARD,
-               (struct node){.work = 50, .dram_bytes = 50});
-    build_node(&b, NODE_FETCH_ACTS, LANE_H2D, PART_FORWARD,
-               (struct node){.work = 100, .dram_bytes = 100});
+    build_node(&b, NODE_READ_ACTS, LANE_READ, PART_FORWARD, (struct node){0});
+    build_operand(&b, (struct operand){.bytes = 50});
+    build_node(&b, NODE_FETCH_ACTS, LANE_H2D, PART_FORWARD, (struct node){0});
+    build_operand(&b, (struct operand){.bytes = 100});
     uint32_t forward = build_node(&b, NODE_FORWARD, LANE_COMPUTE, PART_FORWARD, (struct node){0});
     build_dep(&b, forward, 0);
     build_dep(&b, forward, 1);

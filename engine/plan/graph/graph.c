@@ -523,22 +523,33 @@ static void add_clip(struct build *b)
     }
 }
 
-int graph_build(const struct graph_in *in, struct graph *graph)
+static int open_build(const struct graph_in *in, struct graph *graph, struct build *b)
 {
-    struct build b = {.in = in, .graph = graph};
+    *b = (struct build){.in = in,
+                        .graph = graph,
+                        .last_read = GRAPH_NONE,
+                        .clip = GRAPH_NONE,
+                        .commit = GRAPH_NONE,
+                        .revert = GRAPH_NONE};
     *graph = (struct graph){.unit_count = in->unit_count};
     for (int p = 0; p < POOL_COUNT; p++)
         graph->buffers[p] = in->buffers[p];
-    b.rc = build_open(&b);
-    if (b.rc == 0)
-        b.rc = check_aliases(in, b.units);
-    if (b.rc == 0)
-        b.rc = visits_list(&b);
-    if (b.rc == 0) {
-        choose_late(&b);
-        b.rc = check_pools(&b);
+    b->rc = build_open(b);
+    if (b->rc == 0)
+        b->rc = check_aliases(in, b->units);
+    if (b->rc == 0)
+        b->rc = visits_list(b);
+    if (b->rc == 0) {
+        choose_late(b);
+        b->rc = check_pools(b);
     }
-    if (b.rc == 0) {
+    return b->rc;
+}
+
+int graph_build(const struct graph_in *in, struct graph *graph)
+{
+    struct build b;
+    if (open_build(in, graph, &b) == 0) {
         choose_kept(&b);
         choose_kept_grads(&b);
         choose_written_last(&b);
@@ -548,5 +559,27 @@ int graph_build(const struct graph_in *in, struct graph *graph)
     }
     if (b.rc == 0) /* all leases are there */
         choose_heirs(&b);
+    return build_close(&b);
+}
+
+/* What an early update writes it reads before, whether or not the backward does. */
+static void add_unit(struct build *b, uint32_t unit)
+{
+    parts_read(b, unit, parts_of_forward(b, unit));
+    parts_copy(b, unit, parts_of_forward(b, unit));
+    parts_forward(b, unit);
+    parts_read(b, unit, PART_BACKWARD);
+    if (parts_uses_weights(b, (struct build_visit){.unit = unit}))
+        parts_copy(b, unit, PART_BACKWARD);
+    parts_read_acts(b, unit);
+    parts_fetch_acts(b, unit);
+    parts_backward(b, unit);
+}
+
+int graph_build_unit(const struct graph_in *in, uint32_t unit, struct graph *graph)
+{
+    struct build b;
+    if (open_build(in, graph, &b) == 0)
+        add_unit(&b, unit);
     return build_close(&b);
 }

@@ -22,7 +22,7 @@
  * least unfinished node never waits for a later one. How far a lane runs ahead is decided by
  * dependencies and buffers alone; there is no cache, no guess and no priority.
  */
-#include <hoistway/hoistway.h>
+#include "plan/graph/operand.h"
 
 /** What a node occupies. Nodes of one lane start in order; lanes run side by side. What the device
  * does (COMPUTE, H2D, D2H) also ends in order; the others' nodes may end in any. */
@@ -121,13 +121,16 @@ enum part {
 struct node {
     uint8_t kind, lane;
     uint8_t parts; /* any of them makes it run */
+    uint8_t operand_count;
     uint32_t unit;
     /* of READ_TILE, UPDATE, WRITE_TILE, WRITE_GRADS; of READ_WEIGHTS: piece `tile` of so many, each
        the same share of the unit's extents */
     uint32_t tile, tile_count;
     uint32_t first_dep, dep_count;
     uint32_t lease[NODE_LEASES]; /* GRAPH_NONE where fewer */
-    double work;                 /* bytes on the lane; FLOPs of COMPUTE; elements of UPDATE */
+    uint32_t first_operand;      /* in graph.operands */
+    /* bytes on the lane, which are those of its operands; FLOPs of COMPUTE; elements of UPDATE */
+    double work;
     double dram_bytes;           /* that pass through host memory meanwhile */
 };
 
@@ -145,6 +148,8 @@ struct graph {
     uint32_t node_count, node_room;
     uint32_t *deps; /* node numbers, | DEP_BEFORE */
     uint32_t dep_count, dep_room;
+    struct operand *operands; /* in the order of their nodes */
+    uint32_t operand_count, operand_room;
     struct graph_lease *leases; /* numbered by first user */
     uint32_t lease_count, lease_room;
     uint32_t *lane[LANE_COUNT]; /* the nodes of a lane, in order */
@@ -165,10 +170,12 @@ struct graph_unit {
     /* Its last tiles, so many, the device updates: weights, gradients and states of these are at
        home in DRAM, and pass by it. */
     uint32_t streamed_tiles;
-    uint32_t alias_of[ALIASES_MAX]; /* units whose tiles it reads as well */
+    uint32_t alias_of[ALIASES_MAX];   /* units whose tiles it reads as well */
+    uint32_t alias_tile[ALIASES_MAX]; /* the first of them, counted in that unit */
     uint64_t alias_bytes[ALIASES_MAX];
     uint32_t alias_count;
     uint64_t act_bytes;                   /* checkpoints of a step */
+    uint32_t first_act_block;             /* on drives */
     double forward_flops, backward_flops; /* of a step */
     bool no_forward;                      /* in training: its backward computes the forward too */
     bool blind_backward;                  /* its backward reads no weights */
@@ -186,6 +193,9 @@ struct graph_in {
     const uint32_t *forward, *backward;
     uint32_t tile_elements;
     double weight_bytes, state_bytes, grad_bytes; /* per element */
+    /* Bytes: padding of a tile's record; in a tile's buffer from its start to the record, in the
+       device's to the gradients and to the record. */
+    uint64_t record_pad, slot_record_at, device_tile_grads_at, device_tile_record_at;
     bool deferred;   /* the update waits for the norm of all gradients */
     bool optimistic; /* and not deferred: it should, but does not, and may have to be made again */
     /* Where it does not wait: the share of all tiles whose update is left to the next forward, 0 to
@@ -210,7 +220,21 @@ struct graph_in {
  * O(tiles).
  */
 int graph_build(const struct graph_in *in, struct graph *graph);
+/**
+ * The visits of one unit alone, in program order, as its client may ask for them in an order of its
+ * own: in PART_FORWARD and PART_EVAL the forward, in PART_BACKWARD the backward, each with all that
+ * comes before and after it. Nothing is kept in a buffer from one to the other. Which tiles of the
+ * unit are updated late is what graph_build says. Errors: as there.
+ */
+int graph_build_unit(const struct graph_in *in, uint32_t unit, struct graph *graph);
 void graph_free(struct graph *graph);
+
+/** The first operand of a node. */
+static inline const struct operand *graph_operands(const struct graph *graph,
+                                                   const struct node *node)
+{
+    return graph->operands + node->first_operand;
+}
 
 /**
  * Runs periods in program order, one of them with a redo, one node at a time, and finds a node that

@@ -25,6 +25,12 @@ static bool make_room(struct build *b, void **array, uint32_t count, uint32_t *r
     return true;
 }
 
+/* What its nodes move is their work, and passes through host memory. */
+static bool moves(enum lane lane)
+{
+    return lane <= LANE_NET;
+}
+
 uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsigned parts,
                     struct node node)
 {
@@ -34,11 +40,31 @@ uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsign
     node.kind = (uint8_t)kind;
     node.lane = (uint8_t)lane;
     node.parts = (uint8_t)parts;
+    node.operand_count = 0;
+    node.first_operand = g->operand_count;
+    if (moves(lane))
+        node.work = node.dram_bytes = 0;
     for (unsigned i = 0; i < NODE_LEASES; i++)
         node.lease[i] = GRAPH_NONE;
     g->nodes[g->node_count] = node;
     g->lane_count[lane]++;
     return g->node_count++;
+}
+
+void build_operand(struct build *b, struct operand operand)
+{
+    struct graph *g = b->graph;
+    if (!make_room(b, (void **)&g->operands, g->operand_count, &g->operand_room,
+                   sizeof *g->operands))
+        return;
+    struct node *node = &g->nodes[g->node_count - 1];
+    assert(node->operand_count < OPERANDS_MOST);
+    g->operands[g->operand_count++] = operand;
+    node->operand_count++;
+    if (!moves((enum lane)node->lane))
+        return;
+    node->work += (double)operand.bytes;
+    node->dram_bytes += (double)operand.bytes;
 }
 
 uint32_t build_lease(struct build *b, enum pool pool)
@@ -350,6 +376,7 @@ void graph_free(struct graph *graph)
         free(graph->pool[p]);
     free(graph->nodes);
     free(graph->deps);
+    free(graph->operands);
     free(graph->leases);
     *graph = (struct graph){0};
 }

@@ -4,8 +4,8 @@
 /*
  * What the builder of the step graph works with: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
- * them and graph_updates.c those of an update, graph_visits.c lists the visits of the backward,
- * graph.c puts the parts in order and decides what is kept.
+ * them and graph_updates.c those of an update, operands.c says what they move, graph_visits.c lists
+ * the visits of the backward, graph.c puts the parts in order and decides what is kept.
  */
 #include "plan/graph/graph.h"
 
@@ -44,7 +44,6 @@ struct build_visit {
 struct build_reading {
     uint32_t unit;
     unsigned parts;
-    double bytes;
     uint32_t pieces, done;
 };
 
@@ -76,14 +75,55 @@ int build_open(struct build *build);
 /** Links what is left, sorts, and frees all but the graph; frees that too on an error. */
 int build_close(struct build *build);
 
-/** A node of that kind; the rest is taken from `node`. Returns its number. */
+/** A node of that kind; the rest is taken from `node`, but work where operands are its work.
+ * Returns its number. */
 uint32_t build_node(struct build *build, enum node_kind kind, enum lane lane, unsigned parts,
                     struct node node);
+/** An operand of the last node. Those of the drives' and the copies' lanes are its work. */
+void build_operand(struct build *build, struct operand operand);
 uint32_t build_lease(struct build *build, enum pool pool);
 /** The node borrows the lease's buffer; a lease of GRAPH_NONE is none. */
 void build_use(struct build *build, uint32_t node, uint32_t lease);
 /** The node waits for `dep`, of this period; GRAPH_NONE is none. */
 void build_dep(struct build *build, uint32_t node, uint32_t dep);
+
+/* ---- operands.c: those of the last node, by the homes of its unit ---- */
+
+/** All weights on drives that the unit's computation reads: its own and of others. */
+struct operands_away {
+    uint32_t extents;
+    uint64_t bytes;
+};
+struct operands_away operands_away(const struct build *build, uint32_t unit);
+/** Of these the piece `piece` of `pieces`. */
+void operands_read_weights(struct build *build, uint32_t unit, uint32_t piece, uint32_t pieces);
+void operands_copy_weights(struct build *build, uint32_t unit);
+/** Of a visit, where it computes: weights it reads, own and then others'; checkpoints that it has;
+ * of a backward gradients, and partials that a device leaves behind them. */
+void operands_visit(struct build *build, uint32_t unit, bool weights, bool grads);
+/** Gradients of a unit, rounded: to drives or from there; from the device with their partials. */
+void operands_write_grads(struct build *build, uint32_t unit);
+void operands_read_grads(struct build *build, uint32_t unit);
+void operands_copy_grads(struct build *build, uint32_t unit);
+/** Those of a norm: gradients where the host works on them, and its partials. */
+void operands_norm(struct build *build, uint32_t unit);
+void operands_acts(struct build *build, uint32_t unit, enum node_kind kind);
+
+/** Of some tiles of a unit which parts a node has, weights, states, gradients. */
+struct operands_tiles {
+    uint32_t unit, first, count; /* `first`: counted in the unit */
+    bool weights, states, grads;
+};
+/** The parts that are in a slot or on drives are read, or written. */
+void operands_read_tile(struct build *build, struct operands_tiles tiles);
+void operands_write_tile(struct build *build, struct operands_tiles tiles);
+/** All of the tiles; those parts that are said are in a slot: see operands_read_tile. */
+void operands_update(struct build *build, struct operands_tiles slot);
+/** Of streamed tiles: all to the device, there, or weights and states back. */
+void operands_streamed(struct build *build, uint32_t unit, uint32_t tile, enum node_kind kind);
+/** What a version has of tiles in memory: to a slot where the device has them; to the store. */
+void operands_copy_tile(struct build *build, struct operands_tiles tiles);
+void operands_save(struct build *build, struct operands_tiles tiles);
 
 /* ---- graph_visits.c ---- */
 
@@ -98,7 +138,10 @@ void visits_choose_held(struct build *build);
 /* ---- graph_parts.c: what a visit is made of; each adds what the unit's homes ask for ---- */
 
 /** Its weights, gradients and states are in the device's memory. */
-bool parts_is_resident(const struct build *build, uint32_t unit);
+static inline bool parts_is_resident(const struct build *build, uint32_t unit)
+{
+    return build->in->units[unit].weights == HST_TIER_HBM;
+}
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
 bool parts_lease_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
@@ -148,6 +191,10 @@ void parts_early_update(struct build *build, uint32_t unit);
 void parts_save(struct build *build, uint32_t unit);
 /** What such a node has updated is at home in memory, or in a buffer of the host's, when it is
  * done. */
-bool parts_is_updated_by(const struct node *node);
+static inline bool parts_is_updated_by(const struct node *node)
+{
+    return node->kind == NODE_STORE_TILE ||
+           (node->kind == NODE_UPDATE && node->lane != LANE_DEVICE_UPDATE);
+}
 
 #endif

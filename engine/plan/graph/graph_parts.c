@@ -5,8 +5,6 @@
  */
 #include "plan/graph/graph_build.h"
 
-#include <hoistway/cpu_adam.h>
-
 /* ---- weights in host memory ---- */
 
 enum pool parts_pool(const struct build *b, uint32_t unit, enum pool pool)
@@ -19,11 +17,6 @@ uint32_t parts_lend(struct build *b, uint32_t unit, enum pool pool)
     return build_lease(b, parts_pool(b, unit, pool));
 }
 
-bool parts_is_resident(const struct build *b, uint32_t unit)
-{
-    return b->in->units[unit].weights == HST_TIER_HBM;
-}
-
 bool parts_lease_weights(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
@@ -33,35 +26,25 @@ bool parts_lease_weights(const struct build *b, uint32_t unit)
     return away;
 }
 
-static double lease_bytes(const struct build *b, uint32_t unit)
-{
-    const struct graph_unit *u = &b->in->units[unit];
-    double bytes = u->weights == HST_TIER_NVME ? (double)u->elements * b->in->weight_bytes : 0;
-    for (uint32_t i = 0; i < u->alias_count; i++)
-        if (b->in->units[u->alias_of[i]].weights == HST_TIER_NVME)
-            bytes += (double)u->alias_bytes[i];
-    return bytes;
-}
-
 /*
  * While weights are read no tile is, and when the slots run dry nothing is updated and nothing
- * written: a piece is half of what the slots hold.
+ * written: a piece is half of what the slots hold. No piece is less than an extent.
  */
-static uint32_t count_pieces(const struct build *b, double bytes)
+static uint32_t count_pieces(const struct build *b, uint32_t unit)
 {
-    double slots = b->graph->buffers[POOL_TILES];
+    struct operands_away away = operands_away(b, unit);
+    double slots = b->graph->buffers[POOL_TILES], bytes = (double)away.bytes;
     double piece = slots / 2 * b->in->tile_elements * b->in->weight_bytes;
-    return piece > 0 && bytes > piece ? (uint32_t)(bytes / piece) + 1 : 1;
+    uint32_t pieces = piece > 0 && bytes > piece ? (uint32_t)(bytes / piece) + 1 : 1;
+    return pieces < away.extents || pieces == 1 ? pieces : away.extents;
 }
 
 void parts_plan_read(struct build *b, uint32_t unit, unsigned parts)
 {
     if (!parts_lease_weights(b, unit) || b->units[unit].weights != GRAPH_NONE)
         return;
-    double bytes = lease_bytes(b, unit);
-    uint32_t pieces = count_pieces(b, bytes);
     b->reading =
-        (struct build_reading){.unit = unit, .parts = parts, .bytes = bytes, .pieces = pieces};
+        (struct build_reading){.unit = unit, .parts = parts, .pieces = count_pieces(b, unit)};
 }
 
 static void read_piece(struct build *b)
@@ -74,13 +57,10 @@ static void read_piece(struct build *b)
         if (s->first_weights == GRAPH_NONE)
             s->first_weights = s->weights;
     }
-    double bytes = r->bytes / r->pieces;
-    uint32_t node = build_node(b, NODE_READ_WEIGHTS, LANE_READ, r->parts,
-                               (struct node){.unit = r->unit,
-                                             .tile = r->done,
-                                             .tile_count = r->pieces,
-                                             .work = bytes,
-                                             .dram_bytes = bytes});
+    uint32_t node =
+        build_node(b, NODE_READ_WEIGHTS, LANE_READ, r->parts,
+                   (struct node){.unit = r->unit, .tile = r->done, .tile_count = r->pieces});
+    operands_read_weights(b, r->unit, r->done, r->pieces);
     build_use(b, node, s->weights);
     s->last_read = node;
     if (r->parts & PARTS_TRAIN)
@@ -121,25 +101,14 @@ bool parts_uses_weights(const struct build *b, struct build_visit visit)
     return visit.recompute || !b->in->units[visit.unit].blind_backward;
 }
 
-/* All bytes that the computation with a unit reads: its own weights and those it is an alias of. */
-static double view_bytes(const struct build *b, uint32_t unit)
-{
-    const struct graph_unit *u = &b->in->units[unit];
-    double bytes = (double)u->elements * b->in->weight_bytes;
-    for (uint32_t i = 0; i < u->alias_count; i++)
-        bytes += (double)u->alias_bytes[i];
-    return bytes;
-}
-
 void parts_copy(struct build *b, uint32_t unit, unsigned parts)
 {
     struct build_unit *s = &b->units[unit];
     if (!parts_copy_weights(b, unit) || s->device_weights != GRAPH_NONE)
         return;
     s->device_weights = parts_lend(b, unit, POOL_DEVICE_WEIGHTS);
-    double bytes = view_bytes(b, unit);
-    s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, parts,
-                         (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, parts, (struct node){.unit = unit});
+    operands_copy_weights(b, unit);
     build_use(b, s->copy, s->device_weights);
     build_use(b, s->copy, s->weights);
     if (s->weights != GRAPH_NONE)
@@ -162,9 +131,8 @@ static void move_acts(struct build *b, uint32_t unit, enum node_kind kind, enum 
                       uint32_t from, uint32_t to, unsigned part)
 {
     struct build_unit *s = &b->units[unit];
-    double bytes = (double)b->in->units[unit].act_bytes;
-    uint32_t node = build_node(b, kind, lane, part,
-                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    uint32_t node = build_node(b, kind, lane, part, (struct node){.unit = unit});
+    operands_acts(b, unit, kind);
     build_use(b, node, from);
     build_use(b, node, to);
     build_dep(b, node, s->acts_moved);
@@ -240,7 +208,7 @@ static void lend_grads(struct build *b, uint32_t unit)
 }
 
 /* Gradients wait on the drives for a late update, or a redo. */
-static void write_grads(struct build *b, uint32_t unit, double bytes, uint32_t there)
+static void write_grads(struct build *b, uint32_t unit, uint32_t there)
 {
     struct build_unit *s = &b->units[unit];
     bool wait = b->in->optimistic || parts_is_late(b, unit);
@@ -249,23 +217,21 @@ static void write_grads(struct build *b, uint32_t unit, double bytes, uint32_t t
     s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PART_BACKWARD,
                                 (struct node){.unit = unit,
                                               .tile = b->in->units[unit].first_tile,
-                                              .tile_count = b->in->units[unit].tile_count,
-                                              .work = bytes,
-                                              .dram_bytes = bytes});
+                                              .tile_count = b->in->units[unit].tile_count});
+    operands_write_grads(b, unit);
     build_use(b, s->write_grads, s->grads);
     build_dep(b, s->write_grads, there);
 }
 
 /* From the device to the host, and with them the partials of their norm. */
-static uint32_t copy_grads(struct build *b, uint32_t unit, double bytes)
+static uint32_t copy_grads(struct build *b, uint32_t unit)
 {
-    const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
-    bytes += (double)u->elements / HST_NORM_BLOCK * sizeof(double);
-    if (u->grads == HST_TIER_NVME)
+    if (b->in->units[unit].grads == HST_TIER_NVME)
         s->grads = parts_lend(b, unit, POOL_GRADS);
-    uint32_t copy = build_node(b, NODE_COPY_GRADS, LANE_D2H, PART_BACKWARD,
-                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    uint32_t copy =
+        build_node(b, NODE_COPY_GRADS, LANE_D2H, PART_BACKWARD, (struct node){.unit = unit});
+    operands_copy_grads(b, unit);
     build_use(b, copy, s->device_grads);
     build_use(b, copy, s->grads);
     build_dep(b, copy, s->backward);
@@ -277,17 +243,17 @@ static void send_grads(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
-    double bytes = (double)u->elements * b->in->grad_bytes;
-    uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit, bytes);
+    uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
     s->grads_there = there;
     /* Of a device with memory of its own partials have come: what is left is to wait for them. */
     struct node norm = {.unit = unit};
     if (!b->in->apart)
-        norm.work = (double)u->elements, norm.dram_bytes = bytes;
+        norm.work = (double)u->elements, norm.dram_bytes = norm.work * b->in->grad_bytes;
     s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PART_BACKWARD, norm);
+    operands_norm(b, unit);
     build_use(b, s->norm, s->grads);
     build_dep(b, s->norm, there);
-    write_grads(b, unit, bytes, there);
+    write_grads(b, unit, there);
 }
 
 /* ---- visits ---- */
@@ -314,6 +280,7 @@ void parts_forward(struct build *b, uint32_t unit)
     lend_acts(b, unit);
     s->forward = build_node(b, NODE_FORWARD, LANE_COMPUTE, parts_of_forward(b, unit),
                             (struct node){.unit = unit, .work = b->in->units[unit].forward_flops});
+    operands_visit(b, unit, true, false);
     use_weights(b, s->forward, unit);
     build_use(b, s->forward, b->in->apart ? s->device_acts : s->acts);
     send_acts(b, unit);
@@ -331,6 +298,7 @@ void parts_recompute(struct build *b, uint32_t unit)
     uint32_t visit =
         build_node(b, NODE_RECOMPUTE, LANE_COMPUTE, PART_BACKWARD,
                    (struct node){.unit = unit, .work = b->in->units[unit].forward_flops});
+    operands_visit(b, unit, true, false);
     use_weights(b, visit, unit);
     build_use(b, visit, b->in->apart ? s->device_acts : s->acts);
     build_dep(b, visit, s->acts_moved == s->forward ? GRAPH_NONE : s->acts_moved);
@@ -347,7 +315,9 @@ void parts_backward(struct build *b, uint32_t unit)
     s->backward =
         build_node(b, NODE_BACKWARD, LANE_COMPUTE, PART_BACKWARD,
                    (struct node){.unit = unit, .work = b->in->units[unit].backward_flops});
-    if (!b->in->units[unit].blind_backward)
+    bool blind = b->in->units[unit].blind_backward;
+    operands_visit(b, unit, !blind, true);
+    if (!blind)
         use_weights(b, s->backward, unit);
     build_use(b, s->backward, b->in->apart ? s->device_acts : s->acts);
     build_use(b, s->backward, b->in->apart ? s->device_grads : s->grads);

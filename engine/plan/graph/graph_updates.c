@@ -53,10 +53,10 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
     uint32_t slot = states || grads ? build_lease(b, POOL_TILES) : GRAPH_NONE;
     uint32_t read = GRAPH_NONE;
     struct node node = {.unit = unit, .tile = u->first_tile + first, .tile_count = count};
+    const struct operands_tiles tiles = {unit, first, count, weights, states, grads};
     if (slot != GRAPH_NONE) {
-        node.work = node.dram_bytes =
-            elements * ((states ? in->state_bytes : 0) + (grads ? in->grad_bytes : 0));
         read = build_node(b, NODE_READ_TILE, LANE_READ, part, node);
+        operands_read_tile(b, tiles);
         build_use(b, read, slot);
         build_use(b, read, late ? kept_grads : GRAPH_NONE);
     }
@@ -64,6 +64,7 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
     bool device = parts_is_resident(b, unit);
     node.dram_bytes = device ? 0 : elements * bytes_per_update(in);
     uint32_t update = build_node(b, NODE_UPDATE, device ? LANE_COMPUTE : LANE_UPDATE, part, node);
+    operands_update(b, tiles);
     build_use(b, update, slot);
     build_use(b, update, weights ? s->weights : GRAPH_NONE);
     build_use(b, update, kept_grads);
@@ -71,9 +72,8 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
     bool last = s->write_last && part == PART_UPDATE && slot == GRAPH_NONE;
     if ((!states && !weights) || last)
         return;
-    node.work = node.dram_bytes =
-        elements * ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0));
     uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, part, node);
+    operands_write_tile(b, tiles);
     build_use(b, write, states ? slot : GRAPH_NONE);
     build_use(b, write, weights ? s->weights : GRAPH_NONE);
     build_dep(b, write, update);
@@ -83,32 +83,22 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
  * have a stream of their own. */
 static void add_streamed(struct build *b, uint32_t unit, uint32_t tile, unsigned part)
 {
-    const struct graph_in *in = b->in;
-    double elements = parts_tile_elements(b, unit, tile, 1);
-    double bytes = elements * (in->state_bytes + in->weight_bytes);
     struct node node = {.unit = unit,
-                        .tile = in->units[unit].first_tile + tile,
+                        .tile = b->in->units[unit].first_tile + tile,
                         .tile_count = 1,
-                        .work = bytes + elements * in->grad_bytes,
-                        .dram_bytes = bytes + elements * in->grad_bytes};
+                        .work = parts_tile_elements(b, unit, tile, 1)};
     uint32_t buffer = build_lease(b, POOL_DEVICE_TILES);
     uint32_t fetch = build_node(b, NODE_FETCH_TILE, LANE_H2D, part, node);
-    node.work = elements;
-    node.dram_bytes = 0;
+    operands_streamed(b, unit, tile, NODE_FETCH_TILE);
     uint32_t update = build_node(b, NODE_UPDATE, LANE_DEVICE_UPDATE, part, node);
-    node.work = node.dram_bytes = bytes;
+    operands_streamed(b, unit, tile, NODE_UPDATE);
     uint32_t store = build_node(b, NODE_STORE_TILE, LANE_D2H, part, node);
+    operands_streamed(b, unit, tile, NODE_STORE_TILE);
     build_use(b, fetch, buffer);
     build_use(b, update, buffer);
     build_use(b, store, buffer);
     build_dep(b, update, fetch);
     build_dep(b, store, update);
-}
-
-bool parts_is_updated_by(const struct node *node)
-{
-    return node->kind == NODE_STORE_TILE ||
-           (node->kind == NODE_UPDATE && node->lane != LANE_DEVICE_UPDATE);
 }
 
 struct tiles {
@@ -194,14 +184,13 @@ static void early_tiles(struct build *b, uint32_t unit, unsigned part)
 /* Gradients that were kept for it; all of them are read where something came in between. */
 static void take_grads(struct build *b, uint32_t unit)
 {
-    const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
     if (!s->keep_grads)
         return;
-    double bytes = (double)u->elements * b->in->grad_bytes;
     s->kept_grads = parts_lend(b, unit, POOL_GRADS);
-    uint32_t read = build_node(b, NODE_READ_GRADS, LANE_READ, PART_UPDATE,
-                               (struct node){.unit = unit, .work = bytes, .dram_bytes = bytes});
+    uint32_t read =
+        build_node(b, NODE_READ_GRADS, LANE_READ, PART_UPDATE, (struct node){.unit = unit});
+    operands_read_grads(b, unit);
     build_use(b, read, s->kept_grads);
 }
 
@@ -227,9 +216,14 @@ void parts_late_write(struct build *b, uint32_t unit)
         struct node node = b->graph->nodes[i];
         if (node.kind != NODE_UPDATE || graph_lends(b->graph, &node, POOL_TILES))
             continue; /* those with a slot were written at once: another tile waits for it */
-        node.work = node.dram_bytes = node.work * b->in->weight_bytes;
         node.dep_count = 0;
         uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, PART_UPDATE, node);
+        operands_write_tile(b, (struct operands_tiles){
+                                   .unit = unit,
+                                   .first = node.tile - b->in->units[unit].first_tile,
+                                   .count = node.tile_count,
+                                   .weights = true,
+                               });
         build_use(b, write, s->first_weights);
         build_dep(b, write, i);
         build_dep(b, write, b->last_read);
@@ -249,20 +243,20 @@ void parts_early_update(struct build *b, uint32_t unit)
 #define SAVE_TILES 16u
 
 /* What is in the device's memory comes by way of a slot. */
-static void save_tiles(struct build *b, uint32_t unit, uint32_t first, uint32_t count, double bytes)
+static void save_tiles(struct build *b, struct operands_tiles tiles)
 {
-    struct node node = {.unit = unit,
-                        .tile = b->in->units[unit].first_tile + first,
-                        .tile_count = count,
-                        .work = bytes,
-                        .dram_bytes = bytes};
+    struct node node = {.unit = tiles.unit,
+                        .tile = b->in->units[tiles.unit].first_tile + tiles.first,
+                        .tile_count = tiles.count};
     uint32_t slot = GRAPH_NONE, copy = GRAPH_NONE;
-    if (parts_is_resident(b, unit)) {
+    if (parts_is_resident(b, tiles.unit)) {
         slot = build_lease(b, POOL_TILES);
         copy = build_node(b, NODE_COPY_TILE, LANE_D2H, PART_SAVE, node);
+        operands_copy_tile(b, tiles);
         build_use(b, copy, slot);
     }
     uint32_t save = build_node(b, NODE_SAVE_TILES, LANE_WRITE, PART_SAVE, node);
+    operands_save(b, tiles);
     build_use(b, save, slot);
     build_dep(b, save, copy);
 }
@@ -279,9 +273,7 @@ void parts_save(struct build *b, uint32_t unit)
         uint32_t left = (states ? u->tile_count : u->nvme_states) - first;
         count = left < most ? left : most;
         if (states || weights)
-            save_tiles(b, unit, first, count,
-                       parts_tile_elements(b, unit, first, count) *
-                           ((states ? in->state_bytes : 0) + (weights ? in->weight_bytes : 0)));
+            save_tiles(b, (struct operands_tiles){unit, first, count, weights, states, false});
     }
     b->units[unit].save[1] = b->graph->node_count;
 }

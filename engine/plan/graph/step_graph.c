@@ -10,7 +10,8 @@
 #define BACKWARD_FORWARDS  2.0
 #define RECOMPUTE_FORWARDS 1.0
 
-static void describe_aliases(const struct placement_in *in, uint32_t unit, struct graph_unit *u)
+static void describe_aliases(const struct placement_in *in, uint32_t times, uint32_t unit,
+                             struct graph_unit *u)
 {
     const struct layout *layout = in->layout;
     struct gather gathers[GATHER_MAX];
@@ -20,6 +21,8 @@ static void describe_aliases(const struct placement_in *in, uint32_t unit, struc
         if (first.unit == unit)
             continue;
         u->alias_of[u->alias_count] = first.unit;
+        u->alias_tile[u->alias_count] =
+            (gathers[i].first_tile - layout->units[first.unit].first_tile) / times;
         u->alias_bytes[u->alias_count++] = placement_gather_bytes(layout, in->bytes, &gathers[i]);
     }
 }
@@ -46,6 +49,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .acts = home->acts.tier,
         .nvme_states = coarse_tiles(home->nvme_states, times),
         .act_bytes = home->act_bytes,
+        .first_act_block = home->first_act_block,
         .forward_flops = forward,
         .backward_flops = (BACKWARD_FORWARDS + (saved ? 0 : RECOMPUTE_FORWARDS)) * forward,
         .no_forward = l->no_forward,
@@ -56,7 +60,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
     uint32_t home_tiles = u.tile_count - u.nvme_states;
     u.streamed_tiles = home->streamed_tiles / times + (home->streamed_tiles % times > times / 2);
     u.streamed_tiles = u.streamed_tiles < home_tiles ? u.streamed_tiles : home_tiles;
-    describe_aliases(in, unit, &u);
+    describe_aliases(in, times, unit, &u);
     return u;
 }
 
@@ -91,9 +95,24 @@ static int order_units(const struct step_order *order, uint32_t units, struct gr
     return sum == (uint64_t)units * (units - 1) / 2 ? 0 : -EINVAL;
 }
 
+/* What is built, of which tiles. */
+struct making {
+    const struct step_order *order; /* null: the declared one */
+    uint32_t times;                 /* tiles of the layout to one of the graph */
+    uint32_t unit;                  /* alone, or GRAPH_NONE: all */
+    bool optimistic;
+};
+
+/* Padding of a record is the same whatever its elements. */
+static uint64_t record_pad(struct hst_update_bytes bytes)
+{
+    return record_layout(bytes, LAYOUT_UNIT_ALIGN).bytes -
+           LAYOUT_UNIT_ALIGN * record_state_bytes(bytes);
+}
+
 static int build(const struct placement_in *in, const struct placement *p,
-                 const struct graph_unit *described, const uint32_t *visits, uint32_t times,
-                 bool optimistic, struct graph *graph)
+                 const struct graph_unit *described, const uint32_t *visits,
+                 const struct making *making, struct graph *graph)
 {
     uint64_t weight_bytes = in->bytes.weights;
     const struct graph_in graph_in = {
@@ -101,12 +120,16 @@ static int build(const struct placement_in *in, const struct placement *p,
         .unit_count = in->layout->unit_count,
         .forward = visits,
         .backward = visits + in->layout->unit_count,
-        .tile_elements = in->layout->tile_elements * times,
+        .tile_elements = in->layout->tile_elements * making->times,
         .weight_bytes = (double)weight_bytes,
         .state_bytes = (double)record_state_bytes(in->bytes),
         .grad_bytes = (double)weight_bytes,
-        .deferred = in->deferred && !optimistic,
-        .optimistic = in->deferred && optimistic,
+        .record_pad = record_pad(in->bytes) * making->times,
+        .slot_record_at = p->slot_record_at,
+        .device_tile_grads_at = p->device_tile_grads_at,
+        .device_tile_record_at = p->device_tile_record_at,
+        .deferred = in->deferred && !making->optimistic,
+        .optimistic = in->deferred && making->optimistic,
         .late_share = p->late_eighths / 8.0,
         .stored = in->stored,
         .derived_weights = in->derived_weights,
@@ -124,21 +147,23 @@ static int build(const struct placement_in *in, const struct placement *p,
                     [POOL_DEVICE_ACTS] = p->device_acts.count,
                     [POOL_DEVICE_TILES] = p->device_tiles.count},
     };
-    return graph_build(&graph_in, graph);
+    return making->unit == GRAPH_NONE ? graph_build(&graph_in, graph)
+                                      : graph_build_unit(&graph_in, making->unit, graph);
 }
 
 static int make(const struct placement_in *in, const struct placement *p,
-                const struct step_order *order, uint32_t times, bool optimistic,
-                struct graph *graph)
+                const struct making *making, struct graph *graph)
 {
     uint32_t units = in->layout->unit_count;
     struct graph_unit *described = calloc((size_t)units + 1, sizeof *described);
     uint32_t *visits = calloc(2 * (size_t)units + 1, sizeof *visits);
     int rc = described && visits ? 0 : -ENOMEM;
     for (uint32_t u = 0; rc == 0 && u < units; u++)
-        described[u] = describe(in, p, times, u);
-    rc = rc ? rc : order_units(order, units, described, visits, visits + units);
-    rc = rc ? rc : build(in, p, described, visits, times, optimistic, graph);
+        described[u] = describe(in, p, making->times, u);
+    if (rc == 0 && making->unit != GRAPH_NONE)
+        described[making->unit].no_forward = false; /* its client may make one */
+    rc = rc ? rc : order_units(making->order, units, described, visits, visits + units);
+    rc = rc ? rc : build(in, p, described, visits, making, graph);
     free(described);
     free(visits);
     return rc;
@@ -147,7 +172,15 @@ static int make(const struct placement_in *in, const struct placement *p,
 int step_graph(const struct placement_in *in, const struct placement *p,
                const struct step_order *order, bool optimistic, struct graph *graph)
 {
-    return make(in, p, order, 1, optimistic, graph);
+    const struct making making = {order, 1, GRAPH_NONE, optimistic};
+    return make(in, p, &making, graph);
+}
+
+int step_graph_unit(const struct placement_in *in, const struct placement *p, uint32_t unit,
+                    bool optimistic, struct graph *graph)
+{
+    const struct making making = {NULL, 1, unit, optimistic};
+    return make(in, p, &making, graph);
 }
 
 int step_graph_coarse(const struct placement_in *in, const struct placement *p, uint32_t tiles_most,
@@ -156,5 +189,6 @@ int step_graph_coarse(const struct placement_in *in, const struct placement *p, 
     uint32_t times = in->layout->tile_count / tiles_most + 1;
     if (times > UINT32_MAX / in->layout->tile_elements)
         times = UINT32_MAX / in->layout->tile_elements;
-    return make(in, p, NULL, times, optimistic, graph);
+    const struct making making = {NULL, times, GRAPH_NONE, optimistic};
+    return make(in, p, &making, graph);
 }

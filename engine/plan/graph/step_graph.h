@@ -19,11 +19,16 @@ struct step_order {
 int step_graph(const struct placement_in *in, const struct placement *placement,
                const struct step_order *order, bool optimistic, struct graph *graph);
 
+/** The visits of one unit alone: see graph_build_unit. Errors: -ENOMEM.   Cost: O(units + tiles of
+ * the unit). */
+int step_graph_unit(const struct placement_in *in, const struct placement *placement, uint32_t unit,
+                    bool optimistic, struct graph *graph);
+
 /**
- * The same in the declared order, to be simulated alone: where the model has more than `tiles_most`
- * tiles, of tiles that are so many times as large that it has not many more (each unit has at least
- * one). Rings of tiles then hold as many of these, so how deep they are says little. The graph's
- * cost is O(tiles_most + units).
+ * The same as step_graph in the declared order, to be simulated alone: where the model has more
+ * than `tiles_most` tiles, of tiles that are so many times as large that it has not many more (each
+ * unit has at least one). Rings of tiles then hold as many of these, so how deep they are says
+ * little. The graph's cost is O(tiles_most + units).
  */
 int step_graph_coarse(const struct placement_in *in, const struct placement *placement,
                       uint32_t tiles_most, bool optimistic, struct graph *graph);
