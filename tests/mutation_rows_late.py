@@ -42,7 +42,7 @@ mutate(
      ' || (class == HST_CLASS_GRADS && !in->deferred)', ''),
 )
 mutate(
-    'engine/exec/demand.c', 'engine/optimistic',
+    'engine/exec/demand.c', 'engine/orders',
     ('on demand, too, early tiles are updated',
      'run->computing.node + 1, run->demand.node_count, part_of(sweep)', '0, 0, part_of(sweep)'),
 )

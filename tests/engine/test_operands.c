@@ -63,6 +63,57 @@ static void test_what_a_node_moves_is_the_sum_of_its_operands(void **state)
     for_random_graphs(check_operands);
 }
 
+/* All weights on drives that a unit's computation reads. */
+static double away_bytes(const struct graph_case *c, uint32_t unit)
+{
+    const struct graph_unit *u = &c->units[unit];
+    double bytes = u->weights == HST_TIER_NVME ? (double)u->elements * c->in.weight_bytes : 0;
+    for (uint32_t a = 0; a < u->alias_count; a++)
+        if (c->units[u->alias_of[a]].weights == HST_TIER_NVME)
+            bytes += (double)u->alias_bytes[a];
+    return bytes;
+}
+
+static uint32_t extents_of(const struct graph *g, const struct node *n)
+{
+    uint32_t extents = 0;
+    for (unsigned o = 0; o < n->operand_count; o++)
+        extents += graph_operands(g, n)[o].count;
+    return extents;
+}
+
+/* Pieces of a unit's weights follow one another, between other nodes, and none is larger than
+ * another by more than an extent. */
+static void check_pieces(const struct graph_case *c, const struct graph *g)
+{
+    double read = 0;
+    uint32_t next = 0, least = UINT32_MAX;
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        if (n->kind != NODE_READ_WEIGHTS)
+            continue;
+        assert_int_equal(n->tile, next);
+        read += n->work;
+        uint32_t extents = extents_of(g, n);
+        least = extents < least || n->tile == 0 ? extents : least;
+        if (extents > least + 1)
+            fail_msg("%s: piece %u of unit %u has %u extents, another %u", c->name, n->tile,
+                     n->unit, extents, least);
+        next = (next + 1) % n->tile_count;
+        if (next == 0 && read != away_bytes(c, n->unit))
+            fail_msg("%s: %g bytes of unit %u's weights are read, not %g", c->name, read, n->unit,
+                     away_bytes(c, n->unit));
+        read = next == 0 ? 0 : read;
+    }
+    assert_int_equal(next, 0);
+}
+
+static void test_weights_on_drives_are_read_whole(void **state)
+{
+    (void)state;
+    for_random_graphs(check_pieces);
+}
+
 /* An operand that is in a buffer is in one that its node borrows. */
 static void check_buffers(const struct graph_case *c, const struct graph *g)
 {
@@ -169,6 +220,7 @@ int main(int argc, char **argv)
     seeds = seeds_of(argc, argv, RUNS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_a_node_moves_is_the_sum_of_its_operands),
+        cmocka_unit_test(test_weights_on_drives_are_read_whole),
         cmocka_unit_test(test_operands_are_in_buffers_that_their_nodes_borrow),
         cmocka_unit_test(test_a_unit_alone_has_its_visits_and_its_early_update),
         cmocka_unit_test(test_records_are_moved_with_their_padding),
