@@ -65,6 +65,6 @@ mutate(
      ''),
 )
 mutate(
-    'engine/session/decide.c', 'tools/cli_plan',
+    'engine/session/tell_plan.c', 'tools/cli_plan',
     ('a share is told of', 'if (eighths > 0 && !engine->config.plan)', 'if (0)'),
 )

@@ -99,7 +99,8 @@ mutate(
     ('and, on its homes, of a deferred one',
      '    rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);\n', ''),
     ('fewer threads are slower',
-     'planner_update_share(p->update_threads[optimistic], in->threads, in->half);', '1;'),
+     'planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);',
+     '1;'),
     ('a share of the threads is on the line from what half of them do',
      'return half + (1 - half) * (update_threads - half_threads) / (threads - half_threads);',
      'return half;'),
@@ -139,11 +140,11 @@ mutate(
     ('it is a share', 'return all > 0 ? half / all : 0;', 'return half;'),
     ('what was measured is of the threads that did it',
      'if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */', 'if (1)'),
-    ('a prediction knows of half', '    m->half = predict_half(engine, rates);\n', ''),
+    ('a prediction knows of half', '    m->half = half_of(engine, rates);\n', ''),
 )
 mutate(
-    'engine/session/decide.c', 'tools/cli_plan',
-    ('a plan knows of half', '        .half = predict_half(engine, rates),\n', ''),
+    'engine/session/predict.c', 'tools/cli_plan',
+    ('a plan knows of half', '.half = half_of(engine, rates)};', '.half = 0};'),
 )
 mutate(
     'engine/exec/optimizer.c', 'engine/away',
@@ -156,7 +157,7 @@ mutate(
     ('who rests takes no piece away', '        if (takes_part(workers, self->number))\n', ''),
 )
 mutate(
-    'engine/session/decide.c', 'tools/cli_plan',
+    'engine/session/tell_plan.c', 'tools/cli_plan',
     ('fewer threads are told of', 'if (threads > 0 && !engine->config.plan)', 'if (0)'),
 )
 mutate(

@@ -40,22 +40,40 @@ mutate(
 mutate(
     'engine/session/decide.c', 'engine/plan tools/cli_plan',
     ('what fails otherwise is no plan', 'rc == -ENOSPC && engine->placement.units', 'rc'),
-    ('nothing is simulated where a rate is missing',
-     'if (!rates || !predict_is_all_known(engine, rates))', 'if (!rates)'),
     ('a plan chooses the update', '        run->optimistic = planner_is_optimistic(&steps);', ''),
 )
 mutate(
-    'engine/session/decide.c', 'tools/cli_room',
+    'engine/session/predict.c', 'engine/plan tools/cli_plan',
+    ('nothing is simulated where a rate is missing',
+     'if (!rates || !is_all_known(engine, rates))', 'if (!rates)'),
+)
+mutate(
+    'engine/plan/search/plan_seal.c', 'engine/plan_seal tools/cli_room',
     ('homes are chosen for an optimistic update too',
-     'rc = plan_optimistic(engine, &in, &steps);', ''),
-    ('where a step with a clip loses little by them', 'loss_s < others->deferred_s', 'true'),
+     'return rc || !slots ? rc : try_optimistic(in, homes);', 'return rc;'),
     ('not where the run may not use them',
-     'if (rc || !optimistic_could_use_slots(engine) || !is_worth', 'if (rc || !is_worth'),
+     'if (rc || !update_could_use_slots(&in->update, &with.placement) ||', 'if (rc ||'),
     ('what the usual homes take is told',
-     '    planned->usual_step_s = d.planned.usual_step_s;\n'
-     '    planned->simulated += d.planned.simulated;\n'
-     '    planned->better = true;\n    *steps = own;',
-     '    planned->better = true;\n    *steps = own;'),
+     '    better->usual_step_s = first->usual_step_s;\n', ''),
+    ('second slots take room that is left', '    take_spare_slots(in, homes);\n', ''),
+    ('a store has bytes beside its extents', 'if (in->store_fixed)', 'if (0)'),
+)
+mutate(
+    'engine/plan/search/homes.c', 'engine/homes',
+    ('where a step with a clip loses little by them',
+     'loss_s < others->deferred_s * HOMES_CLIP_LOSS_MOST', 'true'),
+    ('and less than the others win', ' && was - is > loss_s', ''),
+    ('memory lacks before drives do', 'of_a != of_b', 'false'),
+    ('slots that are not worth it go', 'return loses || ', 'return '),
+    ('slots have to be worth it',
+     'if (these->in.second_slots && !those->in.second_slots)', 'if (0)'),
+)
+mutate(
+    'engine/plan/search/update_wish.c', 'engine/homes',
+    ('drives have free slots', '(wish->frees || !update_uses_drives(placement))', 'true'),
+    ('states on drives are drives', ' ||\n            placement->units[u].nvme_states > 0', ''),
+    ('a host that computes is busy', 'placement->compute_tier != HST_TIER_DRAM &&', ''),
+    ('what the GPU updates needs none', '&&\n           update_uses_host(placement)', ''),
 )
 mutate(
     'engine/session/engine.c', 'engine/plan',

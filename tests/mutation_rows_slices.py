@@ -47,18 +47,25 @@ mutate(
     ('slices share what they keep', 'p->units[u - 1].kept', 'p->units[u - 1].kept + 4096'),
 )
 mutate(
-    'engine/session/decide.c', 'tools/cli_plan',
-    ('slices that are slower are put back',
-     'if (rc || !are_better(&sliced, whole))', 'if (rc)'),
-    ('what does not fit is cut', 'return is_room(rc) ? plan_slices', 'return 0 ? plan_slices'),
-)
-mutate(
-    'engine/session/decide.c', 'engine/slices',
+    'engine/plan/search/plan_seal.c', 'engine/plan_seal tools/cli_plan',
+    ('slices that are slower are left',
+     'if (rc || !homes_are_better(&sliced.homes, &plan->homes))', 'if (rc)'),
+    ('what does not fit is cut', 'if (!is_room(whole))', 'if (1)'),
     ('of two ways that do not fit the smaller one is told of',
-     'if (is_room(rc) && !lacks_less(', 'if (0 && !lacks_less('),
+     '(is_room(rc) && !homes_lack_less(&sliced.homes, &plan->homes))', '0'),
+    ('tiles that drives pass are small', '&& !has_tiles_on_drives(p)', ''),
+    ('tiles are large where a GPU updates any', 'p->resident_units > 0 && ', ''),
+    ('a refusal is a reason alone', '    if (is_room(rc))\n        return rc;\n    if',
+     '    if (rc)\n        return rc;\n    if'),
+    ('the layout of another who asks stays as it is', 'layout_copy(in->layout, layout)',
+     '(*layout = *in->layout, 0)'),
 )
 mutate(
-    'engine/session/decide.c', 'engine/slices',
+    'engine/plan/layout/layout_cut.c', 'engine/layout_cut engine/plan_seal',
+    ('a copy is no cut', '    copy->whole = layout->whole;\n', ''),
+)
+mutate(
+    'engine/plan/search/plan_seal.c', 'engine/slices',
     ('slices are tried where drives are too small', 'rc == -ENOSPC || rc == -EDQUOT',
      'rc == -ENOSPC'),
 )

@@ -49,11 +49,11 @@ mutate(
     ('scratch is reverted', 'engine->extents      ? scratch_revert(engine->extents)', '0 ? 0'),
     ('scratch is settled', 'scratch_settle(engine->extents);', 'return;'),
     ('without a store drives may have second slots',
-     'bool frees = !engine->plan_in.stored || engine->versions.every == 1;',
-     'bool frees = engine->plan_in.stored && engine->versions.every == 1;'),
+     '.frees = !engine->plan_in.stored || engine->versions.every == 1,',
+     '.frees = engine->plan_in.stored && engine->versions.every == 1,'),
 )
 mutate(
-    'engine/session/decide.c', 'engine/optimistic',
+    'engine/plan/search/homes.c', 'engine/homes engine/optimistic',
     ('second slots on drives are no other homes',
-     '(tier == HST_TIER_NVME && !in->stored)', 'false'),
+     '(tier == HST_TIER_NVME && !with->in.stored)', 'false'),
 )

@@ -128,6 +128,6 @@ mutate(
     ('what goes on reads what lives in memory', '    if (resumes) {', '    if (false) {'),
 )
 mutate(
-    'engine/session/decide.c', 'tools/cli_start_up',
+    'engine/session/tell_plan.c', 'tools/cli_start_up',
     ('a short start is not told', 'start_up.seconds >= START_UP_TOLD_S && ', ''),
 )

@@ -16,20 +16,6 @@ bool optimistic_wants_slots(const struct hst_engine *engine)
     return engine->plan_in.deferred && engine->config.update_time == HST_UPDATE_OPTIMISTIC;
 }
 
-static bool uses_drives(const struct hst_engine *engine)
-{
-    for (uint32_t u = 0; u < engine->layout.unit_count; u++)
-        if (engine->placement.units[u].weights.tier == HST_TIER_NVME ||
-            engine->placement.units[u].nvme_states > 0)
-            return true;
-    return false;
-}
-
-static bool host_updates_any(const struct hst_engine *engine)
-{
-    return engine->placement.resident_units < engine->layout.unit_count;
-}
-
 static int refuse(struct hst_engine *engine, const char *reason)
 {
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
@@ -38,23 +24,22 @@ static int refuse(struct hst_engine *engine, const char *reason)
 
 /* What is on drives has its second slot in the store, which frees it with every step's version, but
    while a copy of one is made (--keep); without a store, where the placement has made room. */
-static bool may_change(const struct hst_engine *engine)
+struct update_wish optimistic_wish(const struct hst_engine *engine)
 {
-    bool frees = !engine->plan_in.stored || engine->versions.every == 1;
-    return engine->config.update_time == HST_UPDATE_AUTO && engine->plan_in.deferred &&
-           engine->config.keep == 0 && (frees || !uses_drives(engine));
-}
-
-bool optimistic_could_use_slots(const struct hst_engine *engine)
-{
-    return may_change(engine) && !engine_computes_in_dram(engine) && host_updates_any(engine);
+    return (struct update_wish){
+        .optimistic = optimistic_wants_slots(engine),
+        .either = engine->config.update_time == HST_UPDATE_AUTO && engine->plan_in.deferred &&
+                  engine->config.keep == 0,
+        .frees = !engine->plan_in.stored || engine->versions.every == 1,
+    };
 }
 
 /* There are second slots, or nothing needs one: the store has all of it that does not wait for the
  * norm on a GPU anyway. */
 static bool may_choose(const struct hst_engine *engine)
 {
-    if (!may_change(engine))
+    const struct update_wish wish = optimistic_wish(engine);
+    if (!update_may_change(&wish, &engine->placement))
         return false;
     if (engine->plan_in.second_slots)
         return true;
@@ -64,7 +49,7 @@ static bool may_choose(const struct hst_engine *engine)
         if (!waits && (!engine->plan_in.stored || memory_save_count(engine, tile) > 0))
             return false;
     }
-    return host_updates_any(engine);
+    return update_uses_host(&engine->placement);
 }
 
 int optimistic_check(struct hst_engine *engine)
@@ -77,9 +62,9 @@ int optimistic_check(struct hst_engine *engine)
                    "the backward (optimistic), whichever makes steps shorter; the log tells which");
     if (!optimistic_wants_slots(engine))
         return 0;
-    if (!host_updates_any(engine))
+    if (!update_uses_host(&engine->placement))
         return refuse(engine, "the GPU updates what is in its memory, where it has one slot");
-    if (engine->plan_in.stored && uses_drives(engine)) {
+    if (engine->plan_in.stored && update_uses_drives(&engine->placement)) {
         const char *durability = engine->config.durability;
         if (!durability || strcmp(durability, "auto") == 0)
             v->every = 1; /* what `auto` had left open */

@@ -11,14 +11,13 @@
  * In memory the second slots are the placement's; on drives they are the store's, where every step
  * is a version, or without a store the scratch files'.
  */
+#include "plan/search/update_wish.h"
 #include "session/engine_state.h"
 
 /** Before planning: whether the plan is to have second slots. */
 bool optimistic_wants_slots(const struct hst_engine *engine);
-/** Of a placement without them: whether the engine would try an optimistic update if memory, and
- * drives without a store, held weights and states twice. Not where the host computes: its threads
- * are busy in the backward. */
-bool optimistic_could_use_slots(const struct hst_engine *engine);
+/** What was asked for, for the plan. */
+struct update_wish optimistic_wish(const struct hst_engine *engine);
 /** After planning and versions_check. Errors: -EINVAL (sticky) where it was asked for and cannot
  * be. */
 int optimistic_check(struct hst_engine *engine);

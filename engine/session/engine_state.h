@@ -100,7 +100,7 @@ struct hst_engine {
     pid_t owner; /* the process that created it; a forked child has neither threads nor queues */
 
     struct layout layout;
-    struct layout whole; /* what the layout was cut from, where it is (decide.c) */
+    struct layout whole; /* as it was described, where the layout is cut (decide.c) */
     struct described *described;
     uint32_t described_count;
     struct placement placement;
@@ -166,8 +166,8 @@ uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive);
 uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
-/** What the store's files are beside what the plan puts there; once the tiles are known. */
-void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in);
+/** What the store's files take already, and what is fixed of new ones, whatever the plan is. */
+void store_dirs_there(const struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything is on NVMe: scratch, and queues for the store. */
 int store_dirs_open(struct hst_engine *engine);
 void store_dirs_close(struct hst_engine *engine);

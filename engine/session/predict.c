@@ -19,7 +19,7 @@
 
 struct machine {
     struct sim_rates rates;
-    double half;     /* see struct planner_in */
+    double half;     /* see struct planner_machine */
     double *visit_s; /* [MEASURE_SWEEPS · units], one sweep after the other */
     uint32_t units;
 };
@@ -99,7 +99,8 @@ static double memory_rate(const struct hst_figure *f)
     return shared < AS_FAST * alone ? shared : 0;
 }
 
-struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst_rates *rates)
+/* The rates of each lane; those that are not known are 0. */
+static struct sim_rates rates_for(const struct hst_engine *engine, const struct hst_rates *rates)
 {
     const struct hst_figure *f = rates->figures;
     bool bf16 = engine->config.precision == HST_PRECISION_BF16;
@@ -118,7 +119,8 @@ struct sim_rates predict_rates(const struct hst_engine *engine, const struct hst
     };
 }
 
-double predict_half(const struct hst_engine *engine, const struct hst_rates *rates)
+/* What half of the host's threads reach of the update's rate; 0: not known. */
+static double half_of(const struct hst_engine *engine, const struct hst_rates *rates)
 {
     bool bf16 = engine->config.precision == HST_PRECISION_BF16;
     double all = rates->figures[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value;
@@ -167,7 +169,7 @@ static bool is_computation_known(const struct hst_rates *rates, char *why, size_
     return are_known(rates, HST_RATE_COMPUTE, HST_RATE_COMPUTE, "computation's", why, why_bytes);
 }
 
-bool predict_is_all_known(const struct hst_engine *engine, const struct hst_rates *rates)
+static bool is_all_known(const struct hst_engine *engine, const struct hst_rates *rates)
 {
     char why[200];
     return is_computation_known(rates, why, sizeof why) &&
@@ -178,14 +180,28 @@ bool predict_is_all_known(const struct hst_engine *engine, const struct hst_rate
             are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, sizeof why));
 }
 
+bool predict_machine(const struct hst_engine *engine, const struct hst_rates *rates,
+                     struct planner_machine *machine)
+{
+    if (!rates || !is_all_known(engine, rates))
+        return false;
+    *machine = (struct planner_machine){.rates = rates_for(engine, rates),
+                                        .threads = engine->config.threads,
+                                        .half = half_of(engine, rates)};
+    machine->streams = !engine_computes_in_dram(engine) &&
+                       rates->figures[HST_RATE_SHARED].value > 0 &&
+                       machine->rates.device_update > 0;
+    return true;
+}
+
 /* Training measures computation and optimizer itself, a plan asks the rates. False, with the
  * reason, where something is not known. */
 static bool fill(const struct hst_engine *engine, const struct hst_rates *rates, struct machine *m,
                  char *why, size_t why_bytes)
 {
     const struct graph *graph = &engine->run.graph;
-    m->rates = predict_rates(engine, rates);
-    m->half = predict_half(engine, rates);
+    m->rates = rates_for(engine, rates);
+    m->half = half_of(engine, rates);
     if (engine->phase != PHASE_PLANNED) {
         if (fill_measured(engine, m))
             return are_bytes_known(graph, rates, why, why_bytes);

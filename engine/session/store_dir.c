@@ -401,9 +401,8 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
     return rc;
 }
 
-void store_dirs_sizes(const struct hst_engine *engine, struct placement_in *in)
+void store_dirs_there(const struct hst_engine *engine, struct placement_in *in)
 {
-    store_fixed_bytes(&engine->layout, in->bytes, engine->drive_count, in->store_fixed);
     in->store_align = STORE_ALIGN_MAX;
     in->store_room_fixed = STORE_ROOM_AT;
     bool whole = true; /* a store that is there has all its files, or is not resumed */

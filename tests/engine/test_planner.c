@@ -97,8 +97,8 @@ static double simulated(const struct problem *p, const struct placement *placeme
 
 static void improve(const struct problem *p, struct placement *placement, struct planned *planned)
 {
-    const struct planner_in in = {
-        .placement = &p->in, .rates = p->rates, .streams = p->streams, .threads = p->threads};
+    const struct planner_machine machine = {p->rates, p->threads, 0, p->streams};
+    const struct planner_in in = {.placement = &p->in, .machine = machine};
     assert_int_equal(planner_improve(&in, placement, planned), 0);
 }
 
@@ -509,8 +509,8 @@ static void threads_are_chosen_for_either_update(void **state)
         make_problem(rows[i].problem, &p);
         p.in.second_slots = true;
         assert_int_equal(placement_plan(&p.in, &placement, why, sizeof why), 0);
-        const struct planner_in in = {
-            .placement = &p.in, .rates = p.rates, .threads = 16, .half = rows[i].half};
+        const struct planner_machine machine = {p.rates, 16, rows[i].half, false};
+        const struct planner_in in = {.placement = &p.in, .machine = machine};
         assert_int_equal(planner_update(&in, &placement, &steps), 0);
         assert_int_equal(planner_is_optimistic(&steps), rows[i].problem == 143);
         assert_int_equal(placement.update_threads[0], rows[i].deferred);
@@ -528,7 +528,7 @@ static void so_it_does_of_an_optimistic_one(void **state)
     struct update_steps steps;
     struct problem p = {0};
     update_for(&p, 64, &placement, true);
-    struct planner_in in = {.placement = &p.in, .rates = p.rates};
+    struct planner_in in = {.placement = &p.in, .machine.rates = p.rates};
     assert_int_equal(planner_improve(&in, &placement, &planned), 0);
     assert_int_equal(placement.late_eighths, 0); /* a deferred one is all there */
     assert_true(planned.step_s > 110);

@@ -106,6 +106,9 @@ void layout_free(struct layout *layout);
  */
 int layout_cut(const struct layout *whole, uint32_t tile_elements, struct layout *cut);
 
+/** The same units, which may have other tiles; none can be added to them. Errors: -ENOMEM. */
+int layout_copy(const struct layout *layout, struct layout *copy);
+
 struct tile_range layout_tile(const struct layout *layout, uint32_t tile);
 /**
  * The number of the rank's tile where those of all ranks are counted: unit by unit, rank by rank.

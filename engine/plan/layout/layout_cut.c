@@ -174,19 +174,34 @@ static int open_cut(struct cutter *c, uint64_t slices)
     *cut = (struct layout){.whole = c->whole, .parameters = c->whole->parameters};
     cut->unit_room = c->whole->unit_count + (uint32_t)slices;
     cut->param_room = c->whole->param_count + (uint32_t)slices;
-    cut->units = calloc(cut->unit_room, sizeof *cut->units);
-    cut->params = calloc(cut->param_room, sizeof *cut->params);
+    cut->units = calloc((size_t)cut->unit_room + 1, sizeof *cut->units);
+    cut->params = calloc((size_t)cut->param_room + 1, sizeof *cut->params);
     return cut->units && cut->params ? 0 : -ENOMEM;
+}
+
+static int open_cutter(struct cutter *c)
+{
+    *c->cut = (struct layout){0};
+    c->rows = calloc((size_t)c->whole->unit_count + 1, sizeof *c->rows);
+    c->first_param = calloc((size_t)c->whole->param_count + 1, sizeof *c->first_param);
+    return c->rows && c->first_param ? 0 : -ENOMEM;
+}
+
+/* With what it made where that failed. */
+static int close_cutter(struct cutter *c, int rc)
+{
+    free(c->rows);
+    free(c->first_param);
+    if (rc)
+        layout_free(c->cut);
+    return rc;
 }
 
 int layout_cut(const struct layout *whole, uint32_t tile_elements, struct layout *cut)
 {
     struct cutter c = {.whole = whole, .cut = cut};
     uint64_t most = largest_that_stays(whole);
-    *cut = (struct layout){0};
-    c.rows = calloc((size_t)whole->unit_count + 1, sizeof *c.rows);
-    c.first_param = calloc((size_t)whole->param_count + 1, sizeof *c.first_param);
-    int rc = c.rows && c.first_param ? 0 : -ENOMEM;
+    int rc = open_cutter(&c);
     for (uint32_t u = 0; rc == 0 && u < whole->unit_count; u++)
         c.rows[u] = slice_rows(whole, u, most, tile_elements);
     if (rc == 0) {
@@ -195,11 +210,17 @@ int layout_cut(const struct layout *whole, uint32_t tile_elements, struct layout
         rc = slices == 0 || slices > SLICES_MOST ? -ERANGE : open_cut(&c, slices);
     }
     rc = rc ? rc : cut_units(&c);
-    free(c.rows);
-    free(c.first_param);
-    if (rc)
-        layout_free(cut);
-    return rc;
+    return close_cutter(&c, rc);
+}
+
+int layout_copy(const struct layout *layout, struct layout *copy)
+{
+    struct cutter c = {.whole = layout, .cut = copy};
+    int rc = open_cutter(&c); /* no unit has rows to be cut at */
+    rc = rc ? rc : open_cut(&c, 0);
+    rc = rc ? rc : cut_units(&c);
+    copy->whole = layout->whole;
+    return close_cutter(&c, rc);
 }
 
 void layout_count_slices(const struct layout *layout, uint32_t *cut_units, uint32_t *slices)

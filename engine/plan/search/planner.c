@@ -59,8 +59,10 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
     int rc = step_graph_coarse(in->placement, p, PLANNER_TILES, optimistic, &graph);
     if (rc)
         return rc;
-    struct sim_rates rates = in->rates;
-    rates.update *= planner_update_share(p->update_threads[optimistic], in->threads, in->half);
+    const struct planner_machine *machine = &in->machine;
+    struct sim_rates rates = machine->rates;
+    rates.update *=
+        planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);
     rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .parts = in->parts}, &sim);
     graph_free(&graph);
     if (rc == 0)
@@ -127,8 +129,8 @@ static int choose_threads(const struct planner_in *in, bool optimistic, struct p
     if (p->compute_tier != HST_TIER_HBM)
         return 0;
     for (uint32_t eighths = 7; eighths >= UPDATE_EIGHTHS_LEAST; eighths--) {
-        uint32_t threads = (in->threads * eighths + 7) / 8;
-        if (threads != c.of[c.count - 1] && threads < in->threads)
+        uint32_t threads = (in->machine.threads * eighths + 7) / 8;
+        if (threads != c.of[c.count - 1] && threads < in->machine.threads)
             c.of[c.count++] = threads;
     }
     return choose(in, optimistic, p, &c, PLANNER_THREADS_GAIN_LEAST, step_s);
@@ -255,7 +257,7 @@ static void try_segments(struct search *s)
 static void try_streamed(struct search *s)
 {
     struct placement_how how = s->best.how;
-    if (!s->in->streams || s->in->placement->streams)
+    if (!s->in->machine.streams || s->in->placement->streams)
         return;
     for (how.streamed_eighths = 1; how.streamed_eighths <= 8; how.streamed_eighths++)
         try(s, &how);

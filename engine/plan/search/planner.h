@@ -9,14 +9,19 @@
 #include "plan/graph/simulate.h"
 #include "plan/placement/placement.h"
 
-struct planner_in {
-    const struct placement_in *placement;
+/** What is known of the machine. */
+struct planner_machine {
     struct sim_rates rates; /* update and norm: the host's */
-    bool optimistic;        /* of the graph: see step_graph */
-    unsigned parts;         /* of each period beside those of training */
-    bool streams;           /* a GPU may update what is away: how fast all parts are is known */
     uint32_t threads;       /* that update at rates.update */
     double half;            /* of that rate, what half of them reach, rounded up; 0: not known */
+    bool streams;           /* a GPU may update what is away: how fast all parts are is known */
+};
+
+struct planner_in {
+    const struct placement_in *placement;
+    struct planner_machine machine;
+    bool optimistic; /* of the graph: see step_graph */
+    unsigned parts;  /* of each period beside those of training */
 };
 
 struct planned {
@@ -58,7 +63,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
 /**
  * The share of an update's rate that so many threads of all reach, 0 standing for all: on the line
  * between what half of them (rounded up) were measured to reach and what all do. half: see struct
- * planner_in; 0: as if each did the same share, which is less than it does where memory holds
+ * planner_machine; 0: as if each did the same share, which is less than it does where memory holds
  * threads back. A measured half that is less than its number, or more than all, is noise: it is
  * taken for its number, or for all.
  */

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides which plans are worth making, and keeps the best. Each is a value of its own: what loses
+ * is freed, and nothing has to be undone.
+ */
+#include "plan/search/plan_seal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values ---- */
+
+void plan_free(struct plan *plan)
+{
+    placement_free(&plan->homes.placement);
+    if (plan->layout)
+        layout_free(plan->layout);
+    free(plan->layout);
+    *plan = (struct plan){0};
+}
+
+static void replace_plan(struct plan *plan, const struct plan *other)
+{
+    plan_free(plan);
+    *plan = *other;
+}
+
+static void replace_homes(struct homes *homes, const struct homes *other)
+{
+    placement_free(&homes->placement);
+    *homes = *other;
+}
+
+/* `better` was found after `first` was: it is told beside the usual homes that those began with. */
+static void tell_first(struct planned *better, const struct planned *first)
+{
+    better->usual_step_s = first->usual_step_s;
+    better->simulated += first->simulated;
+    better->better = true;
+}
+
+/* Memory or drives have too little room. */
+static bool is_room(int rc)
+{
+    return rc == -ENOSPC || rc == -EDQUOT;
+}
+
+/* ---- tiles and slices ---- */
+
+/* The layout alone. Errors: -ERANGE there is nothing to slice; -EINVAL; -ENOMEM. */
+static int cut_layout(const struct plan_in *in, uint32_t tile_elements, bool slices,
+                      struct plan *plan)
+{
+    struct layout *layout = calloc(1, sizeof *layout);
+    *plan = (struct plan){.layout = layout, .homes.in = in->placement};
+    if (!layout)
+        return -ENOMEM;
+    int rc =
+        slices ? layout_cut(in->layout, tile_elements, layout) : layout_copy(in->layout, layout);
+    if (rc)
+        return rc;
+    snprintf(plan->why, sizeof plan->why, "more than 2^32 tiles. Fix: larger tile_elements");
+    return layout_seal(layout, tile_elements, SHARE_ALL);
+}
+
+/* With the usual homes. Errors: cut_layout's and placement_try's. */
+static int plan_usual(const struct plan_in *in, uint32_t tile_elements, bool slices,
+                      struct plan *plan)
+{
+    int rc = cut_layout(in, tile_elements, slices, plan);
+    if (rc)
+        return rc;
+    struct placement_in *of = &plan->homes.in;
+    of->layout = plan->layout;
+    of->second_slots = in->update.optimistic;
+    if (in->store_fixed)
+        in->store_fixed(plan->layout, of->bytes, of->drive_count, of->store_fixed);
+    return placement_try(of, &plan->homes.placement, plan->why, sizeof plan->why);
+}
+
+/* Units are in slices where they do not fit as they are; of two ways that do not fit the one that
+ * lacks less is told of. */
+static int plan_tiles(const struct plan_in *in, uint32_t tile_elements, struct plan *plan)
+{
+    struct plan sliced;
+    int whole = plan_usual(in, tile_elements, false, plan);
+    if (!is_room(whole))
+        return whole;
+    int rc = plan_usual(in, tile_elements, true, &sliced);
+    if (rc == -ERANGE || (is_room(rc) && !homes_lack_less(&sliced.homes, &plan->homes))) {
+        plan_free(&sliced);
+        return whole;
+    }
+    replace_plan(plan, &sliced);
+    return rc;
+}
+
+static bool has_tiles_on_drives(const struct placement *p)
+{
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        if (p->units[u].grads.tier == HST_TIER_NVME)
+            return true;
+    return update_uses_drives(p);
+}
+
+/* Large ones where a GPU updates any, and none passes through the ring of the drives. */
+static int choose_tiles(const struct plan_in *in, struct plan *plan)
+{
+    uint32_t tile_elements = in->tile_elements ? in->tile_elements : PLAN_TILE_HOST;
+    if (in->tile_elements == 0 && in->placement.compute_tier != HST_TIER_DRAM) {
+        int rc = plan_tiles(in, PLAN_TILE_DEVICE, plan);
+        const struct placement *p = &plan->homes.placement;
+        if (rc == 0 && p->resident_units > 0 && !has_tiles_on_drives(p))
+            return 0;
+        plan_free(plan);
+    }
+    return plan_tiles(in, tile_elements, plan);
+}
+
+/* ---- homes ---- */
+
+/* The usual ones with second slots. Errors: no room; -ENOMEM. */
+static int find_with_slots(const struct homes *homes, struct homes *with)
+{
+    char why[384];
+    *with = (struct homes){.in = homes->in, .planned = homes->planned};
+    with->in.second_slots = true;
+    return placement_plan(&with->in, &with->placement, why, sizeof why);
+}
+
+/* Second slots, where the budget has room for them beside all that is there. */
+static void take_spare_slots(const struct plan_in *in, struct homes *homes)
+{
+    struct homes with;
+    if (homes->in.second_slots || !update_could_use_slots(&in->update, &homes->placement))
+        return;
+    if (find_with_slots(homes, &with) == 0 && homes_differ_by_slots(&with, homes))
+        replace_homes(homes, &with);
+    else
+        placement_free(&with.placement);
+}
+
+static struct planner_in planner_of(const struct plan_in *in, const struct homes *homes,
+                                    bool optimistic)
+{
+    return (struct planner_in){.placement = &homes->in,
+                               .machine = in->machine,
+                               .optimistic = optimistic,
+                               .parts = in->parts};
+}
+
+static int improve_with_slots(const struct plan_in *in, struct homes *with)
+{
+    const struct planner_in of = planner_of(in, with, true);
+    int rc = planner_improve(&of, &with->placement, &with->planned);
+    return rc ? rc : planner_update(&of, &with->placement, &with->steps);
+}
+
+/* Other homes for the sake of an update in the backward, where that may be chosen: its second slots
+ * take room. */
+static int try_optimistic(const struct plan_in *in, struct homes *homes)
+{
+    struct homes with;
+    if (!update_could_use_slots(&in->update, &homes->placement))
+        return 0;
+    int rc = find_with_slots(homes, &with);
+    if (rc && rc != -ENOMEM)
+        return 0; /* they do not fit */
+    rc = rc ? rc : improve_with_slots(in, &with);
+    if (rc || !update_could_use_slots(&in->update, &with.placement) ||
+        !homes_slots_are_worth(&with.steps, &homes->steps)) {
+        placement_free(&with.placement);
+        return rc;
+    }
+    struct planned *planned = &with.planned;
+    size_t said = strlen(planned->what);
+    snprintf(planned->what + said, sizeof planned->what - said,
+             "; second slots for an optimistic update");
+    tell_first(planned, &homes->planned);
+    replace_homes(homes, &with);
+    return 0;
+}
+
+/* The fastest, where enough is known of the machine. slots: those with second slots, too. */
+static int find_fastest(const struct plan_in *in, bool slots, struct homes *homes)
+{
+    take_spare_slots(in, homes);
+    if (!in->is_known)
+        return 0;
+    const struct planner_in of = planner_of(in, homes, in->update.optimistic);
+    int rc = planner_improve(&of, &homes->placement, &homes->planned);
+    homes->steps = (struct update_steps){homes->planned.step_s, homes->planned.step_s};
+    if (rc == 0 && homes->in.second_slots && !of.optimistic)
+        rc = planner_update(&of, &homes->placement, &homes->steps);
+    return rc || !slots ? rc : try_optimistic(in, homes);
+}
+
+/* With what slices leave to others a step may be faster. */
+static int try_slices(const struct plan_in *in, struct plan *plan)
+{
+    struct plan sliced;
+    if (plan->homes.planned.simulated == 0 || plan->layout->whole)
+        return 0;
+    int rc = plan_usual(in, plan->layout->tile_elements, true, &sliced);
+    rc = rc ? rc : find_fastest(in, plan->homes.in.second_slots, &sliced.homes);
+    if (rc || !homes_are_better(&sliced.homes, &plan->homes)) {
+        plan_free(&sliced);
+        return rc == -ENOMEM ? rc : 0; /* else there are none, or they do not fit */
+    }
+    tell_first(&sliced.homes.planned, &plan->homes.planned);
+    replace_plan(plan, &sliced);
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+/* What is not to be looked at where it failed. */
+static int fail(struct plan *plan, int rc)
+{
+    struct plan failed = {0};
+    if (is_room(rc))
+        return rc;
+    if (rc == -EINVAL)
+        memcpy(failed.why, plan->why, sizeof failed.why);
+    replace_plan(plan, &failed);
+    return rc;
+}
+
+int plan_seal(const struct plan_in *in, struct plan *plan)
+{
+    int rc = choose_tiles(in, plan);
+    rc = rc ? rc : find_fastest(in, true, &plan->homes);
+    rc = rc ? rc : try_slices(in, plan);
+    if (rc)
+        return fail(plan, rc);
+    plan->why[0] = '\0';
+    return 0;
+}
