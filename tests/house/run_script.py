@@ -38,7 +38,18 @@ test*)
     exit 1 ;;
 esac
 """
-
+MESON_TEST = """#!/bin/bash
+case "$*" in
+*--list*) echo 'hoistway:aio / aio/one' ;;
+test*)
+    shift 2
+    echo "$*" >>"$ASKED"
+    mkdir -p "$1/meson-logs"
+    echo '{"name": "aio / aio/one", "result": "OK", "duration": 0.1, "returncode": 0}' \\
+        >"$1/meson-logs/testlog.json"
+    echo '1/1 hoistway:aio / aio/one  OK  0.10s' ;;
+esac
+"""
 
 QUICK = "#!/bin/sh\n"  # of what is not looked at here
 TIDY = """#!/bin/bash
@@ -221,6 +232,40 @@ if sys.argv[1] == 'sources':
     def test_where_no_test_runs_it_says_why(self):
         done = self.suites('unknown')
         self.assertEqual((done.returncode, done.stdout), (1, 'no such test\n'))
+
+    def tested(self, *words):
+        """How `./run test` ends -> what it asks of `meson test` in each build; its last line."""
+        for name, text in (('ninja', QUICK), ('meson', MESON_TEST)):
+            self.program(name, text)
+        os.makedirs(os.path.join(self.folder, 'build-asan'), exist_ok=True)
+        shutil.copy(os.path.join(self.folder, 'build', 'build.ninja'), self.folder + '/build-asan')
+        os.makedirs(os.path.join(self.folder, 'tests'), exist_ok=True)
+        for name in ('suites.py', 'summary.py'):
+            shutil.copy(os.path.join(ROOT, 'tests', name), os.path.join(self.folder, 'tests'))
+        asked = os.path.join(self.folder, 'asked')
+        open(asked, 'w', encoding='ascii').close()
+        done = subprocess.run(['./run', 'test', *words], cwd=self.folder, text=True, check=False,
+                              env={**self.environment, 'ASKED': asked}, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r'\n==> [+a-z]+: aio: 1 passed, 0\.1 s\n')
+        with open(asked, encoding='ascii') as file:
+            return file.read().splitlines(), done.stdout.splitlines()[-1]
+
+    def test_the_tests_are_the_short_ones_of_the_plain_build(self):
+        (plain,), last = self.tested()
+        self.assertRegex(plain, r'^build .* --no-suite soak --no-suite bench --no-suite all ')
+        self.assertEqual(last, '1 passed, 0 failed, 0 skipped')
+
+    def test_with_all_they_are_the_longer_ones_too_and_those_of_the_sanitizers(self):
+        (plain, sanitizers), last = self.tested('--all')
+        for asked, folder in ((plain, 'build'), (sanitizers, 'build-asan')):
+            self.assertRegex(asked, rf'^{folder} .* --no-suite soak --no-suite bench --timeout')
+        self.assertEqual(last, '2 passed, 0 failed, 0 skipped')
+
+    def test_a_test_that_is_named_runs_though_it_is_a_longer_one(self):
+        self.assertRegex(self.tested('aio/one')[0][0], r' --no-suite bench --timeout.* aio/one$')
+        self.assertRegex(self.tested('--suite', 'aio')[0][0], r'--no-suite all .* --suite aio$')
+        self.assertEqual(len(self.tested('--all', 'aio/one')[0]), 2)
 
     def suites(self, *arguments):
         return subprocess.run([sys.executable, suites.__file__, 'plain', *arguments], text=True,
