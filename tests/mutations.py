@@ -105,6 +105,10 @@ class Build:
     def introspect(self, what):
         return json.loads(self.must(['meson', 'introspect', what, self.folder]))
 
+    def whole(self, name):
+        """A test with all of its rows: where it has a short form, the other one."""
+        return name + '-whole' if name + '-whole' in self.tests else name
+
     def compile(self, tests):
         """What the compiler said where it failed; None where all is built."""
         files = sorted({f for name in tests for f in self.tests[name]['files']})
@@ -133,7 +137,7 @@ class Build:
 
 def check_unmutated(build, rows):
     """Builds all that the rows need. Returns the seconds of each test that can be run here."""
-    wanted = sorted({t for row in rows for t in row.tests})
+    wanted = sorted({build.whole(t) for row in rows for t in row.tests})
     unknown = [t for t in wanted if t not in build.tests]
     if unknown:
         sys.exit(f'mutation_rows.py names tests that this build does not have: {unknown}')
@@ -154,7 +158,7 @@ def check_unmutated(build, rows):
 
 def try_row(build, row, seconds):
     """How the row went: caught, survived, untried, stale, broken; and a few words on it."""
-    tests = sorted((t for t in row.tests if t in seconds), key=seconds.get)
+    tests = sorted((t for t in map(build.whole, row.tests) if t in seconds), key=seconds.get)
     if not tests:
         return 'untried', f'{", ".join(row.tests)} can not be run here'
     path = os.path.join(build.source, row.file)

@@ -2,11 +2,13 @@
 /*
  * The exactness matrix: each row is a way of running `hoistway train`, and must export the same
  * bytes and log the same losses as the run with everything in RAM on one thread. Every capability
- * adds rows here. Each model and precision takes every second row of ROWS, with `--all` each. With
- * `--fourth`, as in the sanitizers' builds, it takes every fourth, and every second of those
- * without clipping. With `--on DEVICE CASE` it takes each row with a device, on that one, and so
+ * adds rows here. Each model and precision takes every second row of ROWS, with `--all` each. In
+ * the short form it takes every sixth, other ones from day to day, and of the smaller tables every
+ * second or third. With `--on DEVICE CASE` it takes each row with a device, on that one, and so
  * the oracle, all in the device's memory: whose products are not the host's has other bits.
  */
+#include "../short.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -28,7 +30,7 @@
 extern char **environ;
 
 static const char *program;
-static bool all;
+static bool all, is_short;
 static const char *device; /* of all runs; null: the oracle's is the host, the rows' "far" */
 static size_t share = 2;   /* one row in so many is taken, */
 static size_t turn;        /* and others by the next model and precision */
@@ -244,6 +246,12 @@ static bool left_out(const char *row)
     return device && !strstr(row, FAR);
 }
 
+/* In the short form one row in so many is taken. */
+static bool passed_over(size_t i, size_t every)
+{
+    return is_short && (i + turn) % every != 0;
+}
+
 /* Without clipping the update is part of the backward, but in fp16. */
 static void check_without_clipping(const struct model *model, const char *precision)
 {
@@ -256,7 +264,7 @@ static void check_without_clipping(const struct model *model, const char *precis
         "--clip 0 --device far --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (left_out(rows[i]) || (share > 2 && (i + turn) % 2))
+        if (left_out(rows[i]) || passed_over(i, 2))
             continue;
         train(model, precision, "other", rows[i], 1);
         same_results("other", rows[i]);
@@ -277,7 +285,7 @@ static void check_short_moments(const struct model *model)
         "--state bf16 --device far --threads 2", /* which has no such update: the host makes it */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (left_out(rows[i]))
+        if (left_out(rows[i]) || passed_over(i, 2))
             continue;
         train(model, "bf16", "other", rows[i], 1);
         same_results("other", rows[i]);
@@ -304,7 +312,7 @@ static void check_overflows(const struct model *model)
         "--loss-scale 1048576 --device far --place weights=nvme,states=nvme,grads=nvme --threads 2",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (left_out(rows[i]))
+        if (left_out(rows[i]) || passed_over(i, 2))
             continue;
         train(model, "fp16", "other", rows[i], 1);
         same_results("other", rows[i]);
@@ -317,6 +325,8 @@ static void check_budgets(const struct model *model, const char *precision,
 {
     for (size_t i = 0; i < sizeof BUDGET_PERCENT / sizeof BUDGET_PERCENT[0]; i++) {
         char row[64];
+        if (passed_over(i, 3))
+            continue;
         unsigned long long budget = needed * BUDGET_PERCENT[i] / 100;
         snprintf(row, sizeof row, "--dram %llu --threads 2", budget);
         train(model, precision, "other", row, 1);
@@ -372,6 +382,8 @@ static void check_device_budgets(const struct model *model, const char *precisio
     static const char *const batches[] = {"--batch-tokens 96", "--batch-tokens 640"};
     for (size_t b = 0; b < (device ? 1 : sizeof batches / sizeof batches[0]); b++) {
         char row[160];
+        if (passed_over(b, 2))
+            continue;
         train_oracle(model, precision, batches[b]);
         snprintf(row, sizeof row, "%s --device far --activations recompute --threads 2",
                  batches[b]);
@@ -381,6 +393,8 @@ static void check_device_budgets(const struct model *model, const char *precisio
         unsigned long long host = logged_peak("other", "\"dram\":");
         for (size_t i = 0; i < sizeof percent / sizeof percent[0]; i++) {
             unsigned long long budget = needed * percent[i] / 100;
+            if (passed_over(i, 2))
+                continue;
             snprintf(row, sizeof row, "%s --device far --hbm %llu --threads 2", batches[b], budget);
             train(model, precision, "other", row, 1);
             same_results("other", row);
@@ -557,7 +571,12 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[4]);
     }
     all = device || (argc > 2 && strcmp(argv[2], "--all") == 0);
-    if (argc > 2)
-        share = all ? 1 : 4;
+    is_short = !all && test_is_short();
+    if (all)
+        share = 1;
+    else if (is_short) {
+        share = 6;
+        turn = test_turn();
+    }
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -18,6 +18,10 @@ import tempfile
 import unittest
 from unittest import mock
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from short import some, whole_alone  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 DOUBLE, WITHOUT = sys.argv[3:5] if len(sys.argv) > 4 else ('', '')
 OWN = os.environ.get('HOISTWAY_MATMUL') == 'own'
@@ -170,7 +174,7 @@ class Faults(unittest.TestCase):
             with open(os.path.join(self.directory, 'out', 'model.safetensors'), 'rb') as file:
                 return file.read()
         absent = {'program': WITHOUT, 'HST_ABSENT': 'libcublasLt', 'HOISTWAY_MATMUL': ''}
-        for precision in ('fp32', 'bf16', 'fp16'):
+        for precision in some(('fp32', 'bf16', 'fp16'), 3):
             plain = (f'--precision={precision}',)
             first = weights(*plain, **absent)
             self.assertEqual(weights(*plain, **absent), first, precision)
@@ -179,13 +183,14 @@ class Faults(unittest.TestCase):
             self.assertEqual(weights(*plain, homes, HOISTWAY_MATMUL='own'), first, precision)
 
     def test_own_products_train_as_the_host_does(self):
-        for precision, most in (('fp32', 1e-6), ('bf16', 4e-3)):
+        for precision, most in some((('fp32', 1e-6), ('bf16', 4e-3)), 2):
             host, cuda = (self.steps(f'--device={device}', f'--precision={precision}',
                                      HOISTWAY_MATMUL='own') for device in ('host', 'cuda'))
             for ours, theirs in zip(cuda, host):
                 for what in ('loss', 'grad_norm'):
                     self.assertAlmostEqual(ours[what] / theirs[what], 1, delta=most)
 
+    @whole_alone
     def test_who_makes_products_is_told_and_has_to_be_known(self):
         done = self.train('', '--device=cuda', HOISTWAY_MATMUL='fast')
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -269,12 +274,12 @@ class Faults(unittest.TestCase):
             self.assertEqual(done.returncode, 0, (more, done.stderr))
             with open(os.path.join(self.directory, 'out', 'model.safetensors'), 'rb') as file:
                 return file.read()
-        for precision in ('bf16', 'fp16'):
+        for precision in some(('bf16', 'fp16'), 2):
             every = (f'--precision={precision}', '--lr=1e-3')
             near = weights(*every)
             self.assertEqual(weights(*every, '--activations=recompute'), near, precision)
-            for place in ('acts=dram', 'weights=dram', 'weights=dram,states=nvme,acts=dram',
-                          'weights=nvme,states=nvme,grads=nvme,acts=nvme'):
+            for place in some(('acts=dram', 'weights=dram', 'weights=dram,states=nvme,acts=dram',
+                               'weights=nvme,states=nvme,grads=nvme,acts=nvme'), 2):
                 self.assertEqual(weights(*every, '--place', place), near, (precision, place))
             for update in ('deferred', 'optimistic'):
                 streamed = ('--place=weights=dram', '--gpu-update=1', f'--update={update}')
@@ -288,8 +293,9 @@ class Faults(unittest.TestCase):
                          weights(*early))
 
     def test_normed_heads_and_biases_train_as_on_the_host(self):
-        for fixture, precision, most in (('qk-norm', 'fp32', 1e-6), ('qk-norm', 'bf16', 4e-3),
-                                         ('qkv-bias', 'fp32', 1e-6), ('qkv-bias', 'bf16', 4e-3)):
+        for fixture, precision, most in some(
+                (('qk-norm', 'fp32', 1e-6), ('qk-norm', 'bf16', 4e-3), ('qkv-bias', 'fp32', 1e-6),
+                 ('qkv-bias', 'bf16', 4e-3)), 4):
             model = os.path.join(ROOT, 'tests', 'golden', fixture)
             with mock.patch.dict(globals(), MODEL=model):
                 host, cuda = (self.steps(f'--device={device}', f'--precision={precision}')
@@ -304,6 +310,7 @@ class Faults(unittest.TestCase):
         self.assertRegex(done.stderr,
                          r'(?m)^note\[I304\] [1-5] of \d+ units (is|are) at home in HBM')
 
+    @whole_alone
     def test_what_is_left_of_the_cards_memory_is_measured_and_told(self):
         for size, budget in (('1G', 1 << 29), ('2G', 3 << 29), ('8G', int(0.9 * (8 << 30)))):
             done = subprocess.run(
@@ -338,7 +345,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(done.returncode, 0, (more, done.stderr))
             with open(export, 'rb') as file:
                 return file.read()
-        for precision in ('--precision=bf16', '--precision=fp16', '--precision=fp32'):
+        for precision in some(('--precision=bf16', '--precision=fp16', '--precision=fp32'), 3):
             alone = run(precision)
             shutil.rmtree(os.path.join(self.directory, 'store'))
             share = (self.share(),) if precision == '--precision=bf16' else ()
@@ -415,7 +422,7 @@ class Faults(unittest.TestCase):
 
     def test_the_log_of_a_run_that_failed_has_the_version_that_it_is_resumed_from(self):
         log = os.path.join(self.directory, 'log.jsonl')
-        for launch in (100, 400):  # in the first step, and later
+        for launch in some((100, 400), 2):  # in the first step, and later
             options = ('--device=cuda', '--place=acts=hbm,states=nvme', '--log', log)
             failed = self.train(f'fail=cudaLaunchKernel:{launch}+:700', *options, steps=6,
                                 durability='step')

@@ -6,6 +6,7 @@ are.
 
     readme.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
+import json
 import os
 import re
 import subprocess
@@ -54,6 +55,15 @@ class Readme(unittest.TestCase):
             program, word = line.split()[:2]
             self.assertIn(word, jobs if program == './run' else verbs, line)
             self.assert_options_exist(line, *([] if program == './run' else [word]))
+
+    def test_what_only_all_runs_is_listed(self):
+        """The table may have more: tests of the double are not built everywhere."""
+        build = os.path.dirname(os.path.dirname(os.path.abspath(PROGRAM)))
+        with open(os.path.join(build, 'meson-info', 'intro-tests.json'), encoding='utf-8') as file:
+            built = {test['name'] for test in json.load(file) if 'hoistway:all' in test['suite']}
+        table = read('tests', 'README.md').split('## What only `--all` runs')[1].split('\n## ')[0]
+        self.assertLessEqual(built, set(re.findall(r'`(\w+/[\w/-]+)`', table)))
+        self.assertTrue(built)
 
     def test_every_option_of_the_page_is_one(self):
         self.assert_options_exist(read('docs', 'options.md'), 'train')

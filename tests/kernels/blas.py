@@ -13,6 +13,10 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from short import some, whole_alone  # noqa: E402
+
 BYTES, LINKED, PROGRAM, LIBRARY = (os.path.abspath(p) for p in sys.argv[1:5])
 del sys.argv[1:5]
 CORES = ('Prescott', 'Nehalem', 'Sandybridge', 'Haswell', 'Zen', 'SkylakeX', 'Cooperlake')
@@ -47,7 +51,8 @@ class Blas(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = tempfile.mkdtemp(prefix='hoistway-blas-')
         cls.addClassCleanup(shutil.rmtree, cls.scratch)
-        cls.cores = list(can_run())
+        cls.can = list(can_run())
+        cls.cores = some(cls.can, 4)
         cls.tables = {core: table(LINKED, core=core) for core in cls.cores}
 
     def program(self, *arguments, limit=None, timeout=60, **variables):
@@ -85,6 +90,7 @@ class Blas(unittest.TestCase):
             self.assertGreater(len(lines), 10000)
             self.assertEqual(lines, self.tables[core][2], core)
 
+    @whole_alone
     def test_haswell_and_zen_have_the_same_bytes_in_0_3_21_and_others_have_not(self):
         text = self.program('doctor').stdout
         if 'OpenBLAS 0.3.21 ' not in text or not {'Haswell', 'Zen', 'SkylakeX'} <= {*self.cores}:
@@ -184,7 +190,7 @@ class Blas(unittest.TestCase):
         line = self.refused(204, *PLAN, 'pentium')
         self.assertIn('Haswell, Zen, SkylakeX', line)
         for core in ('SapphireRapids', *CORES):
-            if core not in self.cores:
+            if core not in self.can:
                 line = self.refused(204, *PLAN, core)
                 self.assertRegex(line, 'which this processor has not got|in its place')
                 done = self.program('doctor', OPENBLAS_CORETYPE=core)

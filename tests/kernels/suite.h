@@ -26,6 +26,10 @@ enum { SUITE_TENSORS = 64, DTYPES = 3 };
 /** Every dtype. */
 extern const enum hst_dtype suite_dtypes[DTYPES];
 
+/** Whether a row that takes long is tried in this dtype: in each, or in one where
+ * HST_SUITE_LONG_ONCE is set. */
+bool suite_tries(size_t row, size_t dtype);
+
 struct tensor {
     void *data;     /* device memory */
     double *values; /* what was last written or read here, exactly as the dtype holds it */

@@ -87,11 +87,10 @@ static const struct ref_attention shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* Long sequences take most of the time: where HST_SUITE_LONG_ONCE is set, each is tried in one
- * dtype, and the short ones in all. */
+/* Long sequences take most of the time. */
 static bool is_tried(size_t shape, size_t dtype)
 {
-    return shapes[shape].seq < 600 || dtype == shape % DTYPES || !getenv("HST_SUITE_LONG_ONCE");
+    return shapes[shape].seq < 600 || suite_tries(shape, dtype);
 }
 
 static void every_shape_matches(void **state)

@@ -159,7 +159,8 @@ static void what_a_query_does_not_see_is_not_there(void **state)
     for (size_t i = 0; i < DTYPES * sizeof shapes / sizeof *shapes; i++) {
         struct shape p = shapes[i / DTYPES];
         p.dtype = suite_dtypes[i % DTYPES];
-        suite_run(narrow_case, &p);
+        if (suite_tries(i / DTYPES, i % DTYPES))
+            suite_run(narrow_case, &p);
     }
 }
 
@@ -216,7 +217,8 @@ static void all_that_is_seen_has_the_bytes_of_no_narrowing(void **state)
     for (size_t i = 0; i < DTYPES * sizeof shapes / sizeof *shapes; i++) {
         struct shape p = shapes[i / DTYPES];
         p.dtype = suite_dtypes[i % DTYPES];
-        suite_run(all_seen_case, &p);
+        if (suite_tries(i / DTYPES, i % DTYPES))
+            suite_run(all_seen_case, &p);
     }
 }
 
@@ -296,7 +298,8 @@ static void documents_that_begin_with_a_tile_have_the_bits_that_they_have_alone(
         struct packed p = {{{1, 384, 2, 1, dims[i / DTYPES], 0.1}, 0, 0, suite_dtypes[i % DTYPES]},
                            {64, 128, 64, 128},
                            true};
-        suite_run(packed_case, &p);
+        if (suite_tries(i / DTYPES, i % DTYPES))
+            suite_run(packed_case, &p);
     }
 }
 

@@ -14,6 +14,9 @@ import unittest
 
 from program import Folder, run
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
+from short import some, whole_alone  # noqa: E402
+
 DOUBLE = os.path.abspath(sys.argv.pop()) if os.path.isdir(sys.argv[-1]) else ''
 
 
@@ -38,18 +41,22 @@ class Doctor(Folder):
         self.assertRegex(done.stdout, r'(?m)^\w+ +disk +.* free$')
         self.assertFalse(os.path.exists(store))
 
-    def test_json_holds_the_same_checks(self):
+    def test_json_holds_the_same_checks_the_room_and_the_rates(self):
         told = json.loads(run('doctor', '--store', self.store, '--json').stdout)
         self.assertTrue(told['ready'])
         names = {check['name'] for check in told['checks']}
-        self.assertLessEqual({'cores', 'memory', 'store', 'gpu'}, names)
+        self.assertLessEqual({'cores', 'memory', 'store', 'gpu', 'dram', 'update', 'products',
+                              'drive'}, names)
         self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
+        self.assertEqual(os.listdir(self.store), [])
+        self.check_room(told['room'])
+        self.check_rates(told['rates'])
 
-    def test_json_holds_what_is_free_in_bytes(self):
-        told = json.loads(run('doctor', '--store', self.store, '--json').stdout)
-        room = {(row['tier'], row['of']): row for row in told['room']}
+    def check_room(self, rows):
+        """What is free, in bytes."""
+        room = {(row['tier'], row['of']): row for row in rows}
         self.assertLessEqual({('dram', 'host'), ('nvme', self.store)}, set(room))
-        for row in told['room']:
+        for row in rows:
             self.assertLessEqual(0 < row['free_bytes'], row['total_bytes'])
         disk = os.statvfs(self.store)
         self.assertEqual(room['nvme', self.store]['total_bytes'], disk.f_blocks * disk.f_frsize)
@@ -57,9 +64,8 @@ class Doctor(Folder):
             physical = 1024 * int(file.readline().split()[1])
         self.assertLessEqual(room['dram', 'host']['total_bytes'], physical)
 
-    def test_rates_are_measured_and_leave_nothing(self):
-        told = json.loads(run('doctor', '--store', self.store, '--json').stdout)
-        rates = {(rate['of'], rate['name']): rate for rate in told['rates']}
+    def check_rates(self, rows):
+        rates = {(rate['of'], rate['name']): rate for rate in rows}
         for name in ('dram', 'dram-copy', 'update-fp32', 'update-bf16', 'norm-fp32', 'norm-bf16',
                      'compute'):
             self.assertGreater(rates['host', name]['value'], 0)
@@ -67,9 +73,6 @@ class Doctor(Folder):
             rate = rates[self.store, name]
             self.assertLessEqual(0 < rate['least'] <= rate['value'], rate['most'])
             self.assertEqual(rate['unit'], 'B/s')
-        names = {check['name'] for check in told['checks']}
-        self.assertLessEqual({'dram', 'update', 'products', 'drive'}, names)
-        self.assertEqual(os.listdir(self.store), [])
 
     @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
     def test_of_a_gpu_it_tells_how_fast_memory_is_locked(self):
@@ -98,17 +101,18 @@ class Doctor(Folder):
 
     @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
     def test_a_capped_clock_is_told_once_with_both_numbers(self):
-        told = run('doctor', env=self.smi('705, 1980', '0x0000000000000024')).stdout
-        self.assertRegex(told, r'(?m)^warn +clock +multiprocessors at 705 MHz under load, at most '
-                               r'1980; held by the limit of power, heat\n +fix: nvidia-smi -rgc')
-        self.assertEqual(told.count(' clock '), 1, told)
-        told = run('doctor', env=self.smi('1755, 1980', '0x0000000000000004')).stdout
-        self.assertRegex(told, r'(?m)^ok +clock +multiprocessors at 1755 MHz under load, at most '
-                               r'1980; held by the limit of power$')
-        told = run('doctor', env=self.smi('[N/A], [N/A]', '[N/A]')).stdout
-        self.assertNotIn(' clock ', told)  # and no card was loaded for it
+        at = r'(?m)^%s +clock +multiprocessors at %d MHz under load, at most 1980; held by the '
+        for clocks, reasons, times, row in some((
+                ('705, 1980', '0x0000000000000024', 1, at % ('warn', 705) +
+                 r'limit of power, heat\n +fix: nvidia-smi -rgc'),
+                ('1755, 1980', '0x0000000000000004', 1, at % ('ok', 1755) + r'limit of power$'),
+                ('[N/A], [N/A]', '[N/A]', 0, r'\A')), 3):  # and no card was loaded for it
+            told = run('doctor', env=self.smi(clocks, reasons)).stdout
+            self.assertRegex(told, row)
+            self.assertEqual(told.count(' clock '), times, told)
 
     @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
+    @whole_alone
     def test_a_card_that_others_have_half_of_is_told(self):
         env = {**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE}
         told = run('doctor', env={**env, 'HST_FAKE_CUDA': 'memory=1G,overhead=600M'}).stdout

@@ -4,7 +4,7 @@
 
     plan.py PATH_OF_HOISTWAY [Class.test_name]
 
-Every test has a cache of rates of its own, so that nothing depends on what was measured before.
+Every test has a cache of rates of its own, with what was measured once before the first of them.
 """
 import json
 import os
@@ -13,7 +13,7 @@ import shutil
 import unittest
 
 import case
-from plan_case import KEYS, MIB, NOTHING, Case, machine, sealed
+from plan_case import KEYS, MIB, NOTHING, Case, machine, sealed, whole_alone
 
 
 class Fits(Case):
@@ -227,6 +227,7 @@ class Homes(Case):
         self.assertEqual((waits['update'], waits['late_share']), ('deferred', 0))
         self.assertLess(told['predicted_step_s'], 0.9 * waits['predicted_step_s'])
 
+    @whole_alone
     def test_fewer_threads_update_where_memory_carries_no_more(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,
                      'num_hidden_layers': 8})
@@ -297,6 +298,7 @@ class Homes(Case):
         self.assertEqual(weights['resumed'], weights['resident'])
         self.assertNotEqual(weights['begun'], weights['resident'])
 
+    @whole_alone
     def test_train_leaves_the_share_that_plan_names(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
                      'num_hidden_layers': 16})
@@ -319,6 +321,7 @@ class Homes(Case):
         self.assertEqual(weights['late'], weights['memory'])
 
     def test_train_measures_for_a_large_model_what_is_not_known(self):
+        self.forget()
         store = ('--store', self.path('store'), '--durability=none')
         refused = self.run_train(*store, '--dram=64K')
         self.assert_refused(refused, 302, 2)
@@ -432,6 +435,7 @@ class Rates(Case):
         told = self.plan('--place=weights=dram', '--rates', rates, device='--device=far')
         self.assertIsNone(told['why'])  # and knows the norm of what it does not hold
 
+    @whole_alone
     def test_models_known_by_name(self):
         rates = self.write('rates', machine())
         for name in ('8B', 'llama-3-8b'):
@@ -469,6 +473,7 @@ class Rates(Case):
         self.assertRegex(done.stderr, r'\Awarning\[W106\] the cache .* others may write to it\n\Z')
 
     def test_a_file_for_rates_replaces_no_other(self):
+        self.forget()
         mine = self.write('mine', 'my data')
         self.assert_refused(self.run_plan('--probe', '--save-rates', mine), 107, 1)
         self.assertEqual(os.listdir(self.path('cache')), [])  # told before anything is measured
@@ -509,6 +514,7 @@ class DoesNotFit(Case):
         self.assert_smallest_works('nvme', '--place=states=nvme,weights=nvme', '--durability=none',
                                    '--update=optimistic')
 
+    @whole_alone
     def test_the_smallest_budget_of_a_large_model_is_short_and_suffices(self):
         done = self.run_verb('plan', '--model', '70B', '--device=host', '--dram=64M', '--json')
         needed = json.loads(done.stdout)['smallest']['dram']

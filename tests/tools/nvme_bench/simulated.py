@@ -16,6 +16,10 @@ import tempfile
 import unittest
 from fractions import Fraction
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
+from short import whole_alone  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 MIB = 1 << 20
 # Rates at which a block of 256 KiB or 1 MiB takes whole nanoseconds, alone and mixed.
@@ -247,6 +251,7 @@ class Simulated(Case):
         self.check_together(measure(DRIVE, DRIVE), [Model(), Model()], 6e-9)
         self.check_together(measure(DRIVE, slower), [Model(), halves], 6e-9)
 
+    @whole_alone
     def test_a_drive_three_times_as_fast_does_three_quarters_of_the_work(self):
         """Told with equal parts: 4 of 8 GB/s."""
         drives = [f'sim:read={g}G,write={g}G,mixed={g}G,lat=10us' for g in (6, 2)]
