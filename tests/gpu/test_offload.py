@@ -24,6 +24,9 @@ import report
 import training
 from runner import Finished, Runner
 
+sys.path.insert(0, os.path.join(place.HERE, '..'))
+from short import whole_alone  # noqa: E402
+
 DOUBLE = sys.argv.pop(1)
 GIB = 1 << 30
 KEPT = {'predicted': {}, 'resident': {}, 'offloaded': {}, 'digests': {},
@@ -39,6 +42,7 @@ def run_suite(out, *arguments, **more):
         return done, json.load(file)
 
 
+@whole_alone
 class OnTheDouble(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
