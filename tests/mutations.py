@@ -4,7 +4,7 @@
 
     mutations.py [--only TEXT] [--into FOLDER] [--fit]
 
-The rows are in mutation_rows*.py: a file, what is taken out of it, and the tests of which one must
+The rows are in mutations/rows*.py: a file, what is taken out of it, and the tests of which one must
 fail. They are tried in a copy of the sources under FOLDER (default: build/mutations), which has a
 build of its own and is kept, so that a second run is fast. --only tries the rows whose file or
 words hold TEXT. --fit tries none: it tells which rows do not fit the code any more.
@@ -13,6 +13,7 @@ exit 0: every row was caught; 1: a mutation survived, or a row does not fit the 
 77: nothing could be tried, with the reason.
 """
 import argparse
+import importlib
 import json
 import os
 import signal
@@ -22,33 +23,12 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-import mutation_rows_activity  # noqa: E402, F401: adds its rows
-import mutation_rows_bench  # noqa: E402, F401
-import mutation_rows_ckpt  # noqa: E402, F401
-import mutation_rows_comm  # noqa: E402, F401
-import mutation_rows_compute  # noqa: E402, F401
-import mutation_rows_cudnn  # noqa: E402, F401
-import mutation_rows_data  # noqa: E402, F401
-import mutation_rows_hf  # noqa: E402, F401
-import mutation_rows_kernels  # noqa: E402, F401
-import mutation_rows_kin  # noqa: E402, F401
-import mutation_rows_late  # noqa: E402, F401
-import mutation_rows_length  # noqa: E402, F401
-import mutation_rows_look  # noqa: E402, F401
-import mutation_rows_math  # noqa: E402, F401
-import mutation_rows_norm  # noqa: E402, F401
-import mutation_rows_plan  # noqa: E402, F401
-import mutation_rows_products  # noqa: E402, F401
-import mutation_rows_refusals  # noqa: E402, F401
-import mutation_rows_room  # noqa: E402, F401
-import mutation_rows_saved  # noqa: E402, F401
-import mutation_rows_slices  # noqa: E402, F401
-import mutation_rows_targets  # noqa: E402, F401
-import mutation_rows_slots  # noqa: E402, F401
-import mutation_rows_start  # noqa: E402, F401
-import mutation_rows_triage  # noqa: E402, F401
-import mutation_rows_words  # noqa: E402, F401
-from mutation_rows import ROWS  # noqa: E402
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'mutations')
+sys.path.insert(0, FOLDER)
+for name in sorted(os.listdir(FOLDER)):
+    if name.startswith('rows_') and name.endswith('.py'):
+        importlib.import_module(name[:-3])  # adds its rows
+from rows import ROWS  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SKIPPED = 77
@@ -140,7 +120,7 @@ def check_unmutated(build, rows):
     wanted = sorted({build.whole(t) for row in rows for t in row.tests})
     unknown = [t for t in wanted if t not in build.tests]
     if unknown:
-        sys.exit(f'mutation_rows.py names tests that this build does not have: {unknown}')
+        sys.exit(f'a row names tests that this build does not have: {unknown}')
     said = build.compile(wanted)
     if said:
         sys.exit(f'the sources as they are do not compile:\n{said}')

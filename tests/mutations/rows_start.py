@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of how a run starts and stops: which data it goes on with, when it
 notices a signal, what it proposes to type."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'tools/data/identity.c', 'tools/data/identity',

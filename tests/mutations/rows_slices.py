@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of units that are cut into slices: layout, engine, model."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/plan/layout/layout_cut.c', 'engine/layout_cut',

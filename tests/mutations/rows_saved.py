@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of activations that are kept for the backward."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/exec/views.c', 'engine/saved',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of second slots on drives without a store."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/tier/scratch.c', 'engine/scratch',

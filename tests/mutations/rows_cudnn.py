@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of attention by cuDNN, which the double's cuDNN evaluates."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'kernels/cuda/cudnn/plan.c', 'cudnn/formulas',

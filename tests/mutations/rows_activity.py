@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of what is told while something takes long."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/exec/memory.c', 'engine/resuming',

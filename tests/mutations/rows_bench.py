@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of how a device is measured: events that take the time, warming, what
 a layer consists of, page-locking, a GPU's clock."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'kernels/host/stream.c', 'kernels/stream',

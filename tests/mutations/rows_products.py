@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of the CUDA device's own matrix products, and of their choice."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'kernels/cuda/matmul.c', 'cuda/faults',

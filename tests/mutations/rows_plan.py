@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of planning: plans of the engine, the planner, predictions from
 rates, the verb."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/plan/search/planner.c', 'engine/planner',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mutations.py takes out of the code, by folder and file; tools/hf is in mutation_rows_hf.py.
+"""What mutations.py takes out of the code, by folder and file; tools/hf is in rows_hf.py.
 
 One line of a table is (what is taken out, text of the file, what stands there instead). The text
 must occur once. Where the line has no third part the text ends with a condition, which is still

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of the room of communication."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/comm/tree.c', 'comm/tree',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mutations.py takes out of tools/hf: what its readers refuse. See mutation_rows.py."""
-from mutation_rows import mutate
+"""What mutations.py takes out of tools/hf: what its readers refuse. See rows.py."""
+from rows import mutate
 
 mutate(
     'tools/hf/extras.c', 'tools/hf_extras',

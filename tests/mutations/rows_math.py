@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of what names the bits, and of what opens OpenBLAS."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'kernels/host/cores.c', 'kernels/cores',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of engine/ckpt, engine/store/look.c and the verbs of them."""
-from mutation_rows import mutate
+from rows import mutate
 
 CKPT = 'engine/ckpt engine/ckpt_tables engine/unfinished e2e/ckpt e2e/ckpt_edges'
 

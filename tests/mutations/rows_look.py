@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of `inspect`, and of how exports and ones are told. See
-mutation_rows.py."""
-from mutation_rows import mutate
+rows.py."""
+from rows import mutate
 
 mutate(
     'tools/hf/fold.c', 'tools/hf_fold',

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of updates of which the next forward has a share, and out of bounds
 that count versions."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/plan/graph/graph.c', 'engine/graph',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of the answers to words on the command line."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'tools/verbs/train_inputs.c', 'tools/cli_program',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of token files, rows of JSON and the packing of documents."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'tools/data/tensors_check.c', 'tools/data/token_files',

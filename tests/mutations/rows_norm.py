@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of norms that a device makes, of weights that are written when all
 others have been read, of what a bound knows of buffers, and of updates by some of the threads."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph',

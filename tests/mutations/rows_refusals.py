@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of what is said of a GPU that can not be used."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'kernels/cuda/refusal.c', 'cuda/refusals',

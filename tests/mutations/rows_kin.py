@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of what Mistral, Qwen2 and Qwen3 add to Llama."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'tools/model/layer.c', 'tools/model/golden',

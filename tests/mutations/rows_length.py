@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of how long a run is, and at what learning rates."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'tools/cli/schedule.c', 'tools/cli_schedule',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of measuring a model's computation beside its products."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'engine/probe/probe_operations.c', 'engine/compute',

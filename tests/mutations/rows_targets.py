@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What mutations.py takes out of tokens of which nothing is learned."""
-from mutation_rows import mutate
+from rows import mutate
 
 mutate(
     'kernels/host/ops/cross_entropy.c', 'kernels/targets',
