@@ -10,6 +10,8 @@ from hoistway.errors import DATA_FORMAT, TEMPLATE, BadRow, cut
 from hoistway.masks import Document
 
 REMEMBERED = 4096
+OTHER_ANSWER = ('Fix: an answer without blanks or line ends around it, another --template, or '
+                '--skip-bad N to leave such rows out')
 
 
 def token_at(starts: list[int], ends: list[int], at: int) -> int:
@@ -32,7 +34,7 @@ class Encoder:
                 self.known[text] = ids
         return ids
 
-    def _check_prompt(self, document: Document, ids: list[int], starts: list[int], span: tuple,
+    def _check_prompt(self, document: Document, ids: list[int], starts: list[int], number: int,
                       first: int) -> None:
         """The ids of the prompt alone must begin those of the document: else a model would be
         asked with other ids than it was taught. An added token cuts the text, so that what stands
@@ -42,10 +44,11 @@ class Encoder:
             begin -= 1
             if ids[begin] in self.anchors:
                 break
-        tail = document.text[starts[begin] if begin else 0:span[0]]
+        tail = document.text[starts[begin] if begin else 0:document.spans[number][0]]
         if self._alone(tail) != ids[begin:first]:
             raise BadRow(TEMPLATE, f'the ids of the prompt that ends in {cut(repr(tail[-20:]))} do '
-                         'not begin the ids of prompt and answer', document.path)
+                         f'not begin the ids of prompt and answer. {OTHER_ANSWER}',
+                         document.place(number))
 
     def mask(self, document: Document, encoding) -> numpy.ndarray | None:
         """1 for each token that is learned; None: all."""
@@ -54,15 +57,16 @@ class Encoder:
         ids, offsets = encoding.ids, encoding.offsets
         starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
         mask = numpy.zeros(len(ids), numpy.uint8)
-        for span in document.spans:
+        for number, span in enumerate(document.spans):
+            place = document.place(number)
             first, last = (token_at(starts, ends, at) for at in span)
             for at, token in zip(span, (first, last)):
                 if token < 0:
                     around = document.text[max(0, at - 10):at + 10]
                     raise BadRow(TEMPLATE, 'a span that is learned begins or ends inside a token, '
-                                 f'in {cut(repr(around))}', document.path)
+                                 f'in {cut(repr(around))}. {OTHER_ANSWER}', place)
             if span in document.prompts:
-                self._check_prompt(document, ids, starts, span, first)
+                self._check_prompt(document, ids, starts, number, first)
             mask[first:last] = 1
         return mask
 

@@ -14,18 +14,18 @@ def _skip(text: str, at: int) -> int:
 
 
 def _member(text: str, at: int, key: str) -> int | None:
-    """Begin of the value of `key` in the object that begins at `at`; the last one counts."""
-    found, at = None, _skip(text, at + 1)
+    """Begin of the value of `key` in the object that begins at `at`."""
+    at = _skip(text, at + 1)
     while text[at] != '}':
         name, at = DECODER.raw_decode(text, at)
         at = _skip(text, _skip(text, at) + 1)  # behind the colon
         if name == key:
-            found = at
+            return at
         _, at = DECODER.raw_decode(text, at)
         at = _skip(text, at)
         if text[at] == ',':
             at = _skip(text, at + 1)
-    return found
+    return None
 
 
 def _element(text: str, at: int, index: int) -> int | None:

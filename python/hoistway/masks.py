@@ -24,7 +24,10 @@ class Document:
     text: str
     spans: list | None = None  # of characters that are learned; None: all
     prompts: list = field(default_factory=list)  # spans before which the ids must be the prompt's
-    path: tuple = ()           # where in the row it is from, for messages
+    places: list = field(default_factory=list)   # where in the row each span is from; or none
+
+    def place(self, span: int) -> tuple:
+        return self.places[span] if span < len(self.places) else ()
 
 
 class Inapplicable(Exception):
@@ -45,7 +48,8 @@ def learned_turns(chat: Chat, learn: str) -> list[int]:
         first = chat.answer if chat.answer is not None else (asked[-1] + 1 if asked else 0)
         turns = [i for i in turns if i >= first]
     if not turns:
-        raise BadRow(DATA_SHORT, 'the chat has no assistant turn to learn')
+        raise BadRow(DATA_SHORT, 'the chat has no assistant turn to learn',
+                     chat.place(len(chat.messages) - 1)[:1])
     return turns
 
 
@@ -75,7 +79,7 @@ def check_rendered(chat: Chat, template: Template, whole: str) -> None:
             raise BadRow(TEMPLATE, f"the template of '{template.name}' renders nothing of the "
                          f'content of message {i + 1} ({message["role"]}). Fix: a content of '
                          'parts, [{"type": "text", "text": …}], or another --template',
-                         ('messages', i))
+                         chat.place(i))
 
 
 def by_prefixes(chat: Chat, template: Template, turns: list[int], whole: str) -> list[Document]:
@@ -88,17 +92,18 @@ def by_prefixes(chat: Chat, template: Template, turns: list[int], whole: str) ->
     except BadRow as wrong:
         raise Inapplicable(turns[0], f'of a part of the chat: {wrong.text}') from None
     afters += [whole] * (len(turns) - len(afters))
-    own, spans = [], []
+    own, spans, places = [], [], []
     for turn, prompt, after in zip(turns, prompts, afters):
         where = placed(prompt, after, whole)
         span = (len(prompt), len(after))
         if where == 'own':
-            own.append(Document(after, [span], [span], ('messages', turn)))
+            own.append(Document(after, [span], [span], [chat.place(turn)]))
         elif where == 'whole':
             spans.append(span)
+            places.append(chat.place(turn))
         else:
             raise Inapplicable(turn, where)
-    return own + ([Document(whole, spans, spans)] if spans else [])
+    return own + ([Document(whole, spans, spans, places)] if spans else [])
 
 
 def by_marks(chat: Chat, template: Template, turns: list[int], marks: str) -> tuple[str, list]:
@@ -121,7 +126,7 @@ def by_twin(chat: Chat, template: Template, turns: list[int], whole: str,
     refusal = (f"what of turn {why.turn + 1} is learned can not be told from the template of "
                f"'{template.name}': {why.reason}")
     twin = twin_of(template.text(chat.tools))
-    path = ('messages', why.turn)
+    path = chat.place(why.turn)
     if twin is None:
         raise BadRow(TEMPLATE, f'{refusal}, and trl has no copy of it with generation marks. Fix: '
                      '--template FILE with {% generation %} marks, or --learn all', path)
@@ -129,7 +134,12 @@ def by_twin(chat: Chat, template: Template, turns: list[int], whole: str,
     if text != whole:
         raise BadRow(TEMPLATE, f"{refusal}, and trl's copy with generation marks renders this chat "
                      'otherwise. Fix: --template FILE with {% generation %} marks', path)
-    return Document(whole, spans)
+    return Document(whole, spans, [], places_of(chat, turns, spans))
+
+
+def places_of(chat: Chat, turns: list[int], spans: list) -> list:
+    """A template may mark several spans of a turn: which turn's each is, is not known then."""
+    return [chat.place(turn) for turn in turns] if len(spans) == len(turns) else []
 
 
 def documents_of(chat: Chat, template: Template, learn: str, split: str) -> list[Document]:
@@ -142,7 +152,8 @@ def documents_of(chat: Chat, template: Template, learn: str, split: str) -> list
     turns = learned_turns(chat, learn)
     marks = template.text(chat.tools)
     if MARKS.search(marks):
-        return [Document(whole, by_marks(chat, template, turns, marks)[1])]
+        spans = by_marks(chat, template, turns, marks)[1]
+        return [Document(whole, spans, [], places_of(chat, turns, spans))]
     try:
         documents = by_prefixes(chat, template, turns, whole)
     except Inapplicable as why:
@@ -150,5 +161,6 @@ def documents_of(chat: Chat, template: Template, learn: str, split: str) -> list
     if split == 'last' and len(documents) > 1:
         document = documents[-1]
         document.spans = document.prompts = document.spans[-1:]
+        document.places = document.places[-1:]
         return [document]
     return documents

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import os
 
+from hoistway import strict
 from hoistway.errors import MISSING, USAGE, VALUE, Refusal, cut
 
 ABOUT = '''Makes a token file of chats or texts, with a model's tokenizer and chat template.
@@ -77,7 +77,7 @@ def parse(words: list[str]) -> argparse.Namespace:
             raise Refusal(VALUE, f'--{name.replace("_", "-")} is {getattr(given, name)}. Fix: a '
                           f'whole number of at least {least}')
     try:
-        given.template_args = json.loads(given.template_args)
+        given.template_args = strict.loads(given.template_args)
     except ValueError:
         given.template_args = None
     if not isinstance(given.template_args, dict):

@@ -18,9 +18,9 @@ import sys
 from hoistway import options
 from hoistway.errors import (CONTROL, DATA_FORMAT, DATA_SHORT, PYTHON, TEMPLATE,
                              TOKENIZER, VALUE, WRITE, Refusal, tell)
+from hoistway.install import NEEDED, how_to_install
 
 OLDEST_PYTHON = (3, 9)
-NEEDED = ('transformers', 'tokenizers', 'jinja2', 'numpy')
 OLDEST_TRANSFORMERS = (4, 57)
 MADE_DIFFERENT_BY = ('rows', 'learn', 'split_turns', 'plain', 'no_eos', 'control', 'template_args',
                      'ignore_keys', 'skip_bad')
@@ -30,16 +30,16 @@ SKIPPED_SHOWN = 3
 def check_packages() -> None:
     if sys.version_info < OLDEST_PYTHON:
         raise Refusal(PYTHON, f'prep needs Python 3.9 or newer, and {sys.executable} is '
-                      f'{sys.version.split()[0]}. Fix: ./run prep-install, or HOISTWAY_PYTHON')
+                      f'{sys.version.split()[0]}. Fix: {how_to_install()}')
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise Refusal(PYTHON, f'prep needs the Python packages {", ".join(missing)}, which '
-                      f'{sys.executable} does not have. Fix: ./run prep-install')
+                      f'{sys.executable} does not have. Fix: {how_to_install()}')
     from importlib.metadata import version
     there = version('transformers')
     if tuple(int(part) for part in there.split('.')[:2]) < OLDEST_TRANSFORMERS:
         raise Refusal(PYTHON, f'prep needs transformers 4.57 or newer, and {sys.executable} has '
-                      f'{there}. Fix: ./run prep-install')
+                      f'{there}. Fix: {how_to_install()}')
 
 
 def quiet_libraries() -> None:
@@ -93,12 +93,29 @@ def settings_of(given, model, template):
                     given.split_turns, given.control, eos, model.vocab)
 
 
+_ended_by: list[int] = []  # signals that ask this program to end
+
+
+def end(number: int, frame: object) -> None:
+    """A handler of signals. Libraries that are imported, or call a program then, may catch whatever
+    a handler raises, and go on."""
+    _ended_by.append(number)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
+
+
+def check_ended() -> None:
+    if _ended_by:
+        end(_ended_by[0], None)
+
+
 class Totals:
     """What all chunks came to."""
 
     def __init__(self, skip_most: int):
         self.skip_most = skip_most
-        self.rows = self.skipped = self.controlled = self.learned = 0
+        self.rows = self.skipped = self.controlled = self.calls = self.learned = 0
         self.split_chats = self.split_tokens = self.whole_tokens = 0
         self.places: list[str] = []
 
@@ -109,10 +126,13 @@ class Totals:
             self.skipped += 1
             if self.skipped > self.skip_most:
                 more = f' (and {self.skip_most} bad rows before it)' if self.skip_most else ''
-                raise Refusal(code, line + more)
+                what, _, fix = line.partition('. Fix: ')
+                fix = fix or 'correct the row, or --skip-bad N'
+                raise Refusal(code, f'{what}{more}. Fix: {fix}')
             if self.skipped <= SKIPPED_SHOWN:
                 tell('warning', code, f'left out: {line}')
         self.controlled += result.controlled
+        self.calls += result.calls
         self.places = (self.places + result.places)[:PLACES]
         self.learned += int((result.mask.sum() if result.mask is not None else len(result.ids)))
         self.split_chats += result.split_chats
@@ -178,6 +198,9 @@ def summary(given, totals, file) -> None:
              'in their own text were left out (--control drop-row)')
     if given.quiet:
         return
+    if totals.calls:
+        tell('note', DATA_FORMAT, f'in {totals.calls} rows of {totals.rows} the arguments of tool '
+             'calls are strings that hold JSON objects: the template was given the objects')
     if totals.split_chats:
         growth = totals.split_tokens / totals.whole_tokens
         tell('note', TEMPLATE, f'in {totals.split_chats} chats turns became documents of their '
@@ -200,6 +223,7 @@ def run(words: list[str]) -> int:
         source.names_of(given.prompts)
     text = template_text(given.template)
     model = load_model(given)
+    check_ended()
     from hoistway.template import Template
     from hoistway.tokenfile import TokenFile
     from hoistway.worker import Worker
@@ -218,7 +242,8 @@ def run(words: list[str]) -> int:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
     try:
         return run(sys.argv[1:])
     except Refusal as refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hoistway.errors import CONTROL, DATA_FORMAT, DATA_TOKEN, BadRow, Refusal, cut
 from hoistway.rows import Chat, Ids, Text
 from hoistway.source import chunks
-from hoistway.worker import Worker, place_of
+from hoistway.worker import Row, Worker, place_in, place_of, placed
 
 
 def asked(chat: Chat) -> list:
@@ -14,7 +14,8 @@ def asked(chat: Chat) -> list:
     while end and chat.messages[end - 1]['role'] == 'assistant':
         end -= 1
     if end == 0:
-        raise BadRow(DATA_FORMAT, 'nothing stands before the answer')
+        raise BadRow(DATA_FORMAT, 'nothing stands before the answer. Fix: leave the row out',
+                     chat.place(0))
     return chat.messages[:end]
 
 
@@ -29,20 +30,29 @@ def _ids(worker: Worker, sample: object) -> list[int]:
     return sample.ids
 
 
+def _prompt(worker: Worker, row: Row) -> list[list[int]]:
+    """The ids of a row; none where it is left out."""
+    if row.control and worker.settings.control == 'refuse':
+        path, token = row.control
+        raise BadRow(CONTROL, f'the prompt holds the control token {cut(token)}. Fix: --control '
+                     'drop-row or keep', path)
+    if row.control:
+        return []
+    ids = _ids(worker, row.sample)
+    if not ids or not 0 <= min(ids) <= max(ids) < worker.settings.vocab:
+        raise BadRow(DATA_TOKEN, 'the prompt has no token, or an id that the model does not have. '
+                     'Fix: leave the row out', place_in(row.sample))
+    return [ids]
+
+
 def prompts_of(worker: Worker, name: str) -> list[list[int]]:
     found = []
     for chunk in chunks([name]):
         for number, raw in chunk.rows:
             try:
-                sample, controls, _ = worker.row(raw)
-                if controls and worker.settings.control == 'refuse':
-                    raise BadRow(CONTROL, f'the prompt holds the control token {cut(controls[1])}')
-                ids = _ids(worker, sample)
-                if not ids or not 0 <= min(ids) <= max(ids) < worker.settings.vocab:
-                    raise BadRow(DATA_TOKEN, 'the prompt has no token, or an id that the model '
-                                 'does not have')
-                if not controls:
-                    found.append(ids)
+                row = worker.row(raw)
+                with placed(row.text):
+                    found += _prompt(worker, row)
             except BadRow as wrong:
                 raise Refusal(wrong.code, f'{place_of(chunk.file, number, raw, wrong.column)}: '
                               f'{wrong.text}') from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from hoistway import strict
 from hoistway.errors import DATA_FORMAT, BadRow, cut
 
 ROLES = ('system', 'developer', 'user', 'assistant', 'tool', 'function', 'ipython')
@@ -35,12 +36,17 @@ class Chat:
     messages: list
     tools: list | None = None
     answer: int | None = None  # the first message of the completion, where the row says which
+    places: list = field(default_factory=list, compare=False)  # where in the row each message is
+
+    def place(self, message: int) -> tuple:
+        return self.places[message] if message < len(self.places) else ()
 
 
 @dataclass
 class Text:
     text: str
     learned: int | None = None  # the first character that is learned; None: the row has no prompt
+    place: tuple = field(default=(), compare=False)  # of its last part in the row
 
 
 @dataclass
@@ -64,6 +70,11 @@ def known_keys() -> str:
                      for kind in KINDS.values())
 
 
+def _strange(keys: set, names: list) -> list:
+    """Keys that none of these kinds has."""
+    return sorted(keys.difference(*(KINDS[name].needed + KINDS[name].optional for name in names)))
+
+
 def kind_of(row: dict, reading: Reading) -> str:
     """The kind of a row by its keys; refuses keys that this kind does not have, but for null."""
     keys = {key for key, value in row.items() if key not in reading.ignored}
@@ -72,7 +83,7 @@ def kind_of(row: dict, reading: Reading) -> str:
     if not found:
         what = f'a row of --rows {reading.kind}' if reading.kind else 'a row of a known kind'
         raise BadRow(DATA_FORMAT, f'the keys {cut(", ".join(sorted(keys)), 200)} are not those of '
-                     f'{what}; known are: {known_keys()}')
+                     f'{what}; known are: {known_keys()}', tuple(_strange(keys, names)[:1]))
     whole = [name for name in found if all(row[key] is not None for key in KINDS[name].needed)]
     found = whole or found
     if len(found) > 1:
@@ -135,10 +146,9 @@ def _tools(row: dict) -> list | None:
     tools = row.get('tools')
     if isinstance(tools, str):
         try:
-            tools = json.loads(tools) if tools.strip() else None
-        except ValueError as wrong:
-            raise BadRow(DATA_FORMAT, f'"tools" is a string that is no JSON: {wrong}',
-                         ('tools',)) from None
+            tools = strict.loads(tools) if tools.strip() else None
+        except strict.Wrong as wrong:
+            raise BadRow(DATA_FORMAT, f'in the string "tools": {wrong.what}', ('tools',)) from None
     if tools is not None and not isinstance(tools, list):
         raise BadRow(DATA_FORMAT, '"tools" is no list', ('tools',))
     return tools or None
@@ -149,8 +159,13 @@ def _system(row: dict) -> list:
     return [] if text in (None, '') else [{'role': 'system', 'content': _string(row, 'system')}]
 
 
+def _places(key: str, messages: list) -> list:
+    return [(key, i) for i in range(len(messages))]
+
+
 def _of_messages(row: dict, reading: Reading) -> Chat:
-    return Chat(_messages(row, 'messages', reading.roles), _tools(row))
+    messages = _messages(row, 'messages', reading.roles)
+    return Chat(messages, _tools(row), None, _places('messages', messages))
 
 
 def _of_sharegpt(row: dict, reading: Reading) -> Chat:
@@ -159,6 +174,7 @@ def _of_sharegpt(row: dict, reading: Reading) -> Chat:
         raise BadRow(DATA_FORMAT, '"conversations" is no list of turns, or an empty one',
                      ('conversations',))
     messages = _system(row)
+    places = [('system',)] * len(messages) + _places('conversations', listed)
     for i, turn in enumerate(listed):
         path = ('conversations', i)
         if isinstance(turn, dict) and 'role' in turn and 'from' not in turn:
@@ -172,15 +188,17 @@ def _of_sharegpt(row: dict, reading: Reading) -> Chat:
         if not isinstance(message['content'], str):
             raise BadRow(DATA_FORMAT, '"value" is null or no string', (*path, 'value'))
         messages.append(message)
-    return Chat(messages, _tools(row))
+    return Chat(messages, _tools(row), None, places)
 
 
 def _of_prompt(row: dict, reading: Reading) -> Chat | Text:
     if isinstance(row['prompt'], list):
         prompt = _messages(row, 'prompt', reading.roles)
         answer = _messages(row, 'completion', reading.roles)
-        return Chat(prompt + answer, _tools(row), len(prompt))
-    return _pair(_string(row, 'prompt'), _string(row, 'completion'), [], reading, _tools(row))
+        return Chat(prompt + answer, _tools(row), len(prompt),
+                    _places('prompt', prompt) + _places('completion', answer))
+    pair = _string(row, 'prompt'), _string(row, 'completion')
+    return _pair(pair, ('prompt', 'completion'), [], reading, _tools(row))
 
 
 def _of_alpaca(row: dict, reading: Reading) -> Chat | Text:
@@ -188,20 +206,23 @@ def _of_alpaca(row: dict, reading: Reading) -> Chat | Text:
     if row.get('input') not in (None, ''):
         asked += '\n' + _string(row, 'input')
     end = '\n' if reading.plain else ''
-    return _pair(asked + end, _string(row, 'output'), _system(row), reading, None)
+    pair = asked + end, _string(row, 'output')
+    return _pair(pair, ('instruction', 'output'), _system(row), reading, None)
 
 
-def _pair(asked: str, answer: str, system: list, reading: Reading, tools) -> Chat | Text:
+def _pair(pair: tuple, keys: tuple, system: list, reading: Reading, tools) -> Chat | Text:
     """One question and one answer: messages, or with --plain the two joined bare."""
+    asked, answer = pair
     if reading.plain:
         before = ''.join(message['content'] + '\n' for message in system) + asked
-        return Text(before + answer, len(before))
+        return Text(before + answer, len(before), keys[1:])
     return Chat([*system, {'role': 'user', 'content': asked},
-                 {'role': 'assistant', 'content': answer}], tools, len(system) + 1)
+                 {'role': 'assistant', 'content': answer}], tools, len(system) + 1,
+                [('system',)] * len(system) + [(key,) for key in keys])
 
 
 def _of_text(row: dict, reading: Reading) -> Text:
-    return Text(_string(row, 'text'))
+    return Text(_string(row, 'text'), None, ('text',))
 
 
 def _whole_numbers(row: dict, key: str) -> list:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Iterator
 
 from hoistway.errors import DATA_FILE, DATA_FORMAT, DATA_SHORT, PYTHON, Refusal, shown
+from hoistway.install import how_to_install
 
 CHUNK_BYTES, CHUNK_ROWS = 1 << 20, 1024
 LINE_MOST_BYTES = 256 << 20
@@ -54,7 +55,7 @@ def _need_datasets(name: str) -> None:
     import importlib.util
     if importlib.util.find_spec('datasets') is None:
         raise Refusal(PYTHON, f"'{name}' needs the Python package datasets, which is not "
-                      'installed. Fix: ./run prep-install --datasets')
+                      f'installed. Fix: {how_to_install("datasets")}')
 
 
 def _lines(name: str) -> Iterator[tuple[int, bytes]]:

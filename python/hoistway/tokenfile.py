@@ -119,9 +119,11 @@ class TokenFile:
 
     def finish(self, metadata: dict[str, str]) -> None:
         """Under its name there is the whole file, or what was there before."""
-        partial = f'{self.path}.partial-{os.getpid()}'
+        partial = None
         try:
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), 'wb') as out:
+            name = os.path.basename(self.path)
+            number, partial = tempfile.mkstemp(prefix=f'{name}.partial-', dir=self.folder)  # 0600
+            with open(number, 'wb') as out:
                 out.write(header(self.parts, {'format': FORMAT, **metadata}))
                 for name in sorted(self.parts,
                                    key=lambda name: (-self.parts[name].dtype.itemsize, name)):
@@ -130,10 +132,11 @@ class TokenFile:
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(partial, self.path)
+            partial = None
         except OSError as wrong:
             raise self._unwritable(wrong) from None
         finally:
-            if os.path.exists(partial):
+            if partial is not None:
                 os.unlink(partial)
 
 

@@ -3,11 +3,14 @@
 the same result in whatever process."""
 from __future__ import annotations
 
-import json
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy
 
+from hoistway import strict
+from hoistway.calls import with_objects
 from hoistway.control import Control
 from hoistway.encode import Encoder, check_text
 from hoistway.errors import CONTROL, DATA_FORMAT, DATA_SHORT, DATA_TOKEN, BadRow, cut, shown
@@ -45,6 +48,15 @@ class Result:
     split_chats: int = 0                           # chats whose turns became documents
     split_tokens: int = 0                          # of these
     whole_tokens: int = 0                          # of the same chats, each one document
+    calls: int = 0                                 # rows with arguments in a string
+
+
+@dataclass
+class Row:
+    sample: Chat | Text | Ids
+    control: tuple | None    # the path of the first control token in its own text, and the token
+    text: str                # its line; of tables there is none
+    calls: bool = False      # whether it held arguments of calls as objects in a string
 
 
 @dataclass
@@ -62,10 +74,6 @@ def place_of(file: str, number: int, raw: bytes | dict, column: int) -> str:
     return f'{shown(file)}:{number + lines}:{max(column, 1)}'
 
 
-def no_constant(name: str):
-    raise ValueError(f'{name} is no JSON')
-
-
 def parse(line: bytes) -> tuple[object, str]:
     try:
         text = line.decode().rstrip('\r\n')
@@ -74,11 +82,27 @@ def parse(line: bytes) -> tuple[object, str]:
         raise BadRow(DATA_FORMAT, f'byte {line[wrong.start]:#04x} is not UTF-8', (),
                      column) from None
     try:
-        return json.loads(text, parse_constant=no_constant), text
-    except json.JSONDecodeError as wrong:
-        raise BadRow(DATA_FORMAT, f'broken JSON: {wrong.msg}', (), wrong.pos + 1) from None
-    except (ValueError, RecursionError) as wrong:
-        raise BadRow(DATA_FORMAT, f'broken JSON: {wrong}') from None
+        return strict.loads(text), text
+    except strict.Wrong as wrong:
+        raise BadRow(DATA_FORMAT, wrong.what, (), wrong.at + 1) from None
+
+
+@contextlib.contextmanager
+def placed(text: str) -> Iterator[None]:
+    """What is wrong with a row of this text is told with its column; of a table there is none."""
+    try:
+        yield
+    except BadRow as wrong:
+        if not wrong.column and text:
+            wrong.column = column_of(text, wrong.path)
+        raise
+
+
+def place_in(what: object) -> tuple:
+    """Where in its row that stands which is learned, or the first of it."""
+    if isinstance(what, (Document, Chat)):
+        return what.place(0)
+    return what.place if isinstance(what, Text) else ('input_ids',)
 
 
 class Worker:
@@ -90,21 +114,24 @@ class Worker:
 
     # ---- a row -----------------------------------------------------------------------------------
 
-    def row(self, raw: bytes | dict) -> tuple[Chat | Text | Ids, object, str]:
-        row, text = parse(raw) if isinstance(raw, bytes) else (raw, '')
+    def row(self, raw: bytes | dict) -> Row:
+        given, text = parse(raw) if isinstance(raw, bytes) else (raw, '')
         try:
-            kind, sample = read(row, self.settings.reading)
-            if isinstance(sample, Ids):
-                return sample, None, text
-            used = {key: row.get(key) for key in KINDS[kind].needed + KINDS[kind].optional}
-            if isinstance(sample, Chat):
-                used['tools'] = sample.tools  # a string of JSON can hide what it says
-            self._check_texts(used, ())
-            return sample, self.control.find(used), text
-        except BadRow as wrong:
-            raise self._with_column(wrong, text) from None
+            with placed(text):
+                return self._read(given, text)
         except RecursionError:
             raise BadRow(DATA_FORMAT, 'the row is nested too deeply') from None
+
+    def _read(self, given: object, text: str) -> Row:
+        row = with_objects(given) if isinstance(given, dict) else given
+        kind, sample = read(row, self.settings.reading)
+        if isinstance(sample, Ids):
+            return Row(sample, None, text)
+        used = {key: row.get(key) for key in KINDS[kind].needed + KINDS[kind].optional}
+        if isinstance(sample, Chat):
+            used['tools'] = sample.tools  # a string of JSON can hide what it says
+        self._check_texts(used, ())
+        return Row(sample, self.control.find(used), text, row != given)
 
     def _check_texts(self, value: object, path: tuple) -> None:
         if isinstance(value, str):
@@ -117,15 +144,9 @@ class Worker:
             for i, inner in enumerate(value):
                 self._check_texts(inner, (*path, i))
 
-    @staticmethod
-    def _with_column(wrong: BadRow, text: str) -> BadRow:
-        if not wrong.column and text:
-            wrong.column = column_of(text, wrong.path)
-        return wrong
-
-    def _documents(self, sample: object) -> list:
+    def _documents(self, row: Row) -> list:
         """What is to be tokenised of a row."""
-        learn = self.settings.learn
+        learn, sample = self.settings.learn, row.sample
         if isinstance(sample, Chat):
             learn = learn or ('assistant' if sample.answer is None else 'completion')
             return documents_of(sample, self.template, learn, self.settings.split)
@@ -158,7 +179,7 @@ class Worker:
         for i, (begin, end) in enumerate(found.offsets):
             if begin < sample.learned < end:
                 raise BadRow(DATA_FORMAT, 'the answer begins inside a token. Fix: begin it with a '
-                             'blank or a line of its own, or leave --plain out', ('completion',))
+                             'blank or a line of its own, or leave --plain out', sample.place)
             mask[i] = begin >= sample.learned and end > begin
         return Encoded(ids, mask)
 
@@ -171,15 +192,16 @@ class Worker:
         mask = None if learn_all else numpy.array(sample.mask, numpy.uint8)
         return Encoded(numpy.array(sample.ids, numpy.uint32), mask)
 
-    def _check(self, encoded: Encoded) -> None:
+    def _check(self, encoded: Encoded, place: tuple) -> None:
         """A document's first token is nobody's target."""
         ids, mask = encoded.ids, encoded.mask
         if len(ids) and int(ids.max()) >= self.settings.vocab:
             raise BadRow(DATA_TOKEN, f'the id {int(ids.max())} is not below the vocab_size '
-                         f'{self.settings.vocab} of the model. Fix: the tokenizer of this model')
+                         f'{self.settings.vocab} of the model. Fix: the tokenizer of this model',
+                         place)
         if len(ids) < 2 or (mask is not None and not mask[1:].any()):
             raise BadRow(DATA_SHORT, f'the document has {len(ids)} tokens and none that is learned '
-                         'behind the first')
+                         'behind the first', place)
 
     # ---- a chunk ---------------------------------------------------------------------------------
 
@@ -190,15 +212,19 @@ class Worker:
         wanted: list = []  # (index of the row, its text, document or sample)
         for i, (number, raw) in enumerate(chunk.rows):
             try:
-                sample, found, text = self.row(raw)
-                if found:
+                row = self.row(raw)
+                if row.control:
                     result.controlled += 1
                     if len(result.places) < PLACES:
-                        column = column_of(text, found[0]) if text else 1
+                        path, token = row.control
+                        column = column_of(row.text, path) if row.text else 1
                         place = place_of(chunk.file, number, raw, column)
-                        result.places.append(f'{place} ({cut(found[1])})')
+                        result.places.append(f'{place} ({cut(token)})')
                     continue
-                wanted += [(i, text, document) for document in self._documents(sample)]
+                result.calls += row.calls
+                with placed(row.text):
+                    documents = self._documents(row)
+                wanted += [(i, row.text, document) for document in documents]
             except BadRow as wrong:
                 bad[i] = wrong
         encoded = self._encode(wanted, bad)
@@ -220,14 +246,15 @@ class Worker:
         found = dict(zip(chats, self.encoder.encode([wanted[i][2] for i in chats])))
         for i, (row, text, what) in enumerate(wanted):
             try:
-                if i in found:
-                    encoded[i] = Encoded(numpy.array(found[i].ids, numpy.uint32),
-                                         self.encoder.mask(what, found[i]))
-                elif encoded[i] is None:
-                    encoded[i] = self._ids(what) if isinstance(what, Ids) else self._pair(what)
-                self._check(encoded[i])
+                with placed(text):
+                    if i in found:
+                        encoded[i] = Encoded(numpy.array(found[i].ids, numpy.uint32),
+                                             self.encoder.mask(what, found[i]))
+                    elif encoded[i] is None:
+                        encoded[i] = self._ids(what) if isinstance(what, Ids) else self._pair(what)
+                    self._check(encoded[i], place_in(what))
             except BadRow as wrong:
-                bad.setdefault(row, self._with_column(wrong, text))
+                bad.setdefault(row, wrong)
         return encoded
 
     def _collect(self, result: Result, wanted: list, encoded: list, bad: dict) -> None:

@@ -21,7 +21,8 @@ import numpy  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 from tokenizers.models import BPE  # noqa: E402
 
-from hoistway import pool, source, tokenfile  # noqa: E402
+from hoistway import install, pool, prep, source, strict, tokenfile  # noqa: E402
+from hoistway.calls import with_objects  # noqa: E402
 from hoistway.control import Control  # noqa: E402
 from hoistway.encode import token_at  # noqa: E402
 from hoistway.errors import BadRow, Refusal, shown  # noqa: E402
@@ -79,7 +80,10 @@ class Rows(unittest.TestCase):
 
     def test_what_a_row_can_not_be_is_refused_with_its_place(self):
         self.assert_bad([], 'no JSON object', ())
-        self.assert_bad({'txet': 'a'}, 'known are: messages', ())
+        self.assert_bad({'txet': 'a'}, 'known are: messages', ('txet',))
+        self.assert_bad({'prompt': 'a'}, 'known are: messages', ())
+        self.assert_bad({'messages': said('a', 'b'), 'tools': '{'}, 'in the string "tools": broken',
+                        ('tools',))
         self.assert_bad({'text': 'a', 'id': 3}, 'unknown key "id"', ('id',))
         self.assert_bad({'text': None}, '"text" is null', ('text',))
         self.assert_bad({'text': 'a', 'prompt': 'b', 'completion': 'c'}, 'prompt or text', ())
@@ -110,6 +114,104 @@ class Rows(unittest.TestCase):
         call = {'role': 'assistant', 'content': None, 'tool_calls': [{'function': {'name': 'f'}}]}
         chat = read({'messages': [said('a', 'b')[0], call]}, Reading())[1]
         self.assertEqual(chat.messages[1], {**call, 'content': ''})
+
+
+    def test_each_message_knows_where_in_the_row_it_is(self):
+        for row, places in (
+                ({'messages': said('a', 'b')}, [('messages', 0), ('messages', 1)]),
+                ({'conversations': said('a', 'b'), 'system': 'c'},
+                 [('system',), ('conversations', 0), ('conversations', 1)]),
+                ({'prompt': said('a', 'b')[:1], 'completion': said('a', 'b')[1:]},
+                 [('prompt', 0), ('completion', 0)]),
+                ({'prompt': 'a', 'completion': 'b'}, [('prompt',), ('completion',)]),
+                ({'instruction': 'a', 'output': 'b', 'system': 'c'},
+                 [('system',), ('instruction',), ('output',)])):
+            chat = read(row, Reading())[1]
+            self.assertEqual([chat.place(i) for i in range(len(chat.messages))], places)
+        self.assertEqual(read({'text': 'a'}, Reading())[1].place, ('text',))
+        self.assertEqual(read({'instruction': 'a', 'output': 'b'}, Reading(plain=True))[1].place,
+                         ('output',))
+
+
+def called(arguments):
+    return {'messages': [{'role': 'assistant', 'content': '', 'tool_calls': [
+        {'type': 'function', 'function': {'name': 'f', 'arguments': arguments}}]}]}
+
+
+class Calls(unittest.TestCase):
+    def test_arguments_that_are_an_object_in_a_string_become_the_object(self):
+        for text, wanted in (('{"a": [1, "x"]}', {'a': [1, 'x']}), (' {} ', {}), ('', ''),
+                             ('[1]', '[1]'), ('"{}"', '"{}"'), ('{"a": NaN}', '{"a": NaN}'),
+                             ('{"a"', '{"a"'), ({'a': '{}'}, {'a': '{}'}), (None, None)):
+            row = called(text)
+            self.assertEqual(with_objects(row), called(wanted), text)
+            self.assertEqual(row, called(text))  # which is left as it was
+        bare = {'prompt': [{'tool_calls': [{'name': 'f', 'arguments': '{}'}, 3]}, 7],
+                'completion': [{'tool_calls': {'arguments': '{}'}}], 'text': 'x'}
+        found = with_objects(bare)
+        self.assertEqual(found['prompt'][0]['tool_calls'], [{'name': 'f', 'arguments': {}}, 3])
+        self.assertEqual({**found, 'prompt': 0}, {**bare, 'prompt': 0})
+
+    def test_a_key_that_arguments_have_twice_is_refused(self):
+        with self.assertRaises(BadRow) as caught:
+            with_objects(called('{"a": 1, "a": 2}'))
+        self.assertIn('the key "a" stands there twice', caught.exception.text)
+        self.assertEqual(caught.exception.path,
+                         ('messages', 0, 'tool_calls', 0, 'function', 'arguments'))
+
+
+class Strict(unittest.TestCase):
+    def assert_wrong(self, text, words, at):
+        with self.assertRaises(strict.Wrong) as caught:
+            strict.loads(text)
+        self.assertIn(words, caught.exception.what)
+        self.assertEqual(caught.exception.at, text.index(at) if isinstance(at, str) else at)
+
+    def test_a_key_is_there_once(self):
+        for text in ('{"a": 1, "b": {"a": [{"a": 1}, {"a": 2}]}}', '["a", "a", {"b": "b"}]',
+                     '{"a": "a", "b": "a"}', '{"x": ["a", "x"], "a": {}}'):
+            self.assertEqual(strict.loads(text), json.loads(text))
+        self.assert_wrong('{"a": 1, "a": 2}', 'the key "a" stands there twice', 9)
+        self.assert_wrong(r'{"a\"": [{"c": 1}], "b": {"c": "{", "\u0063" :2}}', 'the key "c"',
+                          r'"\u')
+        self.assert_wrong('{"a": [{"b": "}"}, {"b": 1, "a": "b", "b": 2}]', 'the key "b"', 38)
+        self.assert_wrong('{"a": 1, "a": {"b": 1, "b": 2}}', 'the key "a"', 9)
+
+    def test_what_is_no_json_is_told_where_it_stands(self):
+        self.assert_wrong('{"a": "NaN", "b": [1, NaN]}', 'NaN is no JSON', 22)
+        self.assert_wrong('{"a": -Infinity}', '-Infinity is no JSON', 6)
+        self.assert_wrong('{"a": 1, "b": "x', 'broken JSON: Unterminated string', '"x')
+        self.assert_wrong(f'[1, {"9" * 5000}, 12]', 'broken JSON: ', 4)
+        self.assert_wrong('[' * 100000, 'broken JSON: ', 0)
+
+
+class Interrupts(unittest.TestCase):
+    def test_what_a_library_catches_is_not_forgotten(self):
+        self.addCleanup(prep._ended_by.clear)
+        prep.check_ended()
+        for number, kind in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)):
+            prep._ended_by.clear()
+            try:
+                prep.end(number, None)
+            except kind:
+                pass
+            with self.assertRaises(kind):
+                prep.check_ended()
+
+
+class Packages(unittest.TestCase):
+    def test_what_is_to_be_typed_is_what_there_is(self):
+        self.assertEqual(install.how_to_install(), './run prep-install')
+        self.assertEqual(install.how_to_install('datasets'), './run prep-install --datasets')
+        here = install.__file__
+        try:
+            install.__file__ = '/usr/share/hoistway/python/hoistway/install.py'
+            self.assertEqual(install.how_to_install('datasets'),
+                             'python3 -m venv ENV && ENV/bin/pip '
+                             "install 'transformers>=4.57' tokenizers jinja2 numpy datasets, and "
+                             'then HOISTWAY_PYTHON=ENV/bin/python')
+        finally:
+            install.__file__ = here
 
 
 class Places(unittest.TestCase):
@@ -285,6 +387,22 @@ class TokenFiles(unittest.TestCase):
         with safe_open(self.path, 'numpy') as file:
             self.assertEqual(file.metadata(), metadata)
             self.assertEqual({name: file.get_tensor(name).tolist() for name in file.keys()}, parts)
+
+    def test_a_file_of_somebody_else_is_left_alone(self):
+        theirs = f'{self.path}.partial-{os.getpid()}'
+        with open(theirs, 'w', encoding='ascii') as file:
+            file.write('theirs')
+        self.write(9, ([1, 2], None, [2]))
+        with open(theirs, encoding='ascii') as file:
+            self.assertEqual(file.read(), 'theirs')
+        self.assertEqual(len(os.listdir(self.folder)), 2)
+
+    def test_where_it_can_not_be_finished_nothing_is_left(self):
+        os.mkdir(self.path)
+        with self.assertRaises(Refusal) as caught:
+            self.write(9, ([1, 2], None, [2]))
+        self.assertEqual(caught.exception.code, 107)
+        self.assertEqual(os.listdir(self.folder), ['a.safetensors'])
 
     def test_a_folder_that_can_not_be_written_is_told(self):
         with self.assertRaises(Refusal) as caught:

@@ -25,6 +25,7 @@ class Verb(unittest.TestCase):
         self.package = os.path.join(self.folder, 'python')
         os.makedirs(os.path.join(self.package, 'hoistway'))
         open(os.path.join(self.package, 'hoistway', 'prep.py'), 'w', encoding='ascii').close()
+        self.python('run')
         self.program = os.path.join(self.folder, 'build', 'tools', 'hoistway')
         os.makedirs(os.path.dirname(self.program))
         shutil.copy(PROGRAM, self.program)
@@ -89,6 +90,11 @@ class Verb(unittest.TestCase):
         self.assert_refused(self.prep(HOISTWAY_PYTHON='/no/python'), '/no/python',
                             './run prep-install')
         self.assert_refused(self.prep(PATH='/no'), 'python3 can not be run', './run prep-install')
+        os.unlink(os.path.join(self.folder, 'run'))  # as of one that is installed
+        for done in (self.prep(HOISTWAY_PYTHON='/no/python'), self.prep(PATH='/no')):
+            self.assert_refused(done, "ENV/bin/pip install 'transformers>=4.57' tokenizers jinja2 "
+                                'numpy, and then HOISTWAY_PYTHON=ENV/bin/python')
+            self.assertNotIn('./run', done.stderr)
         shutil.rmtree(self.package)
         self.assert_refused(self.prep(), 'package of prep is not beside this program')
 

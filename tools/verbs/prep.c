@@ -46,6 +46,17 @@ static bool is_program(const char *path)
     return access(path, X_OK) == 0;
 }
 
+/* What makes a Python that has the packages. An installed program has no ./run beside its files. */
+static const char *how_to_install(const char *package)
+{
+    char run[PATH_MAX + 8];
+    snprintf(run, sizeof run, "%s/../run", package);
+    return access(run, X_OK) == 0
+               ? "./run prep-install"
+               : "python3 -m venv ENV && ENV/bin/pip install 'transformers>=4.57' tokenizers "
+                 "jinja2 numpy, and then HOISTWAY_PYTHON=ENV/bin/python";
+}
+
 /* In this order: the user's word, what ./run prep-install made, the environment at hand, PATH's. */
 static int choose_python(const char *package, char python[PATH_MAX], struct hst_error *error)
 {
@@ -56,8 +67,8 @@ static int choose_python(const char *package, char python[PATH_MAX], struct hst_
             return 0;
         return fail(error, FAIL_PYTHON, -ENOENT,
                     "HOISTWAY_PYTHON is '%.200s', which can not be run (%s). Fix: the path of a "
-                    "python3 with transformers, or unset it; ./run prep-install makes one.",
-                    named, strerror(errno));
+                    "python3 with transformers, or unset it; what makes one: %s.",
+                    named, strerror(errno), how_to_install(package));
     }
     if (snprintf(python, PATH_MAX, "%s/../build/venv/bin/python", package) < PATH_MAX &&
         is_program(python))
@@ -84,7 +95,7 @@ static bool set_paths(const char *package)
 }
 
 /* Returns only where it fails. */
-static int become(const char *python, const char *verb, int argc, char **argv,
+static int become(const char *package, const char *python, const char *verb, int argc, char **argv,
                   struct hst_error *error)
 {
     char module[32];
@@ -102,8 +113,8 @@ static int become(const char *python, const char *verb, int argc, char **argv,
     const int native = errno;
     free(arguments);
     return fail(error, FAIL_PYTHON, -native,
-                "%s needs Python, and %.200s can not be run (%s). Fix: ./run prep-install.", verb,
-                python, strerror(native));
+                "%s needs Python, and %.200s can not be run (%s). Fix: %s.", verb, python,
+                strerror(native), how_to_install(package));
 }
 
 static int in_python(const char *verb, int argc, char **argv)
@@ -122,7 +133,7 @@ static int in_python(const char *verb, int argc, char **argv)
         rc = fail(&error, FAIL_PYTHON, -ENOMEM, "no memory to start %.200s. Fix: try again.",
                   python);
     if (rc == 0)
-        become(python, verb, argc, argv, &error);
+        become(package, python, verb, argc, argv, &error);
     return cli_fail(&error);
 }
 
