@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data that knows its documents: what begins with a brace or a blank is read as JSONL of ids, all
- * else as a token file. Whatever is accepted has documents that divide its tokens, ids that are
- * the same wherever reading begins, and documents that can be packed.
+ * Data that knows its documents or masks: what begins with a brace or a blank is read as JSONL of
+ * ids, all else as a token file, of ours or LLMQ's. Whatever is accepted has documents that divide
+ * its tokens, ids that are the same wherever reading begins, and documents that can be packed.
  */
 #include "fuzz.h"
 
@@ -61,7 +61,7 @@ static void check_accepted(const struct token_file *file)
     MUST(offsets[0] == 0 && offsets[count] == file->count);
     for (uint64_t i = 0; i < d->count; i++)
         MUST(offsets[i + 1] >= offsets[i] + 2 && offsets[i + 1] - offsets[i] <= d->longest);
-    if (file->tensors || file->rows) {
+    if (file->tensors || file->rows || file->llmq) {
         MUST(d->target_count == file->count - count);
         MUST(d->hidden_count == 0 || (d->masked && d->hidden_count < d->target_count));
     }

@@ -124,6 +124,12 @@ def llmc(magic, version, tokens, width):
     return head + b''.join(struct.pack('<H' if width == 2 else '<I', t) for t in tokens)
 
 
+def llmq(tokens, masks=None, version=2):
+    said = [version, 4, len(tokens), 1000, masks is not None]
+    head = b'BIN.TOK\n' + struct.pack('<5I', *said)
+    return head.ljust(1024, b'\0') + struct.pack(f'<{len(tokens)}I', *tokens) + (masks or b'')
+
+
 def tokens_seeds():
     def said(dtype=0, sequential=False, text=False, vocab=3, seq_len=4, twice=False):
         return bytes([dtype | sequential << 2 | text << 3, vocab, seq_len - 1 | twice << 7])
@@ -146,6 +152,7 @@ def tokens_seeds():
         'count': said() + u16[:8] + b'\xff\xff\xff\xff' + u16[12:],
         'cut': said() + u16[:-1],
         'no-token': said() + llmc(20240520, 1, [], 2),
+        'llmq': said() + llmq(ids, b'\xaa\x55\0\xff\x0f'),
         'short': said(1, seq_len=16) + u16[1024:1040],
         'empty': said(1),
     }
@@ -185,6 +192,10 @@ def documents_seeds():
         'prompt-id': token_file(tokens=ids, prompts=('U32', [1000]),
                                 prompt_offsets=('U64', [0, 1])),
         'other': token_file(tokens=ids, masks=mask),
+        'llmq': llmq(list(range(43)), b'\xaa\x55\0\xff\x0f\7'),
+        'llmq-plain': llmq(list(range(43)), version=1),
+        'llmq-none': llmq(list(range(8)), b'\1'),
+        'llmq-cut': llmq(list(range(43)), b'\xaa\x55'),
         'rows': b'\n'.join(rows),
         'blanks': b'\r\n \t\n'.join(rows) + b'\n\n',
         'long-row': b'{"input_ids":[%s]}' % b','.join(b'%d' % (i % 1000) for i in range(9000)),

@@ -95,3 +95,26 @@ mutate(
     ('padding sees itself alone', 'batch->first[column] = column;', 'batch->first[column] = 0;'),
     ('padding has no target', '        batch->targets[column] = DATA_NO_TARGET;\n', ''),
 )
+mutate(
+    'tools/data/llmq.c', 'tools/data/llmq',
+    ('a version is known', 'if (header->version != 1 && header->version != 2)'),
+    ('tokens have four bytes', 'if (header->token_bytes != 4)'),
+    ('masks are there or not', 'if (header->version == 2 && header->masks > 1)'),
+    ('a width that was said is theirs', 'if (config->token_dtype == TOKEN_U16)'),
+    ('the header goes with the size',
+     'if (header->count > INT32_MAX || file->size_bytes != expected)'),
+    ('a mask has a bit for each token', '(has_masks(header) ? (count + 7) / 8 : 0)', '0'),
+    ('the lowest bit comes first', '>> (skip + i) % 8 & 1', '>> (7 - (skip + i) % 8) & 1'),
+    ('a piece begins inside a byte', 'const size_t skip = token % 8,', 'const size_t skip = 0,'),
+    ('a piece begins where the one before ended', 'const uint64_t token = first + done;',
+     'const uint64_t token = first;'),
+    ('the first token is no target', 'for (uint64_t first = 1; first < file->count;)',
+     'for (uint64_t first = 0; first < file->count;)'),
+    ('there is something to learn', 'if (learned == 0)'),
+    ('targets are counted without those left out', 'd->target_count - learned;', '0;'),
+)
+mutate(
+    'tools/verbs/inspect_tokens.c', 'tools/data/token_files',
+    ('the greatest id is no missing target', 'if (look->learned[i])',
+     'if (look->batch.targets[i] != DATA_NO_TARGET)'),
+)

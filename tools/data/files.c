@@ -11,6 +11,7 @@
 #include "data/files.h"
 
 #include "base/fail.h"
+#include "data/llmq.h"
 #include "data/rows.h"
 #include "data/tensors.h"
 
@@ -31,9 +32,6 @@
 #define LLMC_VERSION_U16  1u
 #define LLMC_MAGIC_U32    20240801u
 #define LLMC_VERSION_U32  7u
-/* LLMQ: 1,024 bytes of header; this, version, bytes per token, tokens, vocabulary, masks. */
-#define LLMQ_MAGIC       "BIN.TOK\n"
-#define LLMQ_MAGIC_BYTES 8u
 
 static bool has_suffix(const char *name, const char *suffix)
 {
@@ -217,10 +215,7 @@ static int check_tokens(struct token_file *file, uint64_t size_bytes,
     if (rc < 0)
         return rc;
     if (bytes >= LLMQ_MAGIC_BYTES && memcmp(header, LLMQ_MAGIC, LLMQ_MAGIC_BYTES) == 0)
-        return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                    "%s: a token file of LLMQ (BIN.TOK), whose masks are not read. Fix: write its "
-                    "tokens as raw u32 and add --token-dtype u32",
-                    file->path);
+        return token_llmq_open(file, config, error);
     const uint32_t swapped = be32toh(header[0]);
     for (size_t i = 0; i < 3; i++)
         header[i] = le32toh(header[i]);
@@ -335,6 +330,8 @@ int token_file_learned(const struct token_file *file, uint64_t first, size_t cou
 {
     if (file->rows)
         token_rows_learned(file, first, count, learned);
+    else if (file->bits_offset)
+        return token_llmq_learned(file, first, count, learned, error);
     else if (file->documents.masked)
         return token_file_bytes(file, learned, count,
                                 file->tensors->parts[TOKEN_PART_MASK].offset + first, error);

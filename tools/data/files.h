@@ -23,10 +23,12 @@ struct token_file {
     int fd;
     enum data_format format;
     bool raw;             /* tokens without a header */
+    bool llmq;            /* a token file of LLMQ's */
     unsigned width;       /* bytes per token: 1, 2, 4 */
     uint64_t size_bytes;  /* of the whole file */
     uint64_t data_offset; /* bytes before the first token */
     uint64_t count;       /* tokens, > 0 */
+    uint64_t bits_offset; /* bytes before a mask of bits; 0: it has none */
     struct token_documents documents;
     struct token_tensors *tensors; /* of safetensors; or null */
     struct token_rows *rows;       /* of JSONL; or null */
@@ -42,10 +44,10 @@ const struct token_file *token_files_find(struct token_files files, uint64_t *fi
 
 /**
  * Opens one file and finds out what it is. Reads its header alone; of safetensors also offsets and
- * mask, of JSONL all. *file holds nothing on failure. Ids of JSONL and prompts are checked, where
- * config->vocab is not 0. Errors: E402 (token_dtype with text), E420, E421 (empty, a document
- * without a target), E422, E423 (-ENOTSUP: nothing in the file says what it is, and token_dtype
- * does not either); -ECANCELED.
+ * mask, of LLMQ its mask, of JSONL all. *file holds nothing on failure. Ids of JSONL and prompts
+ * are checked, where config->vocab is not 0. Errors: E402 (token_dtype with text), E420, E421
+ * (empty, a document without a target), E422, E423 (-ENOTSUP: nothing in the file says what it is,
+ * and token_dtype does not either); -ECANCELED.
  */
 int token_file_open(const char *path, const struct data_config *config, struct token_file *file,
                     struct hst_error *error);

@@ -22,6 +22,7 @@ struct look {
     struct pack pack; /* where options->seq_len is not 0 */
     struct data_packing packing;
     struct data_batch batch; /* of one row, where options->row is not 0 */
+    uint8_t *learned;        /* its columns: has each a target? One may be DATA_NO_TARGET itself */
 };
 
 static bool ends_in(const char *path, const char *suffix)
@@ -91,6 +92,17 @@ static int pack_file(struct look *look, struct hst_error *error)
                    : 0;
 }
 
+static int read_learned(struct look *look, struct hst_error *error)
+{
+    size_t count;
+    const struct pack_piece *pieces = pack_row(&look->pack, look->options->row - 1, &count);
+    int native = 0;
+    for (size_t i = 0; i < count && !native; i++)
+        native = token_file_learned(&look->file, pieces[i].first + 1, pieces[i].count,
+                                    look->learned + pieces[i].column, error);
+    return native;
+}
+
 /* Of the row that is asked for, all that a model would get. */
 static int read_row(struct look *look, struct hst_error *error)
 {
@@ -104,7 +116,8 @@ static int read_row(struct look *look, struct hst_error *error)
     uint32_t *all = calloc(o->seq_len, 4 * sizeof *all);
     void *buffer = malloc(TOKEN_BUFFER_BYTES);
     look->batch = (struct data_batch){.inputs = all};
-    if (!all || !buffer) {
+    look->learned = calloc(o->seq_len, 1);
+    if (!all || !buffer || !look->learned) {
         free(buffer);
         return fail(error, FAIL_BUDGET, -ENOMEM, "no memory. Fix: end other programs.");
     }
@@ -114,7 +127,7 @@ static int read_row(struct look *look, struct hst_error *error)
     int native = data_row_read((struct token_files){&look->file, 1}, &look->pack, o->row - 1,
                                (uint32_t)o->seq_len, UINT64_MAX, buffer, &look->batch, error);
     free(buffer);
-    return native;
+    return native ? native : read_learned(look, error);
 }
 
 static double fill_of(const struct look *look)
@@ -136,6 +149,7 @@ static const char *header_of(const struct token_file *file)
 {
     return file->tensors                                    ? "safetensors"
            : file->rows                                     ? "jsonl"
+           : file->llmq                                     ? "llmq"
            : file->raw || file->format == DATA_FORMAT_BYTES ? NULL
                                                             : "llm.c";
 }
@@ -202,11 +216,19 @@ static void put_numbers(struct json_writer *json, const char *key, const uint32_
                         uint64_t count)
 {
     json_put_array(json, key);
-    for (uint64_t i = 0; i < count; i++) {
-        if (numbers[i] == DATA_NO_TARGET)
-            json_put_null(json, NULL);
+    for (uint64_t i = 0; i < count; i++)
+        json_put_whole(json, NULL, numbers[i]);
+    json_put_end(json);
+}
+
+static void put_targets(struct json_writer *json, const struct look *look)
+{
+    json_put_array(json, "targets");
+    for (uint64_t i = 0; i < look->options->seq_len; i++) {
+        if (look->learned[i])
+            json_put_whole(json, NULL, look->batch.targets[i]);
         else
-            json_put_whole(json, NULL, numbers[i]);
+            json_put_null(json, NULL);
     }
     json_put_end(json);
 }
@@ -216,7 +238,7 @@ static void put_row(struct json_writer *json, const struct look *look)
     const struct inspect_options *o = look->options;
     json_put_object(json, "row");
     put_numbers(json, "inputs", look->batch.inputs, o->seq_len);
-    put_numbers(json, "targets", look->batch.targets, o->seq_len);
+    put_targets(json, look);
     put_numbers(json, "first", look->batch.first, o->seq_len);
     put_numbers(json, "position", look->batch.position, o->seq_len);
     json_put_end(json);
@@ -233,7 +255,7 @@ static void print_json(const struct look *look)
     json_put_text(&json, "dtype", dtype_of(file));
     json_put_text(&json, "header", header_of(file));
     json_put_whole(&json, "tokens", file->count);
-    if (file->tensors || file->rows) {
+    if (file->tensors || file->rows || file->llmq) {
         json_put_whole(&json, "documents", d->count);
         json_put_whole(&json, "longest", d->longest);
         json_put_bool(&json, "masked", d->masked);
@@ -307,7 +329,7 @@ static void say_row(struct screen *screen, const struct look *look)
         const struct pack_piece *p = &pieces[i];
         uint32_t learned = 0;
         for (uint32_t k = 0; k < p->count; k++)
-            learned += look->batch.targets[p->column + k] != DATA_NO_TARGET;
+            learned += look->learned[p->column + k] != 0;
         screen_say(screen,
                    "    document %" PRIu32 ", %" PRIu32 " inputs from token %" PRIu64
                    " on in column %" PRIu32 ", %" PRIu32 " learned",
@@ -356,6 +378,7 @@ int inspect_tokens(const char *path, const struct inspect_options *options, stru
         print_text(&look);
     pack_free(&look.pack);
     free(look.batch.inputs);
+    free(look.learned);
     token_file_close(&look.file);
     return native;
 }

@@ -280,15 +280,15 @@ static void raw_tokens_of_another_width_than_was_said_are_refused(void **state)
     data_close(&data);
 }
 
-static void token_files_of_llmq_are_named(void **state)
+static void token_files_of_llmq_are_told_by_their_first_bytes(void **state)
 {
     (void)state;
     static const char bytes[2048] = "BIN.TOK\n\1";
     struct data_config config = config_of("llmq.bin");
     write_file("llmq.bin", bytes, sizeof bytes);
-    assert_refused(&config, FAIL_DATA_FORMAT, "LLMQ (BIN.TOK)");
+    assert_refused(&config, FAIL_DATA_FORMAT, "LLMQ token file with 0 bytes a token");
     config.token_dtype = TOKEN_U32;
-    assert_refused(&config, FAIL_DATA_FORMAT, "LLMQ (BIN.TOK)");
+    assert_refused(&config, FAIL_DATA_FORMAT, "LLMQ token file with 0 bytes a token");
 }
 
 static void malformed_token_files_are_refused(void **state)
@@ -455,7 +455,7 @@ int main(void)
         cmocka_unit_test(a_txt_is_not_bytes_to_a_model_with_ids_of_its_own),
         cmocka_unit_test(bytes_are_not_proposed_for_what_has_marks_between_its_words),
         cmocka_unit_test(raw_tokens_of_another_width_than_was_said_are_refused),
-        cmocka_unit_test(token_files_of_llmq_are_named),
+        cmocka_unit_test(token_files_of_llmq_are_told_by_their_first_bytes),
         cmocka_unit_test(malformed_token_files_are_refused),
         cmocka_unit_test(data_shorter_than_one_sequence_is_refused),
         cmocka_unit_test(data_that_is_short_may_make_its_sequences_shorter),

@@ -283,6 +283,16 @@ class TokenFiles(unittest.TestCase):
         done = self.run_here('inspect', 'x.jsonl', *options, '--row', str(number + 1))
         self.assert_refused(done, 402, f'--row {number + 1}, and there are {number}')
 
+    def test_the_greatest_id_is_told_from_no_target(self):
+        most = (1 << 32) - 1
+        self.put('x.jsonl', json.dumps({'input_ids': [most, most, 7, most, 8],
+                                        'mask': [0, 1, 1, 0, 1]}).encode())
+        row = self.look('x.jsonl', '--seq-len', '6', '--row', '1')['row']
+        self.assertEqual(row['inputs'], [most, most, 7, most, 0, 0])
+        self.assertEqual(row['targets'], [most, 7, None, 8, None, None])
+        self.assertIn('4 inputs from token 0 on in column 0, 3 learned', self.run_here(
+            'inspect', 'x.jsonl', '--seq-len', '6', '--row', '1').stdout)
+
     def test_bad_token_files_are_refused(self):
         for name, content, code, words in BAD_FILES:
             with self.subTest(name):
