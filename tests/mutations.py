@@ -61,6 +61,13 @@ def copy_sources(copy):
             os.chmod(target, os.stat(source).st_mode)
 
 
+def packages():
+    """What ./run prep-install has made here, which the copy does not have."""
+    made = {'HOISTWAY_PYTHON': os.path.join(ROOT, 'build', 'venv', 'bin', 'python'),
+            'HOISTWAY_TRL': os.path.join(ROOT, 'build', 'trl')}
+    return {name: path for name, path in made.items() if os.path.exists(path)}
+
+
 class Build:
     """The copy, its build, and the tests as `meson test` would run them."""
 
@@ -92,6 +99,8 @@ class Build:
     def compile(self, tests):
         """What the compiler said where it failed; None where all is built."""
         files = sorted({f for name in tests for f in self.tests[name]['files']})
+        if not files:  # of Python alone
+            return None
         done = subprocess.run(['ninja', '-C', self.folder, f'-j{os.cpu_count()}', *files],
                               capture_output=True, text=True, check=False)
         return done.stdout[-4000:] if done.returncode else None
@@ -99,7 +108,8 @@ class Build:
     def run(self, name, scratch):
         """The exit status of a test, -SIGKILL where it did not end; and its output."""
         test = self.tests[name]
-        env = {**os.environ, 'MALLOC_PERTURB_': '165', 'TMPDIR': scratch, **test['env']}
+        env = {**packages(), **os.environ, 'MALLOC_PERTURB_': '165', 'TMPDIR': scratch,
+               **test['env']}
         with tempfile.TemporaryFile() as output:
             with subprocess.Popen(test['cmd'], env=env, cwd=test['workdir'] or self.folder,
                                   stdout=output, stderr=output, start_new_session=True) as child:

@@ -145,7 +145,10 @@ def places_of(chat: Chat, turns: list[int], spans: list) -> list:
 def documents_of(chat: Chat, template: Template, learn: str, split: str) -> list[Document]:
     """The documents of a chat. split: of turns that need a document of their own, `each` gets one,
     or the `last` turn alone is learned."""
-    (whole,) = template.renders([chat.messages], chat.tools, False)
+    try:
+        (whole,) = template.renders([chat.messages], chat.tools, False)
+    except BadRow as wrong:
+        raise BadRow(wrong.code, wrong.text, chat.place(0)[:1]) from None
     check_rendered(chat, template, whole)
     if learn == 'all':
         return [Document(whole)]

@@ -185,10 +185,12 @@ class Masks(unittest.TestCase):
 
     def test_without_a_twin_the_chat_is_refused_by_template_and_turn(self):
         chat = [dict(m, content=m['content'].split('>')[-1]) for m in CHAT]
-        self.twins('another', support.CHATML, MARKED)
-        self.twins('unmarked', OPENS, None)
-        self.assert_refused("what of turn 3 is learned can not be told from the template of "
-                            "'here': the generation prompt does not begin", OPENS, chat)
+        for twin in (('another', support.CHATML, MARKED), ('unmarked', OPENS, None)):
+            templates.twin_of.cache_clear()
+            self.twins(*twin)
+            self.assert_refused("what of turn 3 is learned can not be told from the template of "
+                                "'here': the generation prompt does not begin what is rendered "
+                                'with the answer, and trl has no copy of it', OPENS, chat)
 
 
 if __name__ == '__main__':

@@ -176,6 +176,7 @@ class Strict(unittest.TestCase):
                           r'"\u')
         self.assert_wrong('{"a": [{"b": "}"}, {"b": 1, "a": "b", "b": 2}]', 'the key "b"', 38)
         self.assert_wrong('{"a": 1, "a": {"b": 1, "b": 2}}', 'the key "a"', 9)
+        self.assert_wrong('{"b": ["a", "a", "a"], "c": 1, "c": 2}', 'the key "c"', 31)
 
     def test_what_is_no_json_is_told_where_it_stands(self):
         self.assert_wrong('{"a": "NaN", "b": [1, NaN]}', 'NaN is no JSON', 22)

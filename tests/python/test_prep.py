@@ -336,7 +336,7 @@ class Prep(unittest.TestCase):
     def test_what_the_template_refuses_is_told_in_its_words(self):
         strict = os.path.join(self.folder, 'strict')
         support.model(strict, template="{{ raise_exception('roles must alternate') }}")
-        self.refused(self.rows({'messages': CHAT}), 425, ':1:', 'refuses the chat: roles must',
+        self.refused(self.rows({'messages': CHAT}), 425, ':1:14: ', 'refuses the chat: roles must',
                      model=strict)
         none = os.path.join(self.folder, 'none')
         support.model(none, template=None)
