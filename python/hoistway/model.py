@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import transformers
@@ -12,6 +14,7 @@ from tokenizers import AddedToken
 
 from hoistway.errors import MODEL, TOKENIZER, Refusal, shown
 
+FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')  # of added tokens
 SPACE = '▁'  # which stands for a space in tokens that come from SentencePiece
 
 
@@ -64,7 +67,7 @@ def _read(folder: str, file: str) -> bytes:
 
 def _json(folder: str, file: str) -> dict:
     try:
-        found = json.loads(_read(folder, file))
+        found = json.loads(_read(folder, file), parse_float=Real)
     except ValueError as wrong:
         raise Refusal(MODEL, f"'{os.path.join(folder, file)}' is no JSON ({wrong}). Fix: download "
                       'it again') from None
@@ -114,22 +117,46 @@ def keep_blanks(backend) -> None:
     backend.post_processor = processor
 
 
-def identity(description: dict) -> str:
-    """sha256 of what decides which ids a text has: ids and tokens in their order, merges, added
-    tokens, normaliser, pre-tokeniser. How the file is written does not matter."""
+class Real(str):
+    """A number with a fraction, as the file has it."""
+
+
+def _items(value: object, path: str) -> Iterator[str]:
+    """An item for each number, string, true and false; what is null is not there."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _items(inner, f'{path}\0.{key}')
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _items(inner, f'{path}\0[{i}')
+    elif isinstance(value, str) and not isinstance(value, Real):
+        yield f'{path}\0="{value}'
+    elif value is not None:
+        yield f'{path}\0={str(value).lower() if isinstance(value, bool) else value}'
+
+
+def _known(description: dict) -> Iterator[str]:
+    """All that decides which ids a text has: ids and tokens, merges, added tokens, normaliser,
+    pre-tokeniser."""
     model = description.get('model') or {}
-    vocab = model.get('vocab') or {}
-    if isinstance(vocab, dict):
-        vocab = sorted((number, token) for token, number in vocab.items())
-    merges = [merge if isinstance(merge, list) else merge.split(' ')
-              for merge in model.get('merges') or []]
-    added = sorted((token.get('id', -1), token.get('content'), *(
-        bool(token.get(flag)) for flag in ('single_word', 'lstrip', 'rstrip', 'normalized',
-                                           'special')))
-                   for token in description.get('added_tokens') or [])
-    text = json.dumps([model.get('type'), vocab, merges, added, description.get('normalizer'),
-                       description.get('pre_tokenizer')], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    for holder, name in ((model, 'type'), (model, 'vocab'), (description, 'normalizer'),
+                         (description, 'pre_tokenizer')):
+        yield from _items(holder.get(name), name)
+    for i, merge in enumerate(model.get('merges') or ()):
+        yield f'merges\0[{i}\0="{merge if isinstance(merge, str) else " ".join(merge)}'
+    for token in description.get('added_tokens') or ():
+        flags = ''.join('1' if token.get(flag) is True else '0' for flag in FLAGS)
+        yield f'added\0={token.get("id")}{flags}{token.get("content")}'
+
+
+def identity(description: dict) -> str:
+    """Of a tokenizer, however its file is written: the sum of the sha256 of each item, in four
+    parts. tools/hf/tokenizer.c makes the same."""
+    sums = [0] * 4
+    for item in _known(description):
+        digest = hashlib.sha256(item.encode('utf-8', 'surrogatepass')).digest()
+        sums = [a + b for a, b in zip(sums, struct.unpack('<4Q', digest))]
+    return struct.pack('<4Q', *(part % (1 << 64) for part in sums)).hex()
 
 
 def check_same(used: Model, own: dict, allowed: bool) -> None:

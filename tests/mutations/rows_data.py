@@ -118,3 +118,33 @@ mutate(
     ('the greatest id is no missing target', 'if (look->learned[i])',
      'if (look->batch.targets[i] != DATA_NO_TARGET)'),
 )
+mutate(
+    'tools/data/tokenizer.c', 'tools/data/tokenizer',
+    ('what names no tokenizer is not looked at',
+     'if (!config->model || (!named.sha256[0] && !named.identity[0]))', 'if (!config->model)'),
+    ('a model without a tokenizer has none', 'if (rc == -ENOENT || rc == -ENOTDIR)'),
+    ('the same bytes are the same',
+     'if (strcmp(sha256, named.sha256) == 0 || strcmp(identity, named.identity) == 0)',
+     'if (strcmp(identity, named.identity) == 0)'),
+    ('and so is the same meaning',
+     'if (strcmp(sha256, named.sha256) == 0 || strcmp(identity, named.identity) == 0)',
+     'if (strcmp(sha256, named.sha256) == 0)'),
+)
+mutate(
+    'tools/hf/tokenizer.c', 'tools/data/tokenizer',
+    ('what is null is not there', 'if (v.type == JSN_NULL)'),
+    ('an element has its place', 'put_index(w, level->index++);', 'put_index(w, 0);'),
+    ('a step ends where it began',
+     'w->size = v.type == JSN_KEY || level->array || end ? level->begin : w->size;', ';'),
+    ('a merge has its place', 'put_index(w, i);', 'put_index(w, 0);'),
+    ('two tokens of a merge have a blank between them', 'if (i > 0)\n            put(w, " ", 1);',
+     ';'),
+    ('flags of an added token', 'put(w, values[i].type == JSN_TRUE ? "1" : "0", 1);', ';'),
+    ('a merge is two tokens', 'if (token.type != JSN_STRING)', 'if (token.type == JSN_ERROR)'),
+    ('nothing stands behind the file', 'jsn_next(&w->r).type == JSN_END ? 0 : -EBADMSG', '0'),
+)
+mutate(
+    'tools/base/sha256.c', 'tools/data/tokenizer',
+    ('a length that fills a block', '64 - (hash->count + 8) % 64', '56 - hash->count % 64'),
+    ('bytes go on in their block', 'const size_t at = hash->count % 64,', 'const size_t at = 0,'),
+)

@@ -101,8 +101,9 @@ mutate(
 )
 mutate(
     'python/hoistway/model.py', 'python/parts python/prep',
-    ('merges decide', 'json.dumps([model.get(\'type\'), vocab, merges, added,',
-     'json.dumps([model.get(\'type\'), vocab, added,'),
+    ('merges decide', "enumerate(model.get('merges') or ())", 'enumerate(())'),
+    ('added tokens decide', "description.get('added_tokens') or ():", '():'),
+    ('a fraction is as the file has it', ', parse_float=Real)', ')'),
     ('a byte of a piece is a byte', 'return bytes([int(token[3:5], 16)])', 'pass'),
     ('offsets keep their blanks', "step['trim_offsets'] = False", 'pass'),
     ('another tokenizer is refused',

@@ -27,7 +27,7 @@ from hoistway.control import Control  # noqa: E402
 from hoistway.encode import token_at  # noqa: E402
 from hoistway.errors import BadRow, Refusal, shown  # noqa: E402
 from hoistway.locate import column_of  # noqa: E402
-from hoistway.model import bytes_of_ids, identity  # noqa: E402
+from hoistway.model import bytes_of_ids, identity, own_description  # noqa: E402
 from hoistway.rows import Chat, Ids, Reading, Text, read  # noqa: E402
 
 
@@ -334,6 +334,16 @@ class Identity(unittest.TestCase):
                       {**same, 'added_tokens': [{'id': 2, 'content': 'c', 'special': False}]},
                       {**same, 'pre_tokenizer': {'type': 'Whitespace'}}):
             self.assertNotEqual(identity(described()), identity(other))
+
+    def test_a_fraction_is_what_the_file_has(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        found = []
+        for text in ('2.50', '2.5', '"2.50"'):
+            with open(os.path.join(folder.name, 'tokenizer.json'), 'w', encoding='ascii') as file:
+                file.write(f'{{"normalizer": {{"x": {text}}}}}')
+            found.append(identity(own_description(folder.name)))
+        self.assertEqual(len(set(found)), 3)
 
     def test_ids_of_pieces_stand_for_their_bytes_and_others_are_not_known(self):
         vocab = {'<unk>': 0, '▁a': 1, '<0xE2>': 2, 'é': 3, '<0xZZ>': 4}

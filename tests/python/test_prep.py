@@ -27,6 +27,12 @@ CHAT = [{'role': 'user', 'content': 'Where do the weights live?'},
         {'role': 'assistant', 'content': 'In memory.'}]
 
 
+LLAMA = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',
+         'hidden_size': 8, 'intermediate_size': 8, 'num_hidden_layers': 1, 'num_attention_heads': 2,
+         'num_key_value_heads': 2, 'max_position_embeddings': 4096, 'rms_norm_eps': 1e-5,
+         'rope_theta': 10000.0, 'tie_word_embeddings': True}
+
+
 def children(pid):
     with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as file:
         return file.read().split()
@@ -436,6 +442,31 @@ class Prep(unittest.TestCase):
         self.assertIn('left out: ' + data + ':2:2: broken JSON', self.told.stderr)
         self.assertIn('2 bad rows of 4 were left out', self.told.stderr)
         self.assertEqual(json.loads(self.metadata['rows_left_out']), {'bad': 2, 'control': 0})
+
+    def test_train_compares_the_tokenizer_of_a_file_with_the_models(self):
+        self.good(self.rows(*[{'text': 'the weights and the gradients ' * 9}] * 4))
+        folder = os.path.join(self.folder, 'trained')
+        support.model(folder)
+        with open(os.path.join(folder, 'config.json'), 'w', encoding='ascii') as file:
+            json.dump({**LLAMA, 'vocab_size': len(self.tok)}, file)
+        path = os.path.join(folder, 'tokenizer.json')
+        with open(path, encoding='utf-8') as file:
+            own = file.read()
+        described = json.loads(own)
+        merges = [' '.join(merge) for merge in described['model']['merges']]
+        for text, other in ((own, False), (json.dumps(json.loads(own), indent=1), False),
+                            (json.dumps({**json.loads(own), 'model': {
+                                **described['model'], 'merges': merges}}), False),
+                            (own.replace('"ByteLevel"', '"Whitespace"', 1), True)):
+            with open(path, 'w', encoding='utf-8') as file:
+                file.write(text)
+            done = subprocess.run(
+                [PROGRAM, 'train', '--model', folder, '--init', 'random', '--data', self.out,
+                 '--store', os.path.join(self.folder, 'store'), '--steps', '1', '--seq-len', '16',
+                 '--batch-tokens', '16', '--device', 'host', '--durability', 'none'],
+                capture_output=True, text=True, check=False)
+            self.assertEqual('error[E427]' in done.stderr, other, done.stderr)
+            self.assertEqual(done.returncode, int(other), done.stderr)
 
     def test_another_tokenizer_is_refused(self):
         other = os.path.join(self.folder, 'other')

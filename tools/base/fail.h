@@ -27,6 +27,7 @@ enum fail_code {
     FAIL_DATA_SHORT = 421,      /* fewer tokens than one sequence */
     FAIL_DATA_TOKEN = 422,      /* a token id beyond the vocabulary */
     FAIL_DATA_FORMAT = 423,     /* unknown or malformed format */
+    FAIL_TOKENIZER = 427,       /* the data's tokenizer is not the model's */
     FAIL_PYTHON = 428,          /* prep: no Python, or a package that it needs is missing */
     FAIL_EXPORT = 430,          /* export directory refused or not writable */
     FAIL_RANKS = 501,           /* started by a launcher as one of several */

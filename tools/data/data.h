@@ -38,6 +38,7 @@ struct data_config {
     enum pack_long longer; /* 0: data_long_default */
     /* the file that says how the model's ids come about, for messages; null: there is none */
     const char *tokenizer;
+    const char *model; /* the directory whose tokenizer token files have to have; null: any */
     const volatile sig_atomic_t *stopped; /* other than 0 ends data_open; or null */
 };
 struct data;

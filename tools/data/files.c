@@ -14,6 +14,7 @@
 #include "data/llmq.h"
 #include "data/rows.h"
 #include "data/tensors.h"
+#include "data/tokenizer.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -253,6 +254,7 @@ static int check_tensors(struct token_file *file, const struct data_config *conf
                     "out",
                     file->path);
     int rc = token_tensors_read(file, &file->tensors, error);
+    rc = rc ? rc : token_file_check_tokenizer(file, config, error);
     if (rc)
         return rc;
     const struct token_tensor *tokens = &file->tensors->parts[TOKEN_PART_TOKENS];

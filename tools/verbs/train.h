@@ -35,7 +35,7 @@ struct train_options {
     const char *export_directory, *log, *trace;
     struct views_paths views;
     enum export_choice export_dtype;
-    bool quiet, resume, allow_config_change;
+    bool quiet, resume, allow_config_change, allow_other_tokenizer;
     bool passing; /* what it writes is removed after it: where that is is not told */
     const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */
 };

@@ -124,6 +124,7 @@ int train_data_open(struct train *t, const struct llama_config *model)
         .pack = o->pack,
         .longer = o->longer,
         .tokenizer = t->source ? hf_model_tokenizer(t->source) : NULL,
+        .model = o->allow_other_tokenizer ? NULL : o->model,
         .stopped = o->stopped,
     };
     int native = data_open(&config, &t->data, t->error);

@@ -132,12 +132,12 @@ class Program(Case):
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
-            'model data data-format token-dtype pack long init steps batch-tokens seq-len lr '
-            'betas eps weight-decay clip schedule lr-end warmup decay epochs seed order '
-            'precision loss-scale skip-nonfinite state grain store hbm dram nvme durability '
-            'update activations gpu-update keep keep-every place threads device host-math io '
-            'resume allow-config-change export export-dtype log trace csv tfevents html '
-            'quiet'.split()))
+            'model data data-format token-dtype allow-other-tokenizer pack long init steps '
+            'batch-tokens seq-len lr betas eps weight-decay clip schedule lr-end warmup decay '
+            'epochs seed order precision loss-scale skip-nonfinite state grain store hbm dram '
+            'nvme durability update activations gpu-update keep keep-every place threads device '
+            'host-math io resume allow-config-change export export-dtype log trace csv tfevents '
+            'html quiet'.split()))
 
     def test_explain_tells_what_the_page_tells(self):
         with open(PAGE, encoding='utf-8') as f:
