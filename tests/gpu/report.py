@@ -15,9 +15,11 @@ interpreted; such figures measure nothing.
 
 Exit 0: nothing failed (a figure short of its goal is told, not failed; so is a part that can not
 run here, for want of torch or of a tool); 1: something failed, or the suite did not run; 2: wrong
-arguments; 77: there is no such device.
+arguments, or a FOLDER that cannot be used; 77: there is no such device; 128 and a signal's number:
+SIGTERM, SIGINT or SIGHUP ended it, with all that it ran, and the report has what was told.
 """
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -28,11 +30,13 @@ from functools import partial
 
 import machine
 import offload
+import out_folder
 import parts
 import peers
 import place
 import training
-from runner import Runner
+from runner import FIGURE, PART, TEST, Runner
+from stop import Stopped, stop
 
 # name -> (function, seconds at most), by what is worth most: a call may be the only one.
 PARTS = {
@@ -102,15 +106,17 @@ def begun(arguments):
     path = os.path.join(arguments.out, 'report.json')
     if not arguments.go_on or not os.path.exists(path):
         return report
-    with open(path, encoding='utf-8') as file:
-        earlier = json.load(file)
+    earlier = out_folder.load(path)
     other = [key for key in ('commit', 'smoke') if earlier[key] != report[key]]
     other += [key for key, value in report['machine'].items()
-              if machine.lasting(earlier['machine'][key]) != machine.lasting(value)]
+              if machine.lasting(earlier['machine'].get(key)) != machine.lasting(value)]
     if other:
         print(f"gpu: {path} is not gone on from, it is of another {', '.join(other)}",
               file=sys.stderr)
         return report
+    out_folder.check(path, earlier, {
+        **report, 'parts': [{**PART, 'tests': [TEST], 'figures': [FIGURE]}], 'concerns': [''],
+        'doctor': [{'name': '', 'found': ''}]})
     if report['command'] not in earlier['command']:
         earlier['command'] += '; ' + report['command']
     return earlier
@@ -195,16 +201,16 @@ def verdict(report):
 
 def write(report, folder):
     report['verdict'] = verdict(report)
-    os.makedirs(folder, exist_ok=True)
     for name, text in (('report.json', json.dumps(report, indent=1) + '\n'),
                        ('report.md', markdown(report))):
         path = os.path.join(folder, name)
-        with open(path + '.new', 'w', encoding='utf-8') as file:
-            file.write(text)
-        os.replace(path + '.new', path)
+        with out_folder.writing(path):
+            with open(path + '.new', 'w', encoding='utf-8') as file:
+                file.write(text)
+            os.replace(path + '.new', path)
 
 
-def run_part(runner, name, left_s, whole_s):
+def finish_part(runner, name, left_s, whole_s):
     """whole_s: what a call has; a part that may take longer than that is begun all the same."""
     function, limit_s = PARTS[name]
     least_s = LEAST_S if limit_s <= LONG_S else LONG_SHARE * min(limit_s, whole_s)
@@ -216,10 +222,20 @@ def run_part(runner, name, left_s, whole_s):
         function(runner)
     except training.Skipped as skipped:
         part.update(result='skipped', why=str(skipped))
+    except out_folder.Unusable:
+        raise
     except Exception as error:  # a part that breaks must not take the others with it
         part.update(result='failed', why=f'{type(error).__name__}: {error}')
     part['short_of_time'] &= left_s < limit_s  # with all its time it would be so again
     return runner.end()
+
+
+def run_part(runner, name, left_s, whole_s):
+    """As finish_part; one that a signal ends is what it has told so far, and runs again."""
+    try:
+        return finish_part(runner, name, left_s, whole_s)
+    except Stopped as stopped:
+        return runner.end(result='skipped', why=str(stopped), short_of_time=True)
 
 
 def put(report, part):
@@ -245,13 +261,31 @@ def parse_arguments():
     return arguments
 
 
-def main():
-    arguments, begin = parse_arguments(), time.monotonic()
-    report = begun(arguments)
+def run_parts(runner, report, arguments, begin):
     earlier_s = report['seconds']
+    for name in chosen(arguments.parts) if arguments.parts else lacking(report):
+        left_s = arguments.seconds - (time.monotonic() - begin)
+        print(f'==> {name}', flush=True)
+        part = run_part(runner, name, left_s, arguments.seconds)
+        with stop:
+            put(report, part)
+            report['seconds'] = earlier_s + time.monotonic() - begin
+            write(report, arguments.out)
+        print(f"    {part['result']} in {part['seconds']:.1f} s"
+              + (f": {part['why']}" if part['why'] else ''), flush=True)
+    if report['kept']['predicted']:
+        runner.begin(AT_THE_END, 0)
+        offload.predictions(runner)
+        put(report, runner.end())
+        write(report, arguments.out)
+
+
+def call(report, arguments, begin):
     place.chosen = report['kept']['chosen']
-    with tempfile.TemporaryDirectory(prefix='hoistway-gpu-') as scratch:
-        runner = Runner(arguments, scratch, report)
+    with stop:
+        scratch = tempfile.TemporaryDirectory(prefix='hoistway-gpu-')
+    try:
+        runner = Runner(arguments, scratch.name, report)
         runner.begin('opening', 60)
         absent = parts.why_absent(runner)
         runner.end()
@@ -259,29 +293,42 @@ def main():
             return tell_absent(runner, report, arguments, absent)
         for line in machine.concerns(report['machine']['nvidia-smi']):
             runner.concern(line)
-        for name in chosen(arguments.parts) if arguments.parts else lacking(report):
-            left_s = arguments.seconds - (time.monotonic() - begin)
-            print(f'==> {name}', flush=True)
-            part = run_part(runner, name, left_s, arguments.seconds)
-            put(report, part)
-            report['seconds'] = earlier_s + time.monotonic() - begin
-            write(report, arguments.out)
-            print(f"    {part['result']} in {part['seconds']:.1f} s"
-                  + (f": {part['why']}" if part['why'] else ''), flush=True)
-        if report['kept']['predicted']:
-            runner.begin(AT_THE_END, 0)
-            offload.predictions(runner)
-            put(report, runner.end())
-            write(report, arguments.out)
+        run_parts(runner, report, arguments, begin)
+    finally:
+        with stop:
+            scratch.cleanup()
     return tell_end(report, arguments)
+
+
+def main():
+    arguments, begin, report = parse_arguments(), time.monotonic(), None
+    stop.install()
+    try:
+        out_folder.prepare(arguments.out)
+        report = begun(arguments)
+        return call(report, arguments, begin)
+    except out_folder.Unusable as unusable:
+        print(f'gpu: {unusable}', file=sys.stderr)
+        return 2
+    except Stopped as stopped:
+        return tell_stopped(stopped, report, arguments)
+
+
+def tell_stopped(stopped, report, arguments):
+    path = os.path.join(arguments.out, 'report.md')
+    told = f'{path} has what was told' if report and report['parts'] else 'no part was begun'
+    with contextlib.suppress(OSError):  # the terminal may be what has gone
+        print(f'gpu: {stopped}; {told}. --continue goes on from there', file=sys.stderr, flush=True)
+    return 128 + stopped.number
 
 
 def measured(path):
     """Whether a report is there that has more than the facts."""
-    if not os.path.exists(path):
+    try:
+        earlier = out_folder.load(path)
+    except out_folder.Unusable:  # none, or none of ours
         return False
-    with open(path, encoding='utf-8') as file:
-        return any(part['name'] != 'facts' for part in json.load(file)['parts'])
+    return any(part['name'] != 'facts' for part in earlier.get('parts', ()))
 
 
 def tell_absent(runner, report, arguments, absent):

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the commands of a part within its time, and collects what they tell."""
+import copy
 import os
 import re
 import shlex
-import signal
 import subprocess
 import threading
 import time
 
 import place
+import stop
+from out_folder import writing
 
 TAIL = 400  # characters of a failed command's output that the report keeps
 LOGS = 'logs'  # in the report's folder: each command with all that it said
@@ -35,6 +37,14 @@ class Finished:
                 self.whole())
 
 
+# What a report has of a part, a test and a figure.
+PART = {'name': '', 'result': 'ran', 'why': '', 'seconds': 0.0, 'commands': [], 'tests': [],
+        'figures': [], 'short_of_time': False}
+TEST = {'name': '', 'result': '', 'seconds': 0.0, 'why': ''}
+FIGURE = dict.fromkeys(('name', 'value', 'unit', 'ceiling', 'ceiling_name', 'fraction', 'goal',
+                        'met', 'least', 'most', 'note', 'command'))
+
+
 class Runner:
     """One at a time: begin, commands, tests and figures, end."""
 
@@ -54,8 +64,7 @@ class Runner:
             print(f'==> {line}', flush=True)
 
     def begin(self, name, limit_s):
-        self.part = {'name': name, 'result': 'ran', 'why': '', 'seconds': 0.0, 'commands': [],
-                     'tests': [], 'figures': [], 'short_of_time': False}
+        self.part = {**copy.deepcopy(PART), 'name': name}
         self.started, self.deadline = time.monotonic(), time.monotonic() + limit_s
         self.forget_logs(name)
         return self.part
@@ -64,8 +73,10 @@ class Runner:
         """Those of an earlier call: the part is run anew."""
         folder = os.path.join(self.out, LOGS)
         for old in os.listdir(folder) if os.path.isdir(folder) else ():
+            path = os.path.join(folder, old)
             if re.fullmatch(re.escape(name) + r'-\d+\.txt', old):
-                os.unlink(os.path.join(folder, old))
+                with writing(path):
+                    os.unlink(path)
 
     def end(self, **changes):
         part, self.part = self.part, None
@@ -96,31 +107,22 @@ class Runner:
             log = os.path.join(LOGS, f"{self.part['name']}-{len(self.part['commands']):02}.txt")
         limit_s = max(least_s, min(limit_s or self.left_s(), self.left_s()))
         begin = time.monotonic()
-        process = subprocess.Popen(
-            arguments, cwd=self.scratch, env={**place.environment(), **settings},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if merged else subprocess.PIPE, text=True, errors='replace',
-            start_new_session=True)
-        timed_out = False
-        try:
-            out, err = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
-        done = Finished(process.returncode, out, err or '', time.monotonic() - begin, timed_out,
-                        log)
+        code, out, err, timed_out = stop.run(
+            arguments, limit_s, cwd=self.scratch, env={**place.environment(), **settings},
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE)
+        done = Finished(code, out, err, time.monotonic() - begin, timed_out, log)
         self.keep(typed, done)
         return done
 
     def keep(self, typed, done):
         path = os.path.join(self.out, done.log)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write(f'$ {typed}\n{done.out}')
-            if done.err:
-                file.write(f'---- standard error\n{done.err}')
-            file.write(f'---- {done.how()}, {done.seconds:.1f} s\n')
+        with writing(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, 'w', encoding='utf-8') as file:
+                file.write(f'$ {typed}\n{done.out}')
+                if done.err:
+                    file.write(f'---- standard error\n{done.err}')
+                file.write(f'---- {done.how()}, {done.seconds:.1f} s\n')
 
     def test(self, name, result, seconds, why=''):
         with self.lock:

@@ -22,7 +22,7 @@ import offload
 import place
 import report
 import training
-from runner import Finished, Runner
+from runner import PART, Finished, Runner
 
 sys.path.insert(0, os.path.join(place.HERE, '..'))
 from short import whole_alone  # noqa: E402
@@ -481,7 +481,7 @@ class Pieces(unittest.TestCase):
         with tempfile.TemporaryDirectory() as out:
             earlier = report.begun(self.arguments(out))
             for name in report.PARTS:
-                report.put(earlier, {'name': name, 'short_of_time': name == 'largest'})
+                report.put(earlier, {**PART, 'name': name, 'short_of_time': name == 'largest'})
             change(earlier)
             with open(os.path.join(out, 'report.json'), 'w', encoding='utf-8') as file:
                 json.dump(earlier, file)
