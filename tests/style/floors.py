@@ -19,11 +19,14 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from style import walk  # noqa: E402
 
-# Lowest first. Rooms of one floor do not use one another.
+# Lowest first. Rooms of one floor do not use one another. A public header is below the room that
+# keeps its promises.
 FLOORS = (
+    ('aio/include', 'cpu_adam/include', 'kernels/include'),
     ('aio', 'cpu_adam', 'kernels/base'),
     ('kernels/host', 'kernels/cuda'),
     ('kernels',),
+    ('engine/include',),
     ('engine/base',),
     ('engine/comm', 'engine/machine', 'engine/plan/layout'),
     ('engine/probe', 'engine/plan/placement'),
@@ -40,7 +43,9 @@ FLOORS = (
     ('tools',),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-ROOTS = ('', 'engine', 'tools', 'kernels', 'kernels/cuda')  # where quoted includes are looked for
+# Where includes are looked for: those in "" beside the file first.
+ROOTS = ('', 'engine', 'tools', 'kernels', 'kernels/cuda')
+PUBLIC = ('aio/include', 'cpu_adam/include', 'kernels/include', 'engine/include')
 CIRCLE_MOST = 3
 # Headers that a room above hands down; the executor still works on the session's own state.
 HANDED_DOWN = {('engine/exec', 'engine/session/engine_state.h')}
@@ -79,8 +84,11 @@ def circles(graph):
 
 
 def objects(build, sources):
-    """(source, object): meson names an object FOLDER/TARGET.p/PATH_WITH_UNDERSCORES.o"""
+    """(source, object): meson names an object FOLDER/TARGET.p/PATH_WITH_UNDERSCORES.o. What the
+    CUDA compiler makes of NAME.cu, and the interpreter's build of it, are NAME.o in FOLDER."""
     known = {}
+    kernels = {os.path.basename(path)[:-len('.cu')]: path for path in sources
+               if path.endswith('.cu')}
     for path in sources:
         parts = path.split('/')
         for cut in range(1, len(parts)):
@@ -91,6 +99,10 @@ def objects(build, sources):
             for name in files:
                 if name.endswith('.o') and (base, name[:-2]) in known:
                     yield known[base, name[:-2]], os.path.join(folder, name)
+        else:
+            for name in files:
+                if name.endswith('.o') and name[:-2] in kernels:
+                    yield kernels[name[:-2]], os.path.join(folder, name)
 
 
 def symbols(build, sources):
@@ -102,16 +114,16 @@ def symbols(build, sources):
             *_, kind, name = line.split()
             if kind == 'U':
                 needed[path].add(name)
-            elif kind in 'TDBRVWG':
+            elif kind in 'TDBRVWG' and not (kind in 'VW' and name.startswith('_Z')):  # templates
                 defined[name].add(path)
     return defined, needed
 
 
 def included(root, path, headers):
     with open(os.path.join(root, path), encoding='utf-8') as f:
-        names = re.findall(r'(?m)^\s*#\s*include "([^"]+)"', f.read())
-    for name in names:
-        for start in (os.path.dirname(path), *ROOTS):
+        names = re.findall(r'(?m)^\s*#\s*include ("|<)([^">]+)[">]', f.read())
+    for mark, name in names:
+        for start in (*((os.path.dirname(path),) if mark == '"' else ()), *ROOTS, *PUBLIC):
             at = os.path.normpath(os.path.join(start, name))
             if at in headers:
                 yield at

@@ -68,10 +68,10 @@ class Read(unittest.TestCase):
             file.write(text)
         return path
 
-    def compile(self, path, target, text):
+    def compile(self, path, target, text, *options):
         to = os.path.join(self.root, 'build', target)
         os.makedirs(os.path.dirname(to), exist_ok=True)
-        subprocess.run(['cc', '-c', self.write(path, text), '-o', to], check=True)
+        subprocess.run(['cc', *options, '-c', self.write(path, text), '-o', to], check=True)
 
     def test_functions_and_tables_are_told_of_objects_and_what_is_static_is_not(self):
         below, above = 'engine/base/clock.c', 'engine/session/step.c'
@@ -83,6 +83,35 @@ class Read(unittest.TestCase):
         defined, needed = floors.symbols(os.path.join(self.root, 'build'), [below, above])
         self.assertEqual(dict(defined), {'clock_now': {below}, 'step': {above}, 'table': {above}})
         self.assertEqual(dict(needed), {below: {'step'}})
+
+    def test_kernels_of_a_gpu_are_read_too_and_their_templates_are_defined_often(self):
+        below, above = 'kernels/cuda/ops/add.cu', 'kernels/cuda/table.c'
+        for target in ('kernels/cuda/add.o', 'tests/simt/add.o'):
+            self.compile(below, target, 'int table(void); int hst_cuda_add(void) {return table();}'
+                         '__attribute__((weak)) int _Z5pieceIiE(void) { return 1; }', '-xc')
+        self.compile(above, 'kernels/cuda/libcuda.so.p/table.c.o', 'int table(void) { return 1; }')
+        defined, needed = floors.symbols(os.path.join(self.root, 'build'), [below, above])
+        self.assertEqual(dict(defined), {'hst_cuda_add': {below}, 'table': {above}})
+        self.assertEqual(dict(needed), {below: {'table'}})
+
+    def test_a_public_header_is_found_and_is_below_what_it_promises(self):
+        self.write('engine/base/clock.c', '#include <hoistway/kernels.h>\n#include <near.h>\n'
+                                          '#include <session/step.h>\n')
+        headers = {'kernels/include/hoistway/kernels.h', 'engine/base/near.h',
+                   'engine/session/step.h'}
+        self.assertEqual(list(floors.included(self.root, 'engine/base/clock.c', headers)),
+                         ['kernels/include/hoistway/kernels.h', 'engine/session/step.h'])
+        found = Breaches.found
+        for file, header in (('kernels/host/a.c', 'kernels/include/hoistway/kernels.h'),
+                             ('engine/include/hoistway/hoistway.h',
+                              'kernels/include/hoistway/kernels.h'),
+                             ('engine/base/a.h', 'engine/include/hoistway/hoistway.h')):
+            self.assertEqual(found(self, [], [(file, header)]), [])
+        for file, header in (('kernels/host/a.c', 'engine/include/hoistway/hoistway.h'),
+                             ('aio/a.c', 'engine/include/hoistway/plan.h'),
+                             ('kernels/include/hoistway/a.h', 'aio/include/hoistway/aio.h'),
+                             ('engine/include/hoistway/a.h', 'engine/base/a.h')):
+            self.assertEqual(len(found(self, [], [(file, header)])), 1, (file, header))
 
     def test_a_header_is_found_beside_a_file_and_from_the_roots(self):
         self.write('engine/base/clock.c', '#include "near.h"\n#  include "session/step.h"\n'
