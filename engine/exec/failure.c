@@ -112,6 +112,6 @@ int engine_fail_device(struct hst_engine *engine, int native, const char *what)
                            "%s failed on device \"%s\": %s", what, hst_dev_name(engine->dev),
                            strerror(-native));
     return report_fail(&engine->report, device_error_code(failure.why), native,
-                       "%s failed on device \"%s\": %s. Fix: %s", what, engine->config.device,
-                       failure.text, device_fix(failure.why));
+                       "%s failed on device \"%s\": %s. Fix: %s%s", what, engine->config.device,
+                       failure.text, hst_dev_fix(failure.why), device_way_round(failure.why));
 }

@@ -8,16 +8,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define HBM_SHARE 0.9 /* of what is free: other processes, and what libraries take unasked */
-#define HBM_LEFT  (UINT64_C(512) << 20) /* at least: they load code when it is first called */
-
 static int fail_open(struct hst_engine *engine, int native, const struct hst_dev_failure *failure)
 {
     const char *name = engine->config.device;
     if (failure->why != HST_DEV_OK)
         return report_fail(&engine->report, device_error_code(failure->why), native,
-                           "device \"%s\" can not be opened: %s. Fix: %s", name, failure->text,
-                           device_fix(failure->why));
+                           "device \"%s\" can not be opened: %s. Fix: %s%s", name, failure->text,
+                           hst_dev_fix(failure->why), device_way_round(failure->why));
     return report_fail(&engine->report, HST_E_DEVICE, native, "device \"%s\" can not be opened: %s",
                        name, strerror(-native));
 }
@@ -38,19 +35,6 @@ static void warn_of_others(struct hst_engine *engine, const struct hst_dev_info 
                info->model, engine->config.device, size_text(taken_bytes, taken));
 }
 
-/* What is to be left to libraries: of a card that has less than twice as much, half. */
-static uint64_t left_to_libraries(uint64_t bytes)
-{
-    return bytes / 2 < HBM_LEFT ? bytes / 2 : HBM_LEFT;
-}
-
-static uint64_t default_hbm(uint64_t free_bytes)
-{
-    const uint64_t share = (uint64_t)(HBM_SHARE * (double)free_bytes);
-    const uint64_t rest = free_bytes - left_to_libraries(free_bytes);
-    return share < rest ? share : rest;
-}
-
 /* The device's part of the plan: where it computes, and how much of its memory there is. */
 static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
 {
@@ -68,10 +52,11 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
     in->compute_tier = HST_TIER_HBM;
     in->hbm_budget = engine->config.hbm_bytes;
     if (in->hbm_budget == 0) {
-        in->hbm_budget = default_hbm(info.memory_free_bytes);
+        in->hbm_budget = hst_dev_usual_bytes(info.memory_free_bytes);
         warn_of_others(engine, &info, in->hbm_budget);
     }
-    if (in->hbm_budget > info.memory_free_bytes && engine->config.plan != HST_PLAN_ELSEWHERE)
+    in->hbm_most = engine->config.plan != HST_PLAN_ELSEWHERE ? info.memory_free_bytes : 0;
+    if (in->hbm_most && in->hbm_budget > in->hbm_most)
         return report_fail(
             &engine->report, HST_E_BUDGET, -ENOMEM,
             "--hbm is %s, but %s of the %s of %s (%s) are free. Fix: lower --hbm, or end what else "
@@ -156,7 +141,7 @@ uint64_t device_left(struct hst_engine *engine)
         return 0;
     hst_dev_info(engine->dev, &info);
     const uint64_t free_bytes = info.memory_free_bytes;
-    const uint64_t wanted = left_to_libraries(info.memory_total_bytes);
+    const uint64_t wanted = hst_dev_left_bytes(info.memory_total_bytes);
     if (!engine->config.hbm_bytes || engine->told_left || !free_bytes || free_bytes >= wanted)
         return free_bytes;
     engine->told_left = true;

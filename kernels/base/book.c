@@ -6,6 +6,21 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#define USUAL_SHARE 0.9 /* the rest: other processes, and what libraries take unasked */
+#define LEFT_BYTES  (UINT64_C(512) << 20)
+
+uint64_t hst_dev_left_bytes(uint64_t memory_bytes)
+{
+    return memory_bytes / 2 < LEFT_BYTES ? memory_bytes / 2 : LEFT_BYTES;
+}
+
+uint64_t hst_dev_usual_bytes(uint64_t free_bytes)
+{
+    const uint64_t share = (uint64_t)(USUAL_SHARE * (double)free_bytes);
+    const uint64_t rest = free_bytes - hst_dev_left_bytes(free_bytes);
+    return share < rest ? share : rest;
+}
+
 static uint64_t *held(struct book *book, enum book_side side)
 {
     return side == BOOK_MEMORY ? &book->usage.memory_bytes : &book->usage.host_bytes;

@@ -107,7 +107,8 @@ size_t attention_work_bytes(struct hst_dev *dev, const struct hst_attention *arg
 {
     struct cuda_dev *cuda = cuda_dev_of(dev);
     size_t own = hst_cuda_attention_work_bytes(args), other = 0;
-    if (cuda->sdpa && !cuda_enter(cuda))
-        other = hst_sdpa_work_bytes(cuda->sdpa, args);
+    struct hst_dev_failure failure;
+    if (cuda->sdpa && !cuda_enter(cuda) && hst_sdpa_work_bytes(cuda->sdpa, args, &other, &failure))
+        cuda_failure_keep(cuda, &failure);
     return own > other ? own : other;
 }

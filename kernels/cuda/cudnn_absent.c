@@ -52,9 +52,11 @@ int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, b
     return 0;
 }
 
-size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args)
+int hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args, size_t *work_bytes,
+                        struct hst_dev_failure *failure)
 {
-    (void)sdpa, (void)args;
+    (void)sdpa, (void)args, (void)failure;
+    *work_bytes = 0;
     return 0;
 }
 

@@ -278,21 +278,24 @@ static void memory_is_aligned_though_the_runtimes_is_not(void **state)
 static void whatever_can_not_be_made_leaves_nothing(void **state)
 {
     (void)state;
-    static const char *const faults[] = {
-        "fail=cudaMalloc:1:2",
-        "loose=1,fail=cudaMalloc:2:2", /* the second, because the first was not aligned */
-        "fail=cudaMemsetAsync:1:2",
-        "fail=cudaStreamSynchronize:1:2",
-        "fail=cudaHostRegister:1:2",
-        "fail=cudaEventCreateWithFlags:1:2",
-        "fail=cudaEventCreateWithFlags:1:2"};
-    const size_t count = sizeof faults / sizeof *faults;
-    for (size_t i = 0; i < count; i++) {
-        if (i + 1 == count) /* the event of a stream */
-            assert_int_equal(setenv("HOISTWAY_WAIT", "block", 1), 0);
+    static const struct {
+        const char *fault, *wait;
+    } cases[] = {
+        {"fail=cudaMalloc:1:2", "spin"},
+        {"loose=1,fail=cudaMalloc:2:2", "spin"}, /* the first was not aligned */
+        {"fail=cudaMemsetAsync:1:2", "spin"},
+        {"fail=cudaStreamSynchronize:1:2", "spin"},
+        {"fail=cudaHostRegister:1:2", "spin"},
+        {"fail=cudaStreamCreateWithFlags:1:2", "spin"},
+        {"fail=cudaEventCreateWithFlags:1:2", "spin"},  /* the client's: a stream has none */
+        {"fail=cudaEventCreateWithFlags:1:2", "block"}, /* the stream's own */
+        {"fail=cudaEventCreateWithFlags:2:2", "block"}  /* the client's, behind it */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hst_dev_usage usage;
+        assert_int_equal(setenv("HOISTWAY_WAIT", cases[i].wait, 1), 0);
         struct hst_dev *dev = open_device("cuda");
-        hst_fake_cuda_configure(faults[i]);
+        hst_fake_cuda_configure(cases[i].fault);
         assert_int_equal(make_everything(dev), -ENOMEM);
         hst_dev_usage(dev, &usage);
         assert_int_equal(usage.memory_bytes, 0);

@@ -104,7 +104,7 @@ static enum sdpa_form backward_of(const struct card *card)
     return sdpa_backward_form(&target);
 }
 
-/* In both types, where all are asked for. Building a plan takes half a second and more: otherwise
+/* In both types, where all are asked for. Building a plan takes its time: otherwise
  * each row of a table is built in one type, forward in the one and backward in the other. */
 static void check(const struct card *card, bool backward, size_t row, struct sdpa_shape shape)
 {

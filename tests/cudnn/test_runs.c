@@ -55,6 +55,14 @@ static struct hst_attention_backward call(size_t batch, size_t seq, size_t heads
                                            .dv = ADDRESS(9)};
 }
 
+/* Of a shape that is known to have a plan, or to have none. */
+static size_t work_of(const struct hst_attention *args)
+{
+    size_t bytes;
+    assert_int_equal(hst_sdpa_work_bytes(&sdpa, args, &bytes, &failure), 0);
+    return bytes;
+}
+
 static void a_forward_that_fits_is_one_run(void **state)
 {
     (void)state;
@@ -139,18 +147,18 @@ static void a_budget_decides_who_makes_a_long_backward(void **state)
     hst_sdpa_budget(&sdpa, (uint64_t)15 << 30);
     assert_int_equal(hst_sdpa_supports(&sdpa, &args.forward, true, NULL), 0);
     assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), -ENOTSUP);
-    assert_true(hst_sdpa_work_bytes(&sdpa, &args.forward) < HST_SDPA_WORK_BYTES); /* forward's */
+    assert_true(work_of(&args.forward) < HST_SDPA_WORK_BYTES); /* forward's */
     assert_int_equal(made().largest_bytes, 0);
     hst_sdpa_budget(&sdpa, (uint64_t)16 << 30);
-    size_t work = hst_sdpa_work_bytes(&sdpa, &args.forward);
+    size_t work = work_of(&args.forward);
     assert_int_equal(made().largest_bytes, work);
     assert_true(work > 2 * HST_SDPA_WORK_BYTES && work < 3 * HST_SDPA_WORK_BYTES);
     assert_int_equal(hst_sdpa_backward(&sdpa, NULL, &args, &failure), 0);
     assert_int_equal(fake.runs_count, 2); /* a group each */
     hst_sdpa_budget(&sdpa, UINT64_MAX);   /* more than enough changes nothing */
-    assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args.forward), work);
+    assert_int_equal(work_of(&args.forward), work);
     args = call(4, 2048, 8, 2);
-    assert_true(hst_sdpa_work_bytes(&sdpa, &args.forward) <= HST_SDPA_WORK_BYTES);
+    assert_true(work_of(&args.forward) <= HST_SDPA_WORK_BYTES);
     assert_int_equal(made().largest_bytes, work);
 }
 
@@ -160,11 +168,11 @@ static void plans_are_counted_with_their_time(void **state)
     struct hst_attention args = call(1, 64, 2, 2).forward;
     assert_int_equal(made().plans, 0);
     assert_true(made().plans_s == 0);
-    assert_true(hst_sdpa_work_bytes(&sdpa, &args) > 0);
+    assert_true(work_of(&args) > 0);
     double first_s = made().plans_s;
     assert_int_equal(made().plans, 2);
     assert_true(first_s > 0);
-    assert_true(hst_sdpa_work_bytes(&sdpa, &args) > 0);
+    assert_true(work_of(&args) > 0);
     assert_int_equal(made().plans, 2);
     fake.proposals[0][0].nondeterministic = true;
     args.seq = 65;
@@ -187,7 +195,7 @@ static void a_plan_is_built_once(void **state)
 {
     (void)state;
     struct hst_attention_backward args = call(1, 64, 2, 2);
-    size_t work = hst_sdpa_work_bytes(&sdpa, &args.forward);
+    size_t work = work_of(&args.forward);
     assert_int_equal(fake.plans_built, 2); /* the forward's and the backward's */
     assert_true(work > 2 * 2 * 128 * 128 && work <= HST_SDPA_WORK_BYTES);
     for (int i = 0; i < 3; i++) {
@@ -221,12 +229,12 @@ static void what_is_refused_stays_refused(void **state)
     assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 0);
     size_t calls = fake.calls;
     assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 0);
-    assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args), 0);
+    assert_int_equal(work_of(&args), 0);
     assert_int_equal(hst_sdpa_forward(&sdpa, NULL, &args, &failure), -ENOTSUP);
     assert_int_equal(failure.why, HST_DEV_LIBRARY);
     assert_true(fake.calls > calls); /* the backward was asked for by work_bytes */
     calls = fake.calls;
-    assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args), 0);
+    assert_int_equal(work_of(&args), 0);
     assert_int_equal(fake.calls, calls);
 }
 
@@ -238,6 +246,30 @@ static void short_memory_is_forgotten(void **state)
     fake.fail_status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
     assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), -ENOMEM);
     assert_int_equal(hst_sdpa_supports(&sdpa, &args, false, NULL), 1);
+}
+
+/* 0 would stand for a plan that is not there, and leave no room for the one that comes later. */
+static void work_that_can_not_be_told_is_none_of_0_bytes(void **state)
+{
+    (void)state;
+    const struct {
+        int status, rc;
+        enum hst_dev_why why;
+    } cases[] = {{CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, -ENOMEM, HST_DEV_MEMORY},
+                 {CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED, -ENODEV, HST_DEV_LIBRARY}};
+    struct hst_attention args = call(1, 64, 2, 2).forward;
+    for (size_t i = 0; i < 2; i++) {
+        size_t bytes = 77;
+        fake.calls = 0;
+        fake.fail_at = 5;
+        fake.fail_status = cases[i].status;
+        assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args, &bytes, &failure), cases[i].rc);
+        assert_int_equal(bytes, 77);
+        assert_int_equal(failure.why, cases[i].why);
+        assert_int_equal(hst_sdpa_work_bytes(&sdpa, &args, &bytes, NULL), 0);
+        assert_true(bytes > 2 * 2 * 128 * 128);
+        args.seq = 128;
+    }
 }
 
 static void a_cudnn_that_is_not_whole_is_no_answer_for_the_shape(void **state)
@@ -332,6 +364,7 @@ int main(void)
         CASE(each_dtype_has_a_plan_of_its_own),
         CASE(what_is_refused_stays_refused),
         CASE(short_memory_is_forgotten),
+        CASE(work_that_can_not_be_told_is_none_of_0_bytes),
         CASE(a_cudnn_that_is_not_whole_is_no_answer_for_the_shape),
         CASE(the_plan_unused_for_longest_goes),
         CASE(an_execution_that_fails_is_reported),

@@ -152,6 +152,15 @@ class Training(unittest.TestCase):
                 self.assertIn(f' ({number}): ', errors[0])
                 self.assertIn('HOISTWAY_ATTENTION=own', errors[0])
 
+    def test_a_plan_that_has_no_memory_ends_a_run_before_anything_is_planned(self):
+        done = self.train(GROUPED, fault='fail=cudnnBackendFinalize:30:4003', fake='')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        errors = [line for line in done.stderr.splitlines() if line.startswith('error')]
+        self.assertEqual(len(errors), 1, done.stderr)
+        self.assertRegex(errors[0], r"^error\[E202\] preparing a layer's operations failed on "
+                                    r'device "cuda": cuDNN: .* \(4003\)')
+        self.assertIn('lower --hbm', errors[0])
+
     def test_plans_are_built_before_the_first_step_and_counted(self):
         for batch, plans in ((48, 2), (120, 4)):  # of 48, and of what is left, 24
             done = self.train(GROUPED, '--grain=48', batch=batch)

@@ -78,6 +78,7 @@ class Devices(unittest.TestCase):
         self.refused(302, 2, '256.0 MiB', 'are free', options=('--device=far', '--hbm=1G'))
         self.refused(302, 2, '--dram', options=('--device=far', '--dram=8K'))
         told = self.train('--device=far', '--hbm=64K').stderr
+        self.assertIn('Fix: raise --hbm, or ', told)
         need = re.search(r'needs ([\d.]+) (KiB) of HBM', told)
         enough = f'--hbm={need[1]}{need[2]}'
         self.assertEqual(self.train('--device=far', enough).returncode, 0)

@@ -272,7 +272,7 @@ def attention(runner):
         runner.part['why'] = f'without cuDNN: {absent}'
         return
     bench(runner, 'attention', {'HOISTWAY_ATTENTION': 'cudnn-only'}, 'cuDNN ')
-    values = {f['name']: f['value'] for f in runner.part['figures']}
+    values = {f['name']: f['value'] for f in runner.part['figures'] if f['unit'] == 'FLOP/s'}
     for name, value in list(values.items()):
         peer = values.get('cuDNN ' + name[len('own '):]) if name.startswith('own ') else None
         if peer and value:

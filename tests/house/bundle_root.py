@@ -23,7 +23,7 @@ sys.path += [os.path.join(SOURCE, 'tests', 'gpu'), os.path.join(SOURCE, 'tests',
 import make_bundle  # noqa: E402
 import roots  # noqa: E402
 
-ABSENT = ("no NVIDIA driver: the system's loader finds no libcuda.so.1. Fix: for a GPU: install "
+ABSENT = ("no NVIDIA driver: the system's loader finds no libcuda.so.1. Fix: install "
           "NVIDIA's driver")
 
 

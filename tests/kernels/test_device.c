@@ -148,6 +148,32 @@ static void a_device_has_a_name_and_dtypes_a_size(void **state)
     assert_int_equal(hst_dtype_bytes(4), 0);
 }
 
+static void the_usual_budget_leaves_libraries_what_they_load_later(void **state)
+{
+    (void)state;
+    const uint64_t mib = MIB, gib = 1024 * mib;
+    assert_int_equal(hst_dev_left_bytes(80 * gib), 512 * mib);
+    assert_int_equal(hst_dev_left_bytes(gib), 512 * mib);
+    assert_int_equal(hst_dev_left_bytes(600 * mib), 300 * mib);
+    assert_int_equal(hst_dev_usual_bytes(80 * gib), 72 * gib);
+    assert_int_equal(hst_dev_usual_bytes(5 * gib), 4 * gib + 512 * mib); /* the tenth is as much */
+    assert_int_equal(hst_dev_usual_bytes(4 * gib), 3 * gib + 512 * mib);
+    assert_int_equal(hst_dev_usual_bytes(256 * mib), 128 * mib);
+    assert_int_equal(hst_dev_usual_bytes(0), 0);
+}
+
+static void each_failure_has_a_fix_in_one_line(void **state)
+{
+    (void)state;
+    const char *other = hst_dev_fix(HST_DEV_EXECUTION);
+    for (int why = HST_DEV_NO_PLUGIN; why <= HST_DEV_CARD; why++) {
+        const char *fix = hst_dev_fix((enum hst_dev_why)why);
+        assert_true(strlen(fix) > 8);
+        assert_null(strchr(fix, '\n'));
+        assert_int_equal(strcmp(fix, other) == 0, why == HST_DEV_EXECUTION);
+    }
+}
+
 static void no_run(void *context, size_t count, void (*body)(void *, size_t, unsigned), void *arg)
 {
     (void)context, (void)count, (void)body, (void)arg;
@@ -179,6 +205,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(senseless_requests_are_refused),
         cmocka_unit_test(pages_are_locked_and_let_go_outside_the_budget),
         cmocka_unit_test(a_device_has_a_name_and_dtypes_a_size),
+        cmocka_unit_test(the_usual_budget_leaves_libraries_what_they_load_later),
+        cmocka_unit_test(each_failure_has_a_fix_in_one_line),
         cmocka_unit_test(a_senseless_configuration_is_refused),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -75,9 +75,21 @@ mutate(
      '    measure_layer(&p, &layer, model->run.batch_tokens % model->run.grain_tokens);\n', ''),
 )
 mutate(
-    'engine/session/device.c', 'e2e/device',
+    'kernels/base/book.c', 'kernels/device e2e/device',
     ('libraries are left some memory', 'return share < rest ? share : rest;',
      'return share < rest ? share : share;'),
+)
+mutate(
+    'tools/bench/budget.c', 'tools/bench_figure',
+    ('a benchmark has the budget that training has', 'budget_bytes ? budget_bytes : NO_LIMIT_BYTES',
+     'NO_LIMIT_BYTES'),
+)
+mutate(
+    'kernels/cuda/cudnn/sdpa.c', 'cudnn/runs',
+    ('no memory is not no plan', 'known = rc != -ENOMEM && rc != -ENODEV;', 'known = true;'),
+)
+mutate(
+    'engine/session/device.c', 'e2e/device',
     ('a small rest is told', '    engine->told_left = true;\n', '    return free_bytes;\n'),
 )
 mutate(

@@ -45,7 +45,7 @@ mutate(
      '    if (false)\n'),
 )
 mutate(
-    'tools/cli/device.c', 'tools/cli_doctor e2e/device',
+    'kernels/fix.c', 'tools/cli_doctor e2e/device',
     ('a variable that hides cards has its fix',
      '        return "unset CUDA_VISIBLE_DEVICES, or name in it what nvidia-smi -L lists";\n',
      '        return "";\n'),

@@ -10,7 +10,7 @@ struct bench_figure {
     const char *group;         /* "memory" */
     const char *name;          /* "rmsnorm 16384x4096 bf16" */
     double value, least, most; /* of the rounds: median and range; 0 where it was not done */
-    const char *unit;          /* "B/s", "FLOP/s", "s", "tokens" */
+    const char *unit;          /* "B/s", "FLOP/s", "s", "tokens", "B" */
     double ceiling;            /* in the same unit; 0: none is known */
     const char *ceiling_name;
     const char *note;          /* why it was not done; null where it was */

@@ -19,6 +19,7 @@ struct ground {
     const struct bench_teller *teller;
     struct hst_error *error;
     struct ground_sizes sizes;
+    uint64_t budget_bytes; /* see bench/budget.h */
     bool with_attention;
     size_t buffer_bytes, work_bytes;
     /* buffers: numbers in ±1, as bf16 and as f32 alike; zeros and ones: as f32; rows: for one f32

@@ -2,6 +2,7 @@
 /* Operations of a device, alone: decides the shapes, makes the operands once for all of them. */
 #include "bench/kernels.h"
 
+#include "bench/budget.h"
 #include "bench/burn.h"
 #include "bench/ground.h"
 #include "bench/locking.h"
@@ -53,8 +54,6 @@ static const struct ground_sizes SMOKE = {
     .cube = 64,
 };
 
-#define NO_LIMIT_BYTES ((uint64_t)1 << 46) /* the device's own memory is the limit */
-
 static size_t greatest(const size_t *sizes, size_t count)
 {
     size_t most = 0;
@@ -97,7 +96,7 @@ static int open_ground(struct ground *g)
     size_t rows = rows_bytes(&g->sizes);
     void *staging = NULL;
     g->buffer_bytes = buffer_bytes(&g->sizes);
-    int rc = hst_dev_budget(g->dev, NO_LIMIT_BYTES, NO_LIMIT_BYTES);
+    int rc = bench_budget_take(g->dev, g->budget_bytes);
     for (size_t i = 0; i < GROUND_BUFFERS && !rc; i++)
         rc = hst_dev_mem_alloc(g->dev, g->buffer_bytes, &g->buffers[i]);
     rc = rc ? rc : hst_dev_mem_alloc(g->dev, rows, &g->zeros); /* memory comes zeroed */
@@ -247,6 +246,16 @@ static const struct ground_sizes *sizes_for(const struct hst_dev *dev, bool smok
     return smoke ? &SMOKE : hst_dev_flags(dev) & HST_DEV_HOST_MEMORY ? &HOST : &FULL;
 }
 
+static void tell_budget(const struct ground *g)
+{
+    const struct bench_figure figure = {.group = "attention",
+                                        .name = "budget of the GPU's memory: the usual --hbm",
+                                        .value = (double)g->budget_bytes,
+                                        .unit = "B"};
+    if (g->budget_bytes)
+        g->teller->tell(g->teller->context, &figure);
+}
+
 int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_teller *teller,
                   struct hst_error *error)
 {
@@ -254,6 +263,7 @@ int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_telle
                        .teller = teller,
                        .error = error,
                        .sizes = *sizes_for(dev, teller->smoke),
+                       .budget_bytes = bench_budget_bytes(dev),
                        .with_attention = (groups & BENCH_ATTENTION) != 0};
     double burned_s;
     int rc = bench_burn_in(dev, teller->smoke, &burned_s, error);
@@ -270,8 +280,10 @@ int bench_kernels(struct hst_dev *dev, unsigned groups, const struct bench_telle
         rc = ground_moving(&g);
     if (!rc && groups & (BENCH_MATMUL | BENCH_ATTENTION | BENCH_LAUNCHES))
         rc = ground_matmul(&g);
-    if (!rc && groups & BENCH_ATTENTION)
+    if (!rc && groups & BENCH_ATTENTION) {
+        tell_budget(&g);
         rc = ground_attention(&g);
+    }
     if (!rc && groups & BENCH_LAUNCHES)
         rc = ground_launches(&g);
     close_ground(&g);

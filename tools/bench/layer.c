@@ -6,6 +6,7 @@
  */
 #include "bench/layer.h"
 
+#include "bench/budget.h"
 #include "bench/burn.h"
 #include "bench/layer_ceilings.h"
 #include "bench/layer_room.h"
@@ -16,8 +17,6 @@
 #include <string.h>
 
 enum { ROUNDS = 7, HOST_ROUNDS = 3 };
-
-#define NO_LIMIT_BYTES ((uint64_t)1 << 46) /* the device's own memory is the limit */
 
 struct bench {
     struct hst_dev *dev;
@@ -218,7 +217,7 @@ static int open_bench(struct bench *b)
     int rc = warm(b);
     if (rc)
         return rc;
-    rc = hst_dev_budget(b->dev, NO_LIMIT_BYTES, NO_LIMIT_BYTES);
+    rc = bench_budget_take(b->dev, b->in->budget_bytes);
     rc = rc ? rc : hst_stream_create(b->dev, "bench", &b->stream);
     rc = rc ? rc : watch_open(b->dev, b->stream, &b->watch);
     if (rc)

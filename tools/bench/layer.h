@@ -29,6 +29,7 @@ struct bench_layer_in {
     uint64_t tokens;
     const uint64_t *seqs; /* each divides tokens */
     size_t seq_count;
+    uint64_t budget_bytes; /* of device memory: see bench/budget.h */
     bool smoke;
     void (*tell)(void *context, const struct bench_layer_row *row);
     /* before: the device is warm, and nothing is measured yet; else: all is measured */
@@ -37,7 +38,7 @@ struct bench_layer_in {
 };
 
 /** Whole sequences, in order: forward and backward of each seq, then the head. The device's budgets
- * are raised. Errors: negative errno with *error. */
+ * are replaced. Errors: negative errno with *error. */
 int bench_layer(struct hst_dev *dev, const struct bench_layer_in *in, struct hst_error *error);
 
 /** The shape of a smoke run: a model as this one, and tiny. */

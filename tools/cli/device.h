@@ -20,8 +20,6 @@ void device_choose(const char *wish, struct device_choice *choice);
 
 /** True where nothing is wrong: a machine without a GPU, or a build without its plugin. */
 bool device_absent(enum hst_dev_why why);
-/** One thing to do about a GPU that can not be used. Ownership: static. */
-const char *device_advice(enum hst_dev_why why);
 /** A device that did not open, as an error with its fix (E201). Returns native. */
 int device_refused(const char *name, int native, const struct hst_dev_failure *failure,
                    struct hst_error *error);

@@ -49,8 +49,19 @@ static void measure_layer(struct pass *p, const struct layer_work *layer, uint64
     layer_backward(p, layer, NULL, NULL);
 }
 
-static void measure_operations(struct llama *model, struct hst_engine *engine)
+static enum hst_dev_why trouble_of(struct hst_dev *dev)
 {
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    hst_dev_failure(dev, &failure);
+    return failure.why;
+}
+
+/* A library that fails while it is asked would be asked again within a step, for more memory than
+ * was planned. Of what the device reported before nothing is made. */
+static int measure_operations(struct llama *model, struct hst_engine *engine)
+{
+    struct hst_dev *dev = hst_engine_device(engine);
+    const bool sound = trouble_of(dev) == HST_DEV_OK;
     const struct hst_param_view no_data[LAYER_PARAM_MAX] = {{0}};
     const struct layer_work layer = {0};
     const struct norm_work norm = {0};
@@ -69,6 +80,11 @@ static void measure_operations(struct llama *model, struct hst_engine *engine)
     p = measuring_pass(model, engine, no_data, &model->head_op_bytes);
     model->head_op_bytes = 0;
     head_loss(&p, &head, &(struct head_io){0});
+    const enum hst_dev_why why = trouble_of(dev);
+    if (!sound || why == HST_DEV_OK)
+        return 0;
+    return hst_engine_device_failed(engine, why == HST_DEV_MEMORY ? -ENOMEM : -ENODEV,
+                                    "preparing a layer's operations");
 }
 
 /* Of a token; the checkpoint of a unit that can be computed again is the carry as it arrives. */
@@ -167,8 +183,10 @@ static int add_head(struct llama *model, struct hst_engine *engine, uint32_t *un
 int llama_add_units(struct llama *model, struct hst_engine *engine)
 {
     model->dtype = hst_engine_dtype(engine);
-    measure_operations(model, engine);
-    int rc = hst_carry_set(engine, carry_bytes(model));
+    int rc = measure_operations(model, engine);
+    if (rc)
+        return rc;
+    rc = hst_carry_set(engine, carry_bytes(model));
     if (rc == 0)
         rc = llama_memory_ask(model, engine);
     if (rc == 0)

@@ -2,6 +2,8 @@
 /* hoistway bench layer: a layer of a known model and its head, operation by operation. */
 #include "verbs/bench_layer.h"
 
+#include "base/text.h"
+#include "bench/budget.h"
 #include "bench/layer.h"
 #include "cli/activity.h"
 #include "cli/device.h"
@@ -230,6 +232,32 @@ static void print_clock_json(const char *name, bool known, const struct gpu_cloc
     printf("\n");
 }
 
+static void print_budget_json(uint64_t budget_bytes)
+{
+    struct json_writer json = {.out = stdout};
+    json_put_object(&json, NULL);
+    json_put_text(&json, "bench", "layer");
+    json_put_text(&json, "case", "budget of the GPU's memory: the usual --hbm");
+    json_put_real(&json, "value", (double)budget_bytes);
+    json_put_text(&json, "unit", "B");
+    json_put_null(&json, "ceiling");
+    json_put_null(&json, "fraction");
+    json_put_null(&json, "ceiling_name");
+    json_put_end(&json);
+    printf("\n");
+}
+
+/* Of what was chosen for the figures that follow. */
+static void tell_budget(const struct layer_bench *b)
+{
+    char size[TEXT_BYTES];
+    if (b->options->json && b->gpu)
+        print_budget_json(b->in.budget_bytes);
+    else if (b->gpu)
+        printf("budget of the GPU's memory: %s, the usual --hbm (attention follows it)\n",
+               text_size(b->in.budget_bytes, size));
+}
+
 /* The host's clock is not asked for: it is no one number. */
 static void tell_clock(void *context, bool before)
 {
@@ -273,6 +301,8 @@ static int measure(const struct layer_options *options, struct hst_error *error)
         printf("layer: %s, %" PRIu64 " tokens, %s, device %s%s; seconds by the device's events\n",
                options->model, b.in.tokens, precisions[options->precision], choice.name,
                options->smoke ? ", a tiny layer: these figures measure nothing" : "");
+    b.in.budget_bytes = bench_budget_bytes(b.dev);
+    tell_budget(&b);
     activity_begin("measuring");
     rc = bench_layer(b.dev, &b.in, error);
     hst_dev_close(&b.dev);

@@ -100,7 +100,7 @@ static void check_instructions(struct doctor *d)
 /* What to do where the host device does not open. */
 static const char *blas_fix(enum hst_dev_why why)
 {
-    return why == HST_DEV_MEMORY ? "end other programs" : device_advice(why);
+    return why == HST_DEV_MEMORY ? "end other programs" : hst_dev_fix(why);
 }
 
 /*

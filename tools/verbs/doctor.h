@@ -47,6 +47,7 @@ struct doctor {
     size_t rate_count;
     struct doctor_room rooms[DOCTOR_MAX_ROOMS];
     size_t room_count;
+    char gpu_fix[256];      /* what makes a GPU usable that is not */
     char export_line[4096]; /* what makes NVIDIA's libraries found; empty: nothing is known */
 };
 

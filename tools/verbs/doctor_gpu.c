@@ -36,9 +36,10 @@ static void report_absent(struct doctor *d, const struct hst_dev_failure *failur
 {
     bool usual = device_absent(failure->why);
     const char *export = failure->why == HST_DEV_LIBRARY ? library_fix(d) : NULL;
-    doctor_report(d, "gpu", usual ? STATUS_OK : STATUS_WARN,
-                  export ? export : device_advice(failure->why), "using the host: %s",
-                  failure->text[0] ? failure->text : strerror(-rc));
+    snprintf(d->gpu_fix, sizeof d->gpu_fix, "%s%s", usual ? "for a GPU: " : "",
+             hst_dev_fix(failure->why));
+    doctor_report(d, "gpu", usual ? STATUS_OK : STATUS_WARN, export ? export : d->gpu_fix,
+                  "using the host: %s", failure->text[0] ? failure->text : strerror(-rc));
 }
 
 static void report_card(struct doctor *d, unsigned index, const struct hst_dev_info *info)
@@ -70,7 +71,7 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
     if (info->absent[0]) {
         const char *export = library_fix(d);
         doctor_report(d, "gpu products", STATUS_WARN,
-                      export ? export : device_advice(HST_DEV_LIBRARY),
+                      export ? export : hst_dev_fix(HST_DEV_LIBRARY),
                       "by hoistway's own kernels, as %s was not found", info->absent);
     }
 }

@@ -110,7 +110,7 @@ struct hst_config {
     void *log_context;
     struct hst_error *error; /* where hst_engine_create says why it failed; may be null */
     const char *device;      /* "host", "cuda", "cuda:1": a name of hst_dev_open; null: host */
-    uint64_t hbm_bytes;      /* budget; 0: 0.9 of what is free on the device; the host has none */
+    uint64_t hbm_bytes;      /* budget; 0: hst_dev_usual_bytes of the device; the host has none */
     enum hst_state state;
     hst_trace_fn *trace; /* called by the engine's calls, in order of end_s; may be null */
     void *trace_context;

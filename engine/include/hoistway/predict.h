@@ -70,7 +70,7 @@ struct hst_start_up {
 int hst_engine_start_up(const struct hst_engine *engine, const struct hst_rates *rates,
                         struct hst_start_up *start_up);
 #define HST_START_UP_TEXT_BYTES 400u
-/** "starting takes 52 s: page-locking 92.0 GiB 46 s, reading 15.0 GiB 6 s". Returns text. Pure. */
+/** "starting takes ... s: page-locking ... GiB ... s, reading ... s". Returns text. Pure. */
 const char *hst_start_up_text(const struct hst_start_up *start_up,
                               char text[HST_START_UP_TEXT_BYTES]);
 

@@ -326,6 +326,28 @@ static bool batch_weighs(const struct placement *p)
     return batch > (tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes) / 4;
 }
 
+/* The smallest needs more HBM than its budget. Where the card itself has less than that, another
+ * budget is no help. */
+static void refuse_hbm(const struct placement_in *in, const struct placement *p, char *why,
+                       size_t why_bytes)
+{
+    const struct place_wish *wish = &in->wish;
+    char need[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES];
+    bool small = in->hbm_most && p->hbm_bytes > in->hbm_most;
+    bool acts = wish->fixed[HST_CLASS_ACTS] && wish->tier[HST_CLASS_ACTS] == HST_TIER_HBM;
+    snprintf(why, why_bytes,
+             "no placement fits: the smallest needs %s of HBM, the budget is %s%s%s. "
+             "Fix: %s%s%s%s%strain on the host (--device host)%s",
+             size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
+             small ? ", and the GPU has no more than " : "",
+             small ? size_text(in->hbm_most, most) : "", small ? "" : "raise --hbm, or ",
+             may_be_away(in) ? "" : "leave weights, grads and states out of --place, or ",
+             small && acts ? "leave acts out of --place, or " : "",
+             batch_weighs(p) ? "lower --batch-tokens or --grain, or " : "",
+             p->device_tiles.count > 0 ? "lower --gpu-update, or " : "",
+             small ? ", or take a GPU with more memory" : "");
+}
+
 /* The smallest layout does not fit; it is in *p. */
 static int refuse_memory(const struct placement_in *in, const struct placement *p, char *why,
                          size_t why_bytes)
@@ -333,12 +355,7 @@ static int refuse_memory(const struct placement_in *in, const struct placement *
     const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
     char need[SIZE_TEXT_BYTES], nvme[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
     if (!fits_hbm(in, p))
-        snprintf(why, why_bytes,
-                 "no placement fits: the smallest needs %s of HBM, the budget is %s. "
-                 "Fix: raise --hbm%s%s%s, or train on the host (--device host)",
-                 size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
-                 may_be_away(in) ? "" : ", leave weights, grads and states out of --place", batch,
-                 p->device_tiles.count > 0 ? ", or lower --gpu-update" : "");
+        refuse_hbm(in, p, why, why_bytes);
     else
         snprintf(why, why_bytes,
                  "no placement fits: the smallest needs %s of DRAM (and %s of NVMe), the budget is "

@@ -63,7 +63,7 @@ struct plan {
  * The plan of a shape, whose workspace is at most work_limit_bytes, and which gives the same bits
  * each time. Errors: -ENOTSUP there is none, -ENOMEM, -EIO; *failure (may be null) says why. On
  * success plan_destroy frees it.
- * Cost: 0.3 to 2 s (cuDNN compiles).
+ * Cost: cuDNN compiles, some seconds by estimate; hst_sdpa_made tells what it took.
  */
 int plan_build(struct plan *plan, const struct cudnn_target *target, enum sdpa_form form,
                const struct sdpa_shape *shape, size_t work_limit_bytes,

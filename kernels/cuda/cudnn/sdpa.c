@@ -75,19 +75,24 @@ int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, b
     return rc == -ENOMEM || rc == -ENODEV ? rc : rc == 0;
 }
 
-size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args)
+int hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args, size_t *work_bytes,
+                        struct hst_dev_failure *failure)
 {
     size_t most = 0;
-    if (!args->batch)
-        return 0;
+    bool known = true;
+    int rc = 0;
     pthread_mutex_lock(&sdpa->lock);
-    for (int backward = 0; backward < 2; backward++) {
+    for (int backward = 0; backward < 2 && args->batch && known; backward++) {
         struct cut cut;
-        if (!find_plans(sdpa, args, form_of(sdpa, backward), &cut, NULL) && cut.work_bytes > most)
+        rc = find_plans(sdpa, args, form_of(sdpa, backward), &cut, failure);
+        known = rc != -ENOMEM && rc != -ENODEV; /* anything else says that there is no plan */
+        if (!rc && cut.work_bytes > most)
             most = cut.work_bytes;
     }
     pthread_mutex_unlock(&sdpa->lock);
-    return most;
+    if (known)
+        *work_bytes = most;
+    return known ? 0 : rc;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

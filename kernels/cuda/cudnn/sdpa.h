@@ -72,9 +72,11 @@ int hst_sdpa_supports(struct hst_sdpa *sdpa, const struct hst_attention *args, b
                       struct hst_dev_failure *failure);
 /**
  * Workspace of the forward and the backward of that shape, whichever of them are served: enough for
- * a smaller batch of the same shape; 0 where neither is served.
+ * a smaller batch of the same shape; 0 where neither is served. Errors: as hst_sdpa_supports, with
+ * *work_bytes untouched: whether a plan is there is then not known.
  */
-size_t hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args);
+int hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args, size_t *work_bytes,
+                        struct hst_dev_failure *failure);
 
 /**
  * Enqueue; the arguments are checked (kernels/operations.c) and hst_sdpa_supports has said 1.

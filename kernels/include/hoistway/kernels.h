@@ -112,6 +112,9 @@ struct hst_dev_failure {
     char text[400]; /* what, the value seen, why; one line, without a fix and without a newline */
 };
 
+/** One thing to do about it, behind "Fix: " or alone. Ownership: static. Pure. */
+const char *hst_dev_fix(enum hst_dev_why why);
+
 struct hst_dev;    /* begins with `const struct hst_dev_ops *ops` in every implementation */
 struct hst_stream; /* begins with `struct hst_dev *dev` */
 struct hst_event;  /* begins with `struct hst_dev *dev` */
@@ -169,6 +172,12 @@ struct hst_dev_usage {
     uint64_t host_bytes, host_peak_bytes;
 };
 void hst_dev_usage(const struct hst_dev *dev, struct hst_dev_usage *usage);
+/** Of so much device memory what is to be left to libraries, for code that they load when it is
+ * first called: 512 MiB, of less than twice as much half. Pure. */
+uint64_t hst_dev_left_bytes(uint64_t memory_bytes);
+/** The budget of device memory where nobody says one, of so much that is free: nine tenths, or all
+ * but hst_dev_left_bytes, whichever is less. Pure. */
+uint64_t hst_dev_usual_bytes(uint64_t free_bytes);
 /** New budgets; attention's workspace follows the first. -ENOSPC below what is held: no change. */
 int hst_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
 

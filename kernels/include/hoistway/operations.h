@@ -179,7 +179,8 @@ struct hst_attention_backward {
     void *dq, *dk, *dv;
 };
 int hst_op_attention_backward(struct hst_stream *stream, const struct hst_attention_backward *args);
-/** Enough for the forward and the backward of that shape. */
+/** Enough for the forward and the backward of that shape. Where a library that serves it can not
+ * tell, hst_dev_failure says why, and it may be too little. */
 size_t hst_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args);
 
 /**

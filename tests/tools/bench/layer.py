@@ -15,6 +15,7 @@ import unittest
 
 DOUBLE = os.path.abspath(sys.argv.pop()) if len(sys.argv) > 2 else ''
 PROGRAM = os.path.abspath(sys.argv.pop())
+BUDGET = "budget of the GPU's memory: the usual --hbm"
 SMI = '#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.asked"\n'
 
 
@@ -137,9 +138,34 @@ class OnTheDouble(unittest.TestCase):
     def told(self, env):
         told = rows('--device', 'cuda:0', '--tokens', '16', '--seq', '16', env=env)
         clocks = [row for row in told if row['unit'] == 'Hz']
-        self.assertEqual([told[0], told[-1]], clocks)
+        self.assertEqual([told[1], told[-1]], clocks)
         self.assertEqual([row['case'] for row in clocks], ['SM clock before', 'SM clock after'])
-        return told[1:-1], clocks
+        self.assertEqual((told[0]['case'], told[0]['unit']), (BUDGET, 'B'))
+        return told[2:-1], clocks
+
+    def test_attention_is_timed_with_the_budget_that_training_has(self):
+        for free_gib, budget_gib in ((32, 28.8), (4, 3.5)):  # nine tenths; all but 512 MiB
+            env = {'HST_FAKE_CUDA': f'memory={free_gib}G'}
+            usual = round(budget_gib * 2**30)
+            told = rows('--device', 'cuda:0', '--tokens', '16', '--seq', '16', env=env)[0]
+            self.assertEqual(told['case'], BUDGET)
+            self.assertAlmostEqual(told['value'] / usual, 1, 6)
+            done = subprocess.run(
+                [PROGRAM, 'bench', 'kernels', '--smoke', '--json', '--device', 'cuda:0', '--only',
+                 'attention'], capture_output=True, text=True, timeout=120, check=True,
+                env={**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE,
+                     **env})
+            told = [row for row in map(json.loads, done.stdout.splitlines())
+                    if row['case'] == BUDGET]
+            self.assertEqual([(row['group'], row['unit']) for row in told], [('attention', 'B')])
+            self.assertAlmostEqual(told[0]['value'] / usual, 1, 6)
+
+    def test_what_is_beyond_that_budget_is_refused_though_the_card_has_it(self):
+        env = {'HST_FAKE_CUDA': 'memory=64M'}  # of which 32 are the budget
+        done = bench('--smoke', '--device', 'cuda:0', '--tokens', '8192', '--seq', '16', env=env)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn('budget of the GPU\'s memory: 32.0 MiB, the usual --hbm', done.stdout)
+        self.assertRegex(done.stderr, r'^error\[E201\] .*No space left')  # not the card's word
 
     def test_a_gpu_tells_the_same_operations_and_its_clock(self):
         told, clocks = self.told(self.put('echo 345, 1980\n'))

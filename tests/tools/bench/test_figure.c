@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How figures of a device are made: rates of links, calls that are timed, what is told. */
+#include "bench/budget.h"
 #include "bench/burn.h"
 #include "bench/kernels.h"
 #include "bench/locking.h"
@@ -87,6 +88,19 @@ static void tell(void *context, const struct bench_figure *figure)
         told->groups |= strcmp(figure->group, names[i]) == 0 ? 1u << i : 0;
     if (strncmp(figure->name, "l", 1) == 0 && told->values < 8) /* large, layer */
         told->value[told->values++] = figure->value;
+}
+
+/* Attention's workspace follows a device's budget: one that nobody trains with misleads. */
+static void a_budget_is_taken_and_the_host_has_none(void **state)
+{
+    (void)state;
+    void *memory;
+    assert_int_equal(bench_budget_bytes(dev), 0);
+    assert_int_equal(bench_budget_take(dev, 1 << 20), 0);
+    assert_int_equal(hst_dev_mem_alloc(dev, 2 << 20, &memory), -ENOSPC);
+    assert_int_equal(bench_budget_take(dev, 0), 0);
+    assert_int_equal(hst_dev_mem_alloc(dev, 2 << 20, &memory), 0);
+    hst_dev_mem_free(dev, memory, 2 << 20);
 }
 
 static void every_group_is_told_and_leaves_no_memory(void **state)
@@ -254,6 +268,7 @@ int main(void)
         cmocka_unit_test(a_smoke_run_calls_once),
         cmocka_unit_test(rounds_are_many_calls_and_ordered),
         cmocka_unit_test(a_failure_leaves_the_timing_alone),
+        cmocka_unit_test(a_budget_is_taken_and_the_host_has_none),
         cmocka_unit_test(every_group_is_told_and_leaves_no_memory),
         cmocka_unit_test(a_group_is_told_alone),
         cmocka_unit_test(burning_lasts_as_long_as_was_asked_for),

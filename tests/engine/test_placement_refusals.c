@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a placement that does not fit says can be done. */
+#include "placement_checks.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct placement_in gpu_inputs(const struct layout *layout, const char *place)
+{
+    struct placement_in in = inputs(layout, place);
+    in.compute_tier = HST_TIER_HBM;
+    in.drive_count = 1;
+    in.drive_budgets[0] = 1u << 30;
+    return in;
+}
+
+/* Where the card has no more than the budget, or less than the need, another budget is no fix. */
+static void a_budget_is_raised_as_far_as_the_card_goes(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement p = {0};
+    char why[512];
+    struct placement_in in = gpu_inputs(&layout, "acts=hbm,weights=hbm");
+    in.hbm_budget = 1u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    uint64_t need = named_budget(why); /* rounded up */
+    assert_non_null(strstr(why, "the budget is 1.0 MiB. Fix: raise --hbm, or leave weights, grads "
+                                "and states out of --place, or "));
+    assert_null(strstr(why, "more memory"));
+    in.hbm_most = need;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_non_null(strstr(why, "Fix: raise --hbm, "));
+    in.hbm_most = 2u << 20;
+    assert_true(in.hbm_most < need);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_null(strstr(why, "--hbm"));
+    assert_non_null(strstr(why, "the budget is 1.0 MiB, and the GPU has no more than 2.0 MiB. "
+                                "Fix: leave weights, grads and states out of --place, or leave "
+                                "acts out of --place, or "));
+    assert_non_null(strstr(why, ", or take a GPU with more memory"));
+    in = gpu_inputs(&layout, NULL);
+    in.batch_tokens = in.grain_tokens = 1u << 20; /* what depends on it is most of the need */
+    in.hbm_budget = in.hbm_most = 4u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_non_null(strstr(why, "Fix: lower --batch-tokens or --grain, or train on the host "));
+    layout_free(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_budget_is_raised_as_far_as_the_card_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
