@@ -32,6 +32,7 @@ struct keep {
     pthread_t thread;
     bool begun; /* and not yet joined */
     atomic_bool finished, stop;
+    uint64_t instead_of; /* the step of the copy that goes */
     struct keep_done done;
 };
 
@@ -55,10 +56,11 @@ static bool is_full(int native)
 static int refuse(struct copying *c, uint32_t d, int native, const char *what)
 {
     const bool full = is_full(native);
-    return store_refuse(
-        c->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, native, "%s in %s failed: %s. Fix: %s",
-        what, c->directories[d].path, strerror(-native),
-        full ? "free space there, or a smaller --keep" : "check the drive (dmesg, smartctl -a)");
+    return store_refuse(c->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, native,
+                        "%s in %s failed: %s. Fix: %s%s", what, c->directories[d].path,
+                        strerror(-native),
+                        full ? "free space there, or " : "check the drive (dmesg, smartctl -a)",
+                        full ? c->keep->config.fewer : "");
 }
 
 /* ---- names ---- */
@@ -317,9 +319,9 @@ static int check_space(struct copying *c)
         if (free_bytes < needed[d] + PART_BYTES)
             return store_refuse(c->error, HST_E_DISK_SPACE, -ENOSPC,
                                 "%s has %s free, and a copy of the version needs %s there. Fix: "
-                                "free space there, or a smaller --keep",
+                                "free space there, or %s",
                                 c->directories[d].path, size_text(free_bytes, left),
-                                size_text_up(needed[d], need));
+                                size_text_up(needed[d], need), c->keep->config.fewer);
     }
     return 0;
 }
@@ -399,6 +401,22 @@ static int make_files_again(struct copying *c, const char *forming)
     return make_files(c, forming);
 }
 
+/* Whether there was one that makes room. */
+static bool remove_others(const struct copying *c, size_t left)
+{
+    const struct keep *keep = c->keep;
+    char name[KEPT_NAME_BYTES];
+    if (keep->config.count > 0)
+        return remove_oldest(c, left);
+    kept_name(keep->instead_of, name);
+    if (keep->instead_of == HST_NO_VERSION || keep->instead_of == keep->done.step ||
+        !is_there(&c->directories[0], name))
+        return false;
+    remove_copy(c, keep->instead_of);
+    return true;
+}
+
+/* One that is there already is of the run before: the same bytes. */
 static int make_copy(struct copying *c)
 {
     char name[KEPT_NAME_BYTES], forming[NAME_BYTES];
@@ -409,18 +427,18 @@ static int make_copy(struct copying *c)
     kept_name(c->keep->done.step, name);
     forming_name(c->keep->done.step, forming);
     remove_leftovers(c);
-    if (is_there(&c->directories[0], name))
-        return 0; /* of the run before: the same bytes */
-    rc = make_files(c, forming);
-    if (is_full(rc) && remove_oldest(c, count - 1))
-        rc = make_files_again(c, forming);
-    rc = rc ? rc : copy_extents(c);
-    rc = rc ? rc : write_tables(c);
-    rc = rc ? rc : publish(c, forming, name);
+    if (!is_there(&c->directories[0], name)) {
+        rc = make_files(c, forming);
+        if (is_full(rc) && remove_others(c, count - 1))
+            rc = make_files_again(c, forming);
+        rc = rc ? rc : copy_extents(c);
+        rc = rc ? rc : write_tables(c);
+        rc = rc ? rc : publish(c, forming, name);
+    }
     if (rc)
         remove_leftovers(c);
     else
-        (void)remove_oldest(c, count);
+        (void)remove_others(c, count);
     return rc;
 }
 
@@ -450,8 +468,9 @@ int keep_open(const struct keep_config *config, struct keep **out)
     return 0;
 }
 
-int keep_begin(struct keep *keep, uint64_t step)
+int keep_begin(struct keep *keep, uint64_t step, uint64_t instead_of)
 {
+    keep->instead_of = instead_of;
     keep->done = (struct keep_done){.step = step, .shared = true};
     atomic_store(&keep->finished, false);
     const int rc = -pthread_create(&keep->thread, NULL, keep_main, keep);

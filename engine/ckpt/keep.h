@@ -19,7 +19,8 @@ struct keep;
 struct keep_config {
     const char *const *paths; /* [drives] of the store; must outlive it */
     uint32_t drives;
-    uint32_t count; /* copies that are kept: the oldest go */
+    uint32_t count; /* copies that are kept: the oldest go; 0: only what keep_begin is told */
+    const char *fewer; /* what needs less room, for messages: "a smaller --keep" */
 };
 
 /* How a copy ended. */
@@ -34,9 +35,11 @@ struct keep_done {
 int keep_open(const struct keep_config *config, struct keep **keep);
 /**
  * Begins to copy the store's last version, that of `step`; one at a time. Free space is looked at
- * first; a copy that is there already is left. Errors: pthread_create(3)'s.
+ * first; a copy that is there already is left. The copy of step `instead_of` goes when the new one
+ * is there, or before where there is no room for both; HST_NO_VERSION: of none. Errors:
+ * pthread_create(3)'s.
  */
-int keep_begin(struct keep *keep, uint64_t step);
+int keep_begin(struct keep *keep, uint64_t step, uint64_t instead_of);
 /** Whether a copy is being made. */
 bool keep_is_copying(const struct keep *keep);
 /** Once for each copy that has ended: true, with *done. With `wait`, waits for it. */

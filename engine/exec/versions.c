@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/size_text.h"
 #include "ckpt/ckpt.h"
-#include "ckpt/keep.h"
 #include "ckpt/version_text.h"
 #include "exec/failure.h"
+#include "exec/kept.h"
 #include "exec/memory.h"
 #include "exec/optimistic.h"
 #include "exec/other_run.h"
@@ -66,38 +66,11 @@ static bool all_on_drives(const struct hst_engine *engine)
     return true;
 }
 
-static int refuse_keep(struct hst_engine *engine, const char *why)
-{
-    return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "--keep %u: %s", engine->config.keep,
-                       why);
-}
-
-static int open_keep(struct hst_engine *engine)
-{
-    struct versions *v = &engine->versions;
-    if (engine->config.keep == 0)
-        return engine->config.keep_every == 0
-                   ? 0
-                   : report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                                 "--keep-every says when to keep a copy, and --keep is not "
-                                 "given. Fix: --keep 1");
-    if (optimistic_wants_slots(engine))
-        return refuse_keep(engine, "an optimistic update needs a version of every step, and none "
-                                   "follows while a copy is made. Fix: --update deferred");
-    for (uint32_t d = 0; d < engine->drive_count; d++)
-        v->keep_paths[d] = engine->drives[d].path;
-    const struct keep_config config = {
-        .paths = v->keep_paths, .drives = engine->drive_count, .count = engine->config.keep};
-    return keep_open(&config, &v->keep)
-               ? report_fail(&engine->report, HST_E_BUDGET, -ENOMEM, "no memory for --keep")
-               : 0;
-}
-
 int versions_check(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     if (!engine->plan_in.stored)
-        return engine->config.keep ? refuse_keep(engine, "no version is made that could be kept. "
+        return engine->config.keep ? kept_refuse(engine, "no version is made that could be kept. "
                                                          "Fix: --store, and another --durability")
                                    : 0;
     if (v->every == 0 && all_on_drives(engine))
@@ -110,7 +83,7 @@ int versions_check(struct hst_engine *engine)
     for (size_t i = 0; i < WALK_PERIODS; i++)
         v->of_period[i].cursor = v->cursors + (2 + i) * VERSIONS_CURSOR_BYTES;
     v->last.scale = engine->step.scale;
-    return open_keep(engine);
+    return kept_open(engine);
 }
 
 uint64_t versions_last(const struct hst_engine *engine)
@@ -119,73 +92,11 @@ uint64_t versions_last(const struct hst_engine *engine)
     return v->store && store_version(v->store) != STORE_NO_VERSION ? v->step : HST_NO_VERSION;
 }
 
-/* ---- copies that are kept ---- */
-
-static uint64_t keep_every(const struct hst_engine *engine)
-{
-    return engine->config.keep_every ? engine->config.keep_every : 1000;
-}
-
-/* While a copy is made the version it is of has to stay: none is made behind it. The one that is to
-   be copied may itself be on its way still. */
-static bool waits_for_copy(const struct hst_engine *engine, uint64_t step)
-{
-    const struct versions *v = &engine->versions;
-    if (!v->keep)
-        return false;
-    const uint64_t next = (v->kept_from / keep_every(engine) + 1) * keep_every(engine);
-    const uint64_t copied = (next + v->every - 1) / v->every * v->every;
-    return keep_is_copying(v->keep) || (copied >= engine->step.number && copied < step);
-}
-
-static void tell_kept(struct hst_engine *engine, const struct keep_done *done)
-{
-    char size[SIZE_TEXT_BYTES];
-    if (done->error.code)
-        report_log(&engine->report, HST_LOG_WARNING,
-                   "W623 step %llu was not kept: E%03d %s. The run goes on",
-                   (unsigned long long)done->step, done->error.code, done->error.message);
-    else
-        report_log(&engine->report, HST_LOG_INFO, "I623 step %llu is kept: %s, %s, in %.1f s",
-                   (unsigned long long)done->step, size_text(done->bytes, size),
-                   done->shared ? "shared with the store" : "copied", done->seconds);
-}
-
-static void end_copy(struct hst_engine *engine, bool wait)
-{
-    struct keep_done done;
-    if (engine->versions.keep && keep_ended(engine->versions.keep, wait, &done))
-        tell_kept(engine, &done);
-}
-
-/* A version was made. */
-static void begin_copy(struct hst_engine *engine)
-{
-    struct versions *v = &engine->versions;
-    if (!v->keep || v->step / keep_every(engine) == v->kept_from / keep_every(engine))
-        return;
-    end_copy(engine, true);
-    v->kept_from = v->step;
-    const int rc = keep_begin(v->keep, v->step);
-    if (rc)
-        report_log(&engine->report, HST_LOG_WARNING,
-                   "W623 step %llu was not kept: no thread can be started (%s). The run goes on",
-                   (unsigned long long)v->step, strerror(-rc));
-}
-
-void versions_close(struct hst_engine *engine)
-{
-    if (engine->report.error.code == 0)
-        end_copy(engine, true);
-    if (engine->versions.keep)
-        keep_close(&engine->versions.keep);
-}
-
 bool versions_due(const struct hst_engine *engine, uint64_t step)
 {
     const struct versions *v = &engine->versions;
     return v->store && v->every > 0 && step > v->step && step % v->every == 0 &&
-           !waits_for_copy(engine, step);
+           !kept_waits(engine, step);
 }
 
 unsigned versions_parts(const struct hst_engine *engine, uint64_t step)
@@ -250,7 +161,7 @@ void versions_step_ended(struct hst_engine *engine, double step_s)
     note->cursor_bytes = v->next.cursor_bytes;
     memcpy(note->cursor, v->next.cursor, note->cursor_bytes);
     choose_interval(engine, step_s);
-    end_copy(engine, false);
+    kept_end(engine, false);
 }
 
 /* ---- what a version says beside the bytes ---- */
@@ -319,7 +230,7 @@ static int begin(struct hst_engine *engine, const struct version_note *note)
     struct versions *v = &engine->versions;
     struct store_cursor cursor;
     unsigned char opaque[sizeof(uint32_t) + VERSION_SETTINGS_BYTES + VERSIONS_CURSOR_BYTES];
-    end_copy(engine, true); /* it was promised before there was a copy to wait for */
+    kept_end(engine, true); /* it was promised before there was a copy to wait for */
     encode_cursor(engine, note, &cursor, opaque);
     v->making = note->step;
     int rc = store_commit_begin(v->store, &cursor);
@@ -362,7 +273,7 @@ int versions_poll(struct hst_engine *engine, bool *made)
         return engine_fail_extents(engine, rc);
     v->step = v->making;
     *made = true;
-    begin_copy(engine);
+    kept_begin(engine);
     return 0;
 }
 

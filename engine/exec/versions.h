@@ -49,8 +49,6 @@ int versions_poll(struct hst_engine *engine, bool *made);
 /** Of a period that is cut short, with nothing under way: what its COMMIT would have done, which no
  * update of its own step has followed. */
 int versions_instead(struct hst_engine *engine);
-/** Before the store closes: waits for the copy that is made, or gives it up after an error. */
-void versions_close(struct hst_engine *engine);
 /** Between steps, with nothing under way: makes one of all that is, and waits for it. */
 int versions_now(struct hst_engine *engine);
 

@@ -6,6 +6,7 @@
 #include "base/size_text.h"
 #include "exec/execute.h"
 #include "exec/failure.h"
+#include "exec/kept.h"
 #include "exec/optimistic.h"
 #include "exec/other_run.h"
 #include "exec/slices.h"
@@ -398,7 +399,7 @@ void hst_engine_destroy(struct hst_engine **engine)
     if (e->unit_passed)
         hst_event_sync(
             e->unit_passed); /* the last unit may have been on a stream of the client's */
-    versions_close(e);
+    kept_close(e);
     close_memory(e);
     hst_event_destroy(&e->unit_passed);
     hst_stream_destroy(&e->stream);

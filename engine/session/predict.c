@@ -313,6 +313,23 @@ static int find_help(const struct hst_engine *engine, struct machine *m, const s
     return 0;
 }
 
+/* ---- an evaluation ---- */
+
+/* A sweep by itself takes what its busiest lane does: what is read ahead hides behind the rest. */
+static double evaluation_seconds(const struct hst_engine *engine, const struct sim_rates *rates)
+{
+    const struct graph *graph = &engine->run.graph;
+    double busy_s[LANE_COUNT] = {0}, most_s = 0;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const struct node *node = &graph->nodes[i];
+        if (node->parts & PART_EVAL)
+            busy_s[node->lane] += sim_node_seconds(rates, node);
+    }
+    for (int l = 0; l < LANE_COUNT; l++)
+        most_s = busy_s[l] > most_s ? busy_s[l] : most_s;
+    return most_s;
+}
+
 /* ---- before the first step ---- */
 
 void predict_start_up(const struct hst_engine *engine, const struct hst_rates *rates,
@@ -336,6 +353,8 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
         return rc;
     p->step_s = sim.step_s;
     p->bound_s = bound.step_s;
+    if (engine->phase == PHASE_PLANNED)
+        p->evaluation_s = evaluation_seconds(engine, &m->rates);
     return find_help(engine, m, &sim, p);
 }
 

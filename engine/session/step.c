@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "exec/execute.h"
 #include "exec/failure.h"
+#include "exec/kept.h"
 #include "exec/moves.h"
 #include "exec/optimistic.h"
 #include "exec/optimizer.h"
@@ -55,7 +56,8 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
         engine->units[u].grad_ready = false;
     slices_begin(engine);
     s->stream = NULL;
-    if (s->last_end_s == 0) { /* the first step's account begins here, not with the load */
+    /* the first step's account begins here, not with the load; another's not with an evaluation */
+    if (s->last_end_s == 0 || engine->run.evaluating) {
         s->last_end_s = clock_seconds();
         s->stall_nvme_s = 0;
         s->counted = moved_bytes(engine);
@@ -370,6 +372,12 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
     if (rc == 0 && stats)
         account(engine, 0, stats);
     return rc;
+}
+
+int hst_engine_keep(struct hst_engine *engine, uint64_t instead_of)
+{
+    int rc = hst_engine_drain(engine, NULL);
+    return rc ? rc : kept_instead(engine, instead_of);
 }
 
 uint64_t hst_engine_version(const struct hst_engine *engine)

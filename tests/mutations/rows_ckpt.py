@@ -201,9 +201,9 @@ mutate(
 
 mutate(
     'engine/ckpt/keep.c', CKPT,
-    ('no more are kept than wanted', '(void)remove_oldest(c, count);', ''),
+    ('no more are kept than wanted', '(void)remove_others(c, count);', ''),
     ('the oldest goes', 'i < most && count - i > left', 'i < 0 && count - i > left'),
-    ('the oldest makes room', 'if (is_full(rc) && remove_oldest(c, count - 1))'),
+    ('the oldest makes room', 'if (is_full(rc) && remove_others(c, count - 1))'),
     ('what was tried before does not count', '*c->error = (struct hst_error){0};', ''),
     ('space is looked at', 'if (free_bytes < needed[d] + PART_BYTES)'),
     ('the other drives\' directories get their names too',

@@ -72,7 +72,7 @@ mutate(
 mutate(
     'tools/model/units.c', 'e2e/cudnn',
     ('plans of a shorter grain are built at the start, too',
-     '    measure_layer(&p, &layer, model->run.batch_tokens % model->run.grain_tokens);\n', ''),
+     '        measure_tokens(p, layer, run->batch_tokens % run->grain_tokens, !evaluates);\n', ''),
 )
 mutate(
     'kernels/base/book.c', 'kernels/device e2e/device',

@@ -41,7 +41,7 @@ mutate(
 mutate(
     'tools/data/data.c', 'tools/data/packed',
     ('what has no documents takes no word about them',
-     'if (longer || config->pack == DATA_PACK_OFF)'),
+     'if (config->side == DATA_TRAINED && (longer || config->pack == DATA_PACK_OFF))'),
 )
 mutate(
     'tools/data/packed.c', 'tools/data/packed',
@@ -49,17 +49,19 @@ mutate(
      'if (files.files[i].documents.count && files.files[i].documents.masked)'),
     ('a file without documents is one', 'file->documents.count ? file->documents.count : 1',
      'file->documents.count'),
-    ('tokens are counted through all files', 'before += files.files[i].count;', ''),
+    ('pieces are where their tokens are in the files', '    place(pack, &d->runs);\n', ''),
     ('a piece is looked at by its own tokens', 'for (uint32_t i = 1; i <= piece->count',
      'for (uint32_t i = 0; i <= piece->count'),
     ('a row has the target of any of its pieces',
      'idle[piece->row] = idle[piece->row] && !has;', 'idle[piece->row] = !has;'),
     ('rows without a target are left out', 'pack_leave_out(pack, idle);', ';'),
     ('nothing to learn is refused', 'if (pack->row_count)', 'if (1)'),
-    ('the file of a long document is named', 'document -= count_of(file);', ''),
+    ('the file of a long document is named',
+     'token_files_find(files, &first);\n    uint64_t *offsets',
+     'files.files;\n    uint64_t *offsets'),
     ('a default is no longer than the documents', 'most < *seq_len)', 'false)'),
     ('one document a row is no longer than the longest',
-     'packing->apart ? d.longest : d.inputs', 'd.inputs'),
+     'packing->apart || d.longest > d.inputs ? d.longest : d.inputs', 'd.inputs'),
 )
 mutate(
     'tools/data/pack.c', 'tools/data/pack',

@@ -37,12 +37,13 @@ mutate(
     ('a gradient is divided by all targets of the step',
      '(double)begun.loss_scale / (double)targets',
      '(double)begun.loss_scale / (double)model->run.batch_tokens'),
-    ('a loss is the mean over targets', 'sum / (double)step->target_count',
-     'sum / (double)model->run.batch_tokens'),
+    ('a loss is the mean over targets', 'batch_tokens) / (double)targets;',
+     'batch_tokens) / (double)model->run.batch_tokens;'),
 )
 mutate(
     'tools/model/step.c', 'tools/model/step',
     ('a step without a target is refused', 'if (targets == 0 || !batch_ok', 'if (!batch_ok'),
-    ('what there is no room for is refused', 'targets == 0 || !batch_ok(model, batch)',
+    ('what there is no room for is refused',
+     'targets == 0 || !batch_ok(batch, model->run.documents)',
      'targets == 0'),
 )

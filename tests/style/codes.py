@@ -57,6 +57,7 @@ REACHED = {
           'test_control_tokens_in_a_rows_own_text_are_counted_and_placed'),
     427: ('python/test_prep.py', 'test_another_tokenizer_is_refused'),
     428: ('python/test_verb.py', 'assert_refused'),
+    424: ('e2e/evaluation.py', 'test_other_data_is_not_compared_with'),
     430: ('tools/cli/program.py', 'test_outputs'),
     501: ('tools/cli/program.py', 'test_one_of_several_is_refused'),
     502: ('comm/bench.py', 'test_what_can_not_be_joined_is_told'),

@@ -15,4 +15,12 @@ struct step_report {
     bool skips;  /* a step may be skipped: whether it was is told */
 };
 
+/* What an evaluation has found. */
+struct evaluation_report {
+    uint64_t step, targets;
+    double loss; /* mean over targets, nats */
+    double seconds;
+    uint64_t best_step; /* so far; 0: none */
+};
+
 #endif

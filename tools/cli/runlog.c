@@ -9,6 +9,7 @@
 #include "cli/json.h"
 #include "cli/output.h"
 
+#include <math.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ static uint64_t step_of(const char *line)
     unsigned long long step;
     return sscanf(line, "{\"kind\":\"step\",\"step\":%llu", &step) == 1 ||
                    sscanf(line, "{\"kind\":\"commit\",\"step\":%llu", &step) == 1 ||
+                   sscanf(line, "{\"kind\":\"eval\",\"step\":%llu", &step) == 1 ||
                    sscanf(line, "{\"kind\":\"gap\",\"from\":%*u,\"to\":%llu", &step) == 1
                ? step
                : 0;
@@ -55,10 +57,17 @@ static bool is_commit(const char *line)
     return strncmp(line, begin, sizeof begin - 1) == 0;
 }
 
+static bool is_evaluation(const char *line)
+{
+    static const char begin[] = "{\"kind\":\"eval\"";
+    return strncmp(line, begin, sizeof begin - 1) == 0;
+}
+
 /* Up to the first line that is cut short, or of a later step; *told: the last step up to there that
    has a line of its own, or is part of a gap that was marked. */
-static off_t end_of_steps(FILE *file, uint64_t step, uint64_t *told)
+static off_t end_of_steps(struct run_log *log, uint64_t step, uint64_t *told)
 {
+    FILE *file = log->file;
     char *line = NULL;
     size_t room = 0;
     off_t end = 0;
@@ -66,7 +75,10 @@ static off_t end_of_steps(FILE *file, uint64_t step, uint64_t *told)
     *told = 0;
     while ((bytes = getline(&line, &room, file)) > 0 && line[bytes - 1] == '\n' &&
            step_of(line) <= step) {
-        const uint64_t is = is_commit(line) ? 0 : step_of(line);
+        const bool beside = is_commit(line) || is_evaluation(line);
+        const uint64_t is = beside ? 0 : step_of(line);
+        log->evaluated = log->evaluated || is_evaluation(line);
+        log->evaluated_step = is_evaluation(line) ? step_of(line) : log->evaluated_step;
         *told = is > *told ? is : *told;
         end += bytes;
     }
@@ -99,7 +111,7 @@ int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct 
     if (fstat(fileno(log->file), &st) == 0 && !S_ISREG(st.st_mode))
         return 0; /* a device has nothing to be read */
     uint64_t told;
-    log->size_bytes = end_of_steps(log->file, step, &told);
+    log->size_bytes = end_of_steps(log, step, &told);
     if (told < step) {
         log->gap_from = told + 1;
         log->gap_to = step;
@@ -271,6 +283,22 @@ int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error)
         return 0;
     struct json_writer json = begin_line(log, "commit");
     json_put_whole(&json, "step", step);
+    return end_line(log, &json, error);
+}
+
+int run_log_evaluation(struct run_log *log, const struct evaluation_report *report,
+                       struct hst_error *error)
+{
+    if (!log->file || (log->evaluated && log->evaluated_step == report->step))
+        return 0;
+    struct json_writer json = begin_line(log, "eval");
+    json_put_whole(&json, "step", report->step);
+    json_put_real(&json, "loss", report->loss);
+    json_put_real(&json, "perplexity", exp(report->loss));
+    json_put_whole(&json, "targets", report->targets);
+    json_put_real(&json, "seconds", report->seconds);
+    if (report->best_step)
+        json_put_whole(&json, "best_step", report->best_step);
     return end_line(log, &json, error);
 }
 

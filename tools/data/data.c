@@ -12,6 +12,7 @@
 #include "data/files.h"
 #include "data/order.h"
 #include "data/packed.h"
+#include "data/split.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,8 +33,10 @@ struct data {
     uint64_t largest_id; /* of those that were looked at */
     void *buffer;        /* TOKEN_BUFFER_BYTES */
     struct data_identity identity;
-    struct pack pack; /* pieces are null where files are cut */
+    struct pack pack;      /* pieces are null where files are cut */
+    struct data_runs runs; /* then: what of the files is this side's */
     struct data_packing packing;
+    const char *option;
     size_t file_count;
     struct token_file files[MAX_FILES];
 };
@@ -42,8 +45,8 @@ static int add_file(struct data *data, const char *path, const struct data_confi
                     struct hst_error *error)
 {
     if (data->file_count == MAX_FILES)
-        return fail(error, FAIL_VALUE, -EINVAL, "--data names more than %u files. Fix: join some",
-                    MAX_FILES);
+        return fail(error, FAIL_VALUE, -EINVAL, "%s names more than %u files. Fix: join some",
+                    data->option, MAX_FILES);
     struct token_file *file = &data->files[data->file_count];
     int rc = token_file_open(path, config, file, error);
     if (rc < 0)
@@ -52,9 +55,9 @@ static int add_file(struct data *data, const char *path, const struct data_confi
     const bool bytes = file->format == DATA_FORMAT_BYTES;
     if (bytes != (data->files[0].format == DATA_FORMAT_BYTES))
         return fail(error, FAIL_DATA_FORMAT, -EINVAL,
-                    "%s and %s: bytes and token files cannot be joined. Fix: give --data "
+                    "%s and %s: bytes and token files cannot be joined. Fix: give %s "
                     "files of one kind",
-                    data->files[0].path, path);
+                    data->files[0].path, path, data->option);
     if (bytes && config->vocab < 256)
         return fail(error, FAIL_DATA_TOKEN, -EDOM,
                     "%s: bytes need a vocabulary of at least 256, the model has %" PRIu64, path,
@@ -80,7 +83,7 @@ static int add_files(struct data *data, const struct data_config *config, struct
 {
     char *names = strdup(config->files);
     if (!names)
-        return fail(error, FAIL_DATA_FILE, -ENOMEM, "--data: out of memory");
+        return fail(error, FAIL_DATA_FILE, -ENOMEM, "%s: out of memory", data->option);
     int rc = 0;
     char *rest = names;
     while (rc == 0 && rest) {
@@ -88,8 +91,8 @@ static int add_files(struct data *data, const struct data_config *config, struct
         if (*path)
             rc = add_file(data, path, config, error);
         else
-            rc = fail(error, FAIL_VALUE, -EINVAL,
-                      "--data %s: an empty file name. Fix: remove a comma", config->files);
+            rc = fail(error, FAIL_VALUE, -EINVAL, "%s %s: an empty file name. Fix: remove a comma",
+                      data->option, config->files);
     }
     free(names);
     return rc;
@@ -114,7 +117,7 @@ static int add_fix(struct hst_error *error, int native)
     static const char *const fixes[] = {
         [FAIL_READ] =
             "leave the data alone while it is in use, see dmesg for its drive, start again",
-        [FAIL_DATA_FILE] = "give --data a file that can be read",
+        [FAIL_DATA_FILE] = "name a file that can be read",
         [FAIL_DATA_SHORT] = "use more data",
         [FAIL_DATA_TOKEN] = "make the data with this model's own tokenizer",
         [FAIL_DATA_FORMAT] = "make the file again, or see --data-format and --token-dtype",
@@ -127,15 +130,44 @@ static int add_fix(struct hst_error *error, int native)
     return native;
 }
 
+/* What of the files' tokens is this side's. */
+static int choose(struct data *d, const struct data_config *config, struct hst_error *error)
+{
+    struct data_split split = data_split_of(config);
+    int rc = 0;
+    for (size_t i = 0; i < d->file_count && !rc; i++) {
+        const struct data_part part = data_split_rows(&split, d->files[i].count);
+        rc = data_runs_add(&d->runs, &part);
+    }
+    const uint64_t all = d->token_count;
+    const bool evaluated = config->side == DATA_EVALUATED;
+    const uint64_t least = !evaluated && config->may_shorten ? 2 : config->seq_len + 1;
+    d->token_count = d->runs.tokens;
+    if (rc)
+        return fail(error, FAIL_DATA_FILE, rc, "%s: out of memory", d->option);
+    if (config->split <= 0 || d->token_count >= least)
+        return 0;
+    return fail(error, FAIL_DATA_SHORT, -ENODATA,
+                "--eval-split %g of %s leaves %" PRIu64 " of %" PRIu64
+                " tokens to %s, and a sequence of --seq-len %" PRIu64 " needs %" PRIu64
+                ". Fix: a %s --eval-split, more data, or a smaller --seq-len",
+                config->split, config->files, d->token_count, all,
+                evaluated ? "evaluate on" : "train on", config->seq_len, config->seq_len + 1,
+                evaluated ? "larger" : "smaller");
+}
+
 /* All tokens as one row of them. */
 static int cut(struct data *d, const struct data_config *config, struct hst_error *error)
 {
     const bool longer = config->longer && config->longer != PACK_LONG_SPLIT;
-    if (longer || config->pack == DATA_PACK_OFF)
+    if (config->side == DATA_TRAINED && (longer || config->pack == DATA_PACK_OFF))
         return fail(error, FAIL_VALUE, -EINVAL,
                     "%s has neither documents nor a mask: it is one row of tokens, and --%s is "
                     "about documents. Fix: leave it out",
                     config->files, longer ? "long" : "pack");
+    const int rc = choose(d, config, error);
+    if (rc)
+        return rc;
     if (config->may_shorten && d->token_count > 1 && d->token_count <= d->seq_len)
         d->seq_len = d->token_count - 1;
     d->sequence_count = (d->token_count - 1) / d->seq_len;
@@ -158,6 +190,7 @@ static int make_sequences(struct data *d, const struct data_config *config, stru
         return cut(d, config, error);
     int rc = data_pack_files(files_of(d), config, &d->seq_len, &d->pack, &d->packing, error);
     d->sequence_count = d->pack.row_count;
+    d->token_count = d->packing.token_count;
     return rc;
 }
 
@@ -171,12 +204,13 @@ static int open_files(const struct data_config *config, struct data **data, stru
         d->buffer = malloc(TOKEN_BUFFER_BYTES);
     if (!d || !d->buffer) {
         data_close(&d);
-        return fail(error, FAIL_DATA_FILE, -ENOMEM, "--data: out of memory");
+        return fail(error, FAIL_DATA_FILE, -ENOMEM, "the data: out of memory");
     }
     d->order = config->order;
     d->seed = config->seed;
     d->seq_len = config->seq_len;
     d->vocab = config->vocab;
+    d->option = config->option ? config->option : "--data";
     rc = add_files(d, config, error);
     rc = rc ? rc : make_sequences(d, config, error);
     if (rc < 0) {
@@ -200,6 +234,7 @@ void data_close(struct data **data)
     for (size_t i = 0; i < d->file_count; i++)
         token_file_close(&d->files[i]);
     pack_free(&d->pack);
+    data_runs_free(&d->runs);
     free(d->buffer);
     free(d);
     *data = NULL;
@@ -252,8 +287,8 @@ uint64_t data_order_sequence(const struct data *data, uint64_t index)
 }
 
 /* Tokens [first, first + count) of the whole row, across files. */
-static int read_row(struct data *data, uint64_t first, size_t count, uint32_t *ids,
-                    struct hst_error *error)
+static int read_whole(struct data *data, uint64_t first, size_t count, uint32_t *ids,
+                      struct hst_error *error)
 {
     for (size_t i = 0; count > 0; i++) {
         const struct token_file *file = &data->files[i];
@@ -267,6 +302,24 @@ static int read_row(struct data *data, uint64_t first, size_t count, uint32_t *i
         if (rc < 0)
             return rc;
         first = 0;
+        ids += n;
+        count -= n;
+    }
+    return 0;
+}
+
+/* The same of the side that this is. */
+static int read_row(struct data *data, uint64_t first, size_t count, uint32_t *ids,
+                    struct hst_error *error)
+{
+    for (size_t run = data_runs_find(&data->runs, first); count > 0; run++) {
+        const uint64_t left = data_runs_left(&data->runs, run, first);
+        const size_t n = count < left ? count : (size_t)left;
+        const struct data_run *from = &data->runs.runs[run];
+        int rc = read_whole(data, from->from + (first - from->at), n, ids, error);
+        if (rc < 0)
+            return rc;
+        first += n;
         ids += n;
         count -= n;
     }

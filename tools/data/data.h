@@ -23,6 +23,8 @@ enum data_format {
 };
 enum data_order { DATA_SHUFFLED = 0, DATA_SEQUENTIAL = 1 };
 enum data_pack { DATA_PACK_ON = 1, DATA_PACK_OFF = 2 /* one document a row */ };
+/* Of data that is split. */
+enum data_side { DATA_TRAINED = 0, DATA_EVALUATED = 1 };
 enum token_dtype { TOKEN_DTYPE_NONE = 0 /* llm.c header required */, TOKEN_U16 = 1, TOKEN_U32 = 2 };
 
 struct data_config {
@@ -32,6 +34,9 @@ struct data_config {
     enum data_order order;
     uint64_t seed;
     uint64_t seq_len;      /* T, tokens */
+    double split;          /* what is evaluated on: split.h; 0: data is not split */
+    enum data_side side;   /* what of it this is */
+    const char *option;    /* that names the files, for messages; null: --data */
     bool may_shorten;      /* data that has less is one sequence of all its tokens but the last */
     uint64_t vocab;        /* ids must be below */
     enum data_pack pack;   /* 0: on */
@@ -62,6 +67,7 @@ struct data_packing {
     bool apart; /* one document a row */
     enum pack_long longer;
     uint64_t document_count, row_count;
+    uint64_t token_count; /* of the documents */
     uint64_t input_count; /* of the rows: padding has none */
     uint64_t long_count;  /* documents of more than T inputs */
     uint64_t lost_count;  /* inputs of those that were cut or dropped */
@@ -76,10 +82,12 @@ struct data_identity {
 
 /**
  * Opens and checks all files (regular files only, sizes, magic, at least one sequence). E402, E420
- * to E423, E106; -ECANCELED, *error untouched, where config->stopped ended it.
+ * to E423 (E421: a split that leaves nothing on this side), E106; -ECANCELED, *error untouched,
+ * where config->stopped ended it.
  */
 int data_open(const struct data_config *config, struct data **data, struct hst_error *error);
 void data_close(struct data **data);
+/** Of the side that was opened. */
 uint64_t data_token_count(const struct data *data);
 uint64_t data_sequence_count(const struct data *data);
 /** T: that of the configuration, or what data that is shorter has. */

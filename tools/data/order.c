@@ -54,3 +54,9 @@ uint64_t data_order_permute(uint64_t seed, uint64_t pass, uint64_t n, uint64_t k
     } while (k >= n);
     return k;
 }
+
+uint64_t data_order_draw(uint64_t seed, uint64_t stream, uint64_t k)
+{
+    const uint64_t key = mix(mix(seed + 0x9e3779b97f4a7c15u) + stream);
+    return mix(key + 0x9e3779b97f4a7c15u * (k + 1));
+}

@@ -8,4 +8,6 @@
  * pass), computed without a table; n > 0, k < n. Pure.
  */
 uint64_t data_order_permute(uint64_t seed, uint64_t pass, uint64_t n, uint64_t k);
+/** 64 bits of a generator that is keyed by seed and stream, for its element k. Pure. */
+uint64_t data_order_draw(uint64_t seed, uint64_t stream, uint64_t k);
 #endif

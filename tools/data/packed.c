@@ -7,16 +7,21 @@
 #include "data/packed.h"
 
 #include "base/fail.h"
+#include "data/split.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The documents of all files: tokens [offsets[i], offsets[i + 1]) each. */
+/* The documents of all files, or those of one side: tokens [offsets[i], offsets[i + 1]) each of
+ * those that are chosen. */
 struct documents {
-    uint64_t *offsets; /* owned */
-    uint64_t count, longest, inputs;
+    uint64_t *offsets;     /* owned */
+    struct data_runs runs; /* where the chosen tokens are in the files; owned */
+    uint64_t count, inputs;
+    uint64_t longest, all; /* of both sides */
+    bool has_part;         /* one is a part of its file, and may be without a target */
 };
 
 static uint64_t count_of(const struct token_file *file)
@@ -48,37 +53,64 @@ static int no_memory(const struct data_config *config, struct hst_error *error)
                 config->files);
 }
 
-static int join_file(const struct token_file *file, uint64_t before, struct documents *d,
+static int join_document(const struct data_part *part, struct documents *d)
+{
+    const uint64_t inputs = part->count - (part->count > 0);
+    if (part->count == 0)
+        return 0;
+    d->offsets[d->count++] = d->runs.tokens;
+    d->inputs += inputs;
+    return data_runs_add(&d->runs, part);
+}
+
+static int join_file(const struct token_file *file, struct data_split *split, struct documents *d,
                      struct hst_error *error)
 {
+    const bool whole = file->documents.count > 0;
     uint64_t *offsets = NULL;
     int rc = token_file_offsets(file, &offsets, error);
+    if (rc)
+        return rc;
     for (uint64_t i = 0; i < count_of(file) && !rc; i++) {
         const uint64_t tokens = offsets[i + 1] - offsets[i], inputs = tokens - (tokens > 0);
-        d->offsets[d->count++] = before + offsets[i];
-        d->inputs += inputs;
+        const struct data_part part =
+            whole ? data_split_document(split, tokens) : data_split_rows(split, tokens);
         d->longest = inputs > d->longest ? inputs : d->longest;
+        d->has_part = d->has_part || (part.count > 0 && part.count < tokens);
+        rc = join_document(&part, d);
     }
     free(offsets);
-    return rc;
+    return rc ? fail(error, FAIL_DATA_FILE, rc, "%s: out of memory", file->path) : 0;
 }
 
 static int join_files(struct token_files files, const struct data_config *config,
                       struct documents *d, struct hst_error *error)
 {
-    uint64_t count = 0, before = 0;
+    struct data_split split = data_split_of(config);
+    uint64_t count = 0;
     int rc = 0;
     for (size_t i = 0; i < files.count; i++)
         count += count_of(&files.files[i]);
-    *d = (struct documents){.offsets = malloc((count + 1) * sizeof *d->offsets)};
+    *d = (struct documents){.offsets = malloc((count + 1) * sizeof *d->offsets), .all = count};
     if (!d->offsets)
         return no_memory(config, error);
-    for (size_t i = 0; i < files.count && !rc; i++) {
-        rc = join_file(&files.files[i], before, d, error);
-        before += files.files[i].count;
-    }
-    d->offsets[d->count] = before;
+    for (size_t i = 0; i < files.count && !rc; i++)
+        rc = join_file(&files.files[i], &split, d, error);
+    d->offsets[d->count] = d->runs.tokens;
     return rc;
+}
+
+static int check_side(const struct data_config *config, const struct documents *d,
+                      struct hst_error *error)
+{
+    const bool evaluated = config->side == DATA_EVALUATED;
+    if (d->count > 0)
+        return 0;
+    return fail(error, FAIL_DATA_SHORT, -ENODATA,
+                "--eval-split %g of %s leaves none of %" PRIu64
+                " document%s to %s. Fix: a %s --eval-split, or more documents",
+                config->split, config->files, d->all, d->all == 1 ? "" : "s",
+                evaluated ? "evaluate on" : "train on", evaluated ? "larger" : "smaller");
 }
 
 /* ---- rows without a target ---- */
@@ -98,8 +130,8 @@ static int look_at_piece(struct token_files files, const struct pack_piece *piec
 
 static bool is_whole(const struct pack_piece *piece, const struct documents *d)
 {
-    const uint64_t first = d->offsets[piece->document], end = d->offsets[piece->document + 1];
-    return piece->first == first && first + piece->count + 1 == end;
+    const uint64_t *offset = &d->offsets[piece->document];
+    return !d->has_part && piece->count + UINT64_C(1) == offset[1] - offset[0];
 }
 
 /* idle bool[row_count], and how many of them. */
@@ -138,17 +170,29 @@ static int leave_out_idle(struct token_files files, const struct data_config *co
 /* ---- rows ---- */
 
 /* Names the document by its own file. */
-static int too_long(struct token_files files, const struct pack_fault *fault, uint64_t seq_len,
-                    struct hst_error *error)
+static int too_long(struct token_files files, const struct documents *d,
+                    const struct pack_fault *fault, uint64_t seq_len, struct hst_error *error)
 {
-    const struct token_file *file = files.files;
-    uint64_t document = fault->document;
-    for (; document >= count_of(file); file++)
-        document -= count_of(file);
+    uint64_t first = data_runs_place(&d->runs, d->offsets[fault->document]), document = 0;
+    const struct token_file *file = token_files_find(files, &first);
+    uint64_t *offsets = NULL;
+    const int rc = token_file_offsets(file, &offsets, error);
+    if (rc)
+        return rc;
+    while (document + 1 < count_of(file) && offsets[document + 1] <= first)
+        document++;
+    free(offsets);
     return fail(error, FAIL_VALUE, -E2BIG,
                 "%.250s: document %" PRIu64 " has %" PRIu64 " inputs, more than --seq-len %" PRIu64
                 ". Fix: --long split, cut or drop, or a larger --seq-len.",
                 file->path, document, fault->input_count, seq_len);
+}
+
+/* From the chosen tokens to those of the files. */
+static void place(struct pack *pack, const struct data_runs *runs)
+{
+    for (uint64_t i = 0; i < pack->piece_count; i++)
+        pack->pieces[i].first = data_runs_place(runs, pack->pieces[i].first);
 }
 
 static int pack_all(struct token_files files, const struct data_config *config, uint64_t seq_len,
@@ -169,13 +213,16 @@ static int pack_all(struct token_files files, const struct data_config *config, 
                     seq_len, PACK_MOST_SEQ_LEN);
     const int rc = pack_documents(d->offsets, d->count, &how, pack, &fault);
     if (rc == -E2BIG)
-        return too_long(files, &fault, seq_len, error);
+        return too_long(files, d, &fault, seq_len, error);
     if (rc == -EOVERFLOW)
         return fail(error, FAIL_VALUE, rc,
                     "%s: %" PRIu64 " documents are too many to be packed. Fix: fewer of them, or a "
                     "larger --seq-len",
                     config->files, d->count);
-    return rc ? no_memory(config, error) : 0;
+    if (rc)
+        return no_memory(config, error);
+    place(pack, &d->runs);
+    return 0;
 }
 
 static int check_rest(const struct data_config *config, uint64_t seq_len, const struct pack *pack,
@@ -201,14 +248,18 @@ int data_pack_files(struct token_files files, const struct data_config *config, 
     };
     *pack = (struct pack){0};
     int rc = join_files(files, config, &d, error);
-    const uint64_t most = packing->apart ? d.longest : d.inputs;
+    rc = rc ? rc : check_side(config, &d, error);
+    /* both sides of a split have one length of rows */
+    const uint64_t most = packing->apart || d.longest > d.inputs ? d.longest : d.inputs;
     if (!rc && config->may_shorten && most > 0 && most < *seq_len)
         *seq_len = most;
     packing->document_count = d.count;
+    packing->token_count = d.runs.tokens;
     rc = rc ? rc : pack_all(files, config, *seq_len, &d, pack, packing, error);
     rc = rc ? rc : leave_out_idle(files, config, *seq_len, &d, pack, packing, error);
     rc = rc ? rc : check_rest(config, *seq_len, pack, packing, error);
     free(d.offsets);
+    data_runs_free(&d.runs);
     if (rc) {
         pack_free(pack);
         return rc;

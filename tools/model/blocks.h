@@ -31,6 +31,8 @@ struct head_io {
 };
 /** Loss and gradients at once, with all rows of the vocabulary. */
 void head_loss(struct pass *p, const struct head_work *w, const struct head_io *io);
+/** Losses alone, likewise: the bits of head_loss. */
+void head_evaluate(struct pass *p, const struct head_work *w, const struct head_io *io);
 /** Of a slice, in rising order: what the losses need of its rows; the last one writes losses. */
 void head_slice_forward(struct pass *p, const struct head_work *w, const struct head_io *io);
 /** In falling order: its rows' gradient and their part of dn, which is complete after the first

@@ -163,6 +163,11 @@ void head_loss(struct pass *p, const struct head_work *w, const struct head_io *
     each_chunk(p, w, io, LOGIT_CHUNK_TOKENS, chunk_loss);
 }
 
+void head_evaluate(struct pass *p, const struct head_work *w, const struct head_io *io)
+{
+    each_chunk(p, w, io, LOGIT_CHUNK_TOKENS, chunk_slice_forward);
+}
+
 void head_slice_forward(struct pass *p, const struct head_work *w, const struct head_io *io)
 {
     each_chunk(p, w, io, p->tokens, chunk_slice_forward);

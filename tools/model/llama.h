@@ -18,6 +18,7 @@ struct llama_run {
     uint64_t batch_tokens; /* tokens of a step, a multiple of T */
     uint64_t grain_tokens; /* tokens of a micro-batch: see llama_grain_tokens */
     bool documents;        /* a sequence is several, each by itself: see llama_batch */
+    bool evaluates_other;  /* of llama_evaluate it is the other of the two */
 };
 
 /* Tokens of a grain where the user wishes none: enough for full speed. */
@@ -108,4 +109,26 @@ struct llama_batch {
  */
 int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
                const struct llama_batch *batch, double *loss, struct hst_step_stats *stats);
+
+struct llama_evaluation {
+    uint64_t target_count;
+    double loss_sum; /* of these targets, in nats */
+};
+
+/**
+ * The losses of the first `tokens` tokens of a batch, after load and between steps: one forward
+ * sweep (HST_EVAL), which changes nothing that a step depends on. A target's loss has the bits that
+ * a step would give it, whatever stands behind it.
+ *
+ * batch   ids that the model has, also behind `tokens`: those up to the end of a grain are computed
+ *         and not counted, so that every shape is a step's
+ * tokens  whole sequences, 1 to batch_tokens
+ * found   losses are added in order
+ *
+ * Errors: the engine's and the device's; -EINVAL: first and position, as of a step; *found is then
+ * untouched. Allocates nothing after the first call or step.
+ * Cost: a third of a step's products, less where a layer computes itself again.
+ */
+int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
+                   uint64_t tokens, struct llama_evaluation *found);
 #endif

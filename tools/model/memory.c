@@ -21,7 +21,8 @@ static size_t carve(const struct llama *model, void *base, struct llama_memory *
     memory->sin = work_take(&area, table_count(model), sizeof(float));
     memory->inputs = work_take(&area, tokens, sizeof(uint32_t));
     memory->targets = work_take(&area, tokens, sizeof(uint32_t));
-    const size_t placed = model->run.documents ? tokens : 0;
+    const bool documents = model->run.documents || model->run.evaluates_other;
+    const size_t placed = documents ? tokens : 0;
     memory->first = work_take(&area, placed, sizeof(uint32_t));
     memory->position = work_take(&area, placed, sizeof(uint32_t));
     memory->losses = work_take(&area, tokens, sizeof(float));
@@ -62,7 +63,7 @@ int llama_memory_batch(struct llama *model, struct hst_stream *stream,
     memcpy(host->inputs, batch->inputs, bytes);
     memcpy(host->targets, batch->targets, bytes);
     const uint32_t *last = host->targets;
-    if (model->run.documents) {
+    if (batch->first) {
         memcpy(host->first, batch->first, bytes);
         memcpy(host->position, batch->position, bytes);
         last = host->position;

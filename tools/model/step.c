@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One training step: the vertical sweep of DESIGN.md §5, seen from the model. All micro-batches
+ * One training step, and one evaluation, which is its forward alone: the vertical sweep of
+ * DESIGN.md §5, seen from the model. All micro-batches
  * pass through a unit before the next is touched; each is one grain, so that what a micro-batch
  * computes depends on nothing else.
  */
@@ -16,8 +17,8 @@ struct step {
     struct hst_engine *engine;
     struct hst_stream *stream;
     uint32_t micro_count;
-    uint64_t target_count; /* of all micro-batches */
-    float grad_scale;      /* of one target's loss */
+    bool documents;   /* the batch has some */
+    float grad_scale; /* of one target's loss */
 };
 
 /* An acquired unit. */
@@ -194,13 +195,13 @@ static struct head_work head_work_of(const struct visit *v, struct pass *p)
     return work;
 }
 
-/* Of a slice alone: the head as a whole has no forward. */
+/* Of a slice, and in an evaluation: in a step the head as a whole has no forward. */
 static void head_micro_forward(struct visit *v, struct pass *p)
 {
     struct head_work work = head_work_of(v, p);
     void *n = acquire(v, p, HST_CARRY, HST_READ);
     struct head_io io = head_io_of(v, n, NULL);
-    head_slice_forward(p, &work, &io);
+    (is_slice(p) ? head_slice_forward : head_evaluate)(p, &work, &io);
     release(v, p, HST_CARRY);
 }
 
@@ -244,7 +245,7 @@ static int visit_unit(const struct step *step, const struct hst_visit *visit, mi
             .tokens = micro_tokens(model, v.micro),
         };
         p.sequences = p.tokens / (size_t)model->run.seq_len;
-        if (model->run.documents) {
+        if (step->documents) {
             p.first = model->device.first + first_token(&v);
             p.position = model->device.position + first_token(&v);
         }
@@ -293,14 +294,12 @@ static int sweep_units(const struct step *step)
     return rc;
 }
 
-/* Where nothing is learned the loss is 0. */
-static double mean_loss(const struct step *step)
+static double sum_losses(const struct llama *model, uint64_t tokens)
 {
-    const struct llama *model = step->model;
     double sum = 0.0;
-    for (uint64_t i = 0; i < model->run.batch_tokens; i++)
+    for (uint64_t i = 0; i < tokens; i++)
         sum += (double)model->host.losses[i];
-    return sum / (double)step->target_count;
+    return sum;
 }
 
 static uint64_t count_targets(const uint32_t *targets, uint64_t count)
@@ -311,10 +310,16 @@ static uint64_t count_targets(const uint32_t *targets, uint64_t count)
     return found;
 }
 
-static bool batch_ok(const struct llama *model, const struct llama_batch *batch)
+static bool batch_ok(const struct llama_batch *batch, bool documents)
 {
-    return (batch->first != NULL) == model->run.documents &&
-           (batch->position != NULL) == model->run.documents;
+    return (batch->first != NULL) == documents && (batch->position != NULL) == documents;
+}
+
+/* A step's ids, and where they stand, to the device. */
+static int bring(const struct step *step, const struct llama_batch *batch)
+{
+    int rc = step->model->device.cos ? 0 : llama_memory_take(step->model, step->engine);
+    return rc ? rc : llama_memory_batch(step->model, step->stream, batch);
 }
 
 int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
@@ -323,7 +328,7 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
     struct hst_step begun = {0};
     struct hst_step_stats ended = {0};
     const uint64_t targets = count_targets(batch->targets, model->run.batch_tokens);
-    if (targets == 0 || !batch_ok(model, batch))
+    if (targets == 0 || !batch_ok(batch, model->run.documents))
         return -EINVAL;
     int rc = hst_step_begin(engine, in, &begun);
     if (rc < 0)
@@ -333,15 +338,12 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
         .engine = engine,
         .stream = hst_engine_stream(engine),
         .micro_count = begun.micro_count,
-        .target_count = targets,
+        .documents = batch->first,
         .grad_scale = (float)((double)begun.loss_scale / (double)targets),
     };
     assert((begun.micro_count - 1) * model->run.grain_tokens < model->run.batch_tokens &&
            begun.micro_count * model->run.grain_tokens >= model->run.batch_tokens);
-    if (!model->device.cos)
-        rc = llama_memory_take(model, engine);
-    if (rc == 0)
-        rc = llama_memory_batch(model, step.stream, batch);
+    rc = bring(&step, batch);
     if (rc == 0)
         rc = sweep_units(&step);
     if (rc == 0)
@@ -350,7 +352,51 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
         rc = hst_step_end(engine, &ended); /* the stream has passed the losses */
     if (rc < 0)
         return rc;
-    *loss = mean_loss(&step);
+    *loss = sum_losses(model, model->run.batch_tokens) / (double)targets;
     *stats = ended;
     return 0;
+}
+
+/* ---- an evaluation ---- */
+
+/* All units in the order of their first visits, each as often as it has slices: each of them has
+ * one backward in a step. */
+static int evaluate_units(const struct step *step)
+{
+    const struct llama *model = step->model;
+    const struct hst_visit *visits = NULL;
+    const uint32_t units = model->config.layers + 3; /* embedding, norm and head */
+    size_t count = 0;
+    int rc = hst_engine_visits(step->engine, &visits, &count);
+    for (uint32_t u = model->first_unit; rc == 0 && u < model->first_unit + units; u++) {
+        const struct hst_visit visit = {u, HST_EVAL};
+        for (size_t i = 0; rc == 0 && i < count; i++)
+            if (visits[i].unit == u && visits[i].sweep == HST_BACKWARD)
+                rc = visit_unit(step, &visit, micro_of(step, &visit));
+    }
+    return rc;
+}
+
+int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
+                   uint64_t tokens, struct llama_evaluation *found)
+{
+    const uint64_t grain = model->run.grain_tokens;
+    const struct step step = {
+        .model = model,
+        .engine = engine,
+        .stream = hst_engine_stream(engine),
+        .micro_count = (uint32_t)((tokens + grain - 1) / grain),
+        .documents = batch->first,
+    };
+    assert(tokens > 0 && tokens <= model->run.batch_tokens && tokens % model->run.seq_len == 0);
+    if (!batch_ok(batch, model->run.documents != model->run.evaluates_other))
+        return -EINVAL;
+    int rc = bring(&step, batch);
+    rc = rc ? rc : evaluate_units(&step);
+    rc = rc ? rc : llama_memory_losses(model, step.stream);
+    rc = rc ? rc : hst_stream_sync(step.stream);
+    if (rc == 0)
+        *found = (struct llama_evaluation){count_targets(batch->targets, tokens),
+                                           sum_losses(model, tokens)};
+    return rc;
 }

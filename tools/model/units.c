@@ -22,7 +22,6 @@ static struct hst_param_desc param_of(const struct llama_tensor *t)
 static struct pass measuring_pass(const struct llama *model, struct hst_engine *engine,
                                   const struct hst_param_view *no_data, size_t *measure)
 {
-    static const uint32_t given[1]; /* for whether there is one: nothing reads it */
     return (struct pass){
         .model = model,
         .device = hst_engine_device(engine),
@@ -31,22 +30,36 @@ static struct pass measuring_pass(const struct llama *model, struct hst_engine *
         .rows = model->config.vocab,
         .tokens = (size_t)model->run.grain_tokens,
         .sequences = (size_t)(model->run.grain_tokens / model->run.seq_len),
-        .first = model->run.documents ? given : NULL,
-        .position = model->run.documents ? given : NULL,
         .measure = measure,
     };
 }
 
-/* Every number of tokens that a step has: the last grain may be shorter, which needs no more, but a
- * library that prepares itself for a shape does so when it is first asked, and not in a step. */
-static void measure_layer(struct pass *p, const struct layer_work *layer, uint64_t tokens)
+static void measure_tokens(struct pass *p, const struct layer_work *layer, uint64_t tokens,
+                           bool backward)
 {
     if (tokens == 0)
         return;
     p->tokens = (size_t)tokens;
     p->sequences = (size_t)(tokens / p->model->run.seq_len);
     layer_forward(p, layer, NULL);
-    layer_backward(p, layer, NULL, NULL);
+    if (backward)
+        layer_backward(p, layer, NULL, NULL);
+}
+
+/* Every number of tokens that a step has: the last grain may be shorter, which needs no more, but a
+ * library that prepares itself for a shape does so when it is first asked, and not in a step. The
+ * same of evaluations, whose sequences may be others. */
+static void measure_layer(struct pass *p, const struct layer_work *layer)
+{
+    static const uint32_t given[1]; /* for whether there is one: nothing reads it */
+    const struct llama_run *run = &p->model->run;
+    for (int evaluates = 0; evaluates <= run->evaluates_other; evaluates++) {
+        const bool documents = run->documents != (evaluates == 1);
+        p->first = documents ? given : NULL;
+        p->position = documents ? given : NULL;
+        measure_tokens(p, layer, run->grain_tokens, !evaluates);
+        measure_tokens(p, layer, run->batch_tokens % run->grain_tokens, !evaluates);
+    }
 }
 
 static enum hst_dev_why trouble_of(struct hst_dev *dev)
@@ -71,8 +84,7 @@ static int measure_operations(struct llama *model, struct hst_engine *engine)
     embedding_backward(&p, NULL, NULL);
     p = measuring_pass(model, engine, no_data, &model->layer_op_bytes);
     model->layer_op_bytes = 0;
-    measure_layer(&p, &layer, model->run.grain_tokens);
-    measure_layer(&p, &layer, model->run.batch_tokens % model->run.grain_tokens);
+    measure_layer(&p, &layer);
     p = measuring_pass(model, engine, no_data, &model->norm_op_bytes);
     model->norm_op_bytes = 0;
     norm_forward(&p, &norm, NULL);

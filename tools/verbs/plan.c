@@ -72,8 +72,9 @@ static const struct output_kind RATES = {
 static int parse(struct options *options, int argc, char *const *argv, bool *help,
                  struct hst_error *error)
 {
-    size_t common_count, engine_count;
+    size_t common_count, engine_count, eval_count;
     const struct hst_option *common = train_options_common(&common_count);
+    const struct hst_option *eval = train_eval_options(&eval_count);
     const struct hst_option *engine = hst_engine_options(&engine_count);
     const struct cli_verb verb = {
         .name = "plan",
@@ -83,9 +84,10 @@ static int parse(struct options *options, int argc, char *const *argv, bool *hel
         .required = required,
         .sets = {{input_table, sizeof input_table / sizeof input_table[0], options},
                  {common, common_count, &options->train},
+                 {eval, eval_count, &options->train},
                  {engine, engine_count, &options->train.engine},
                  {output_table, sizeof output_table / sizeof output_table[0], options}},
-        .set_count = 4,
+        .set_count = 5,
         .kin = &train_options_own,
     };
     train_options_init(&options->train);
@@ -122,11 +124,9 @@ static int describe_model(struct plan *p, struct hst_error *error)
         return native;
     if (t->source)
         train_tell_model(t);
-    if (t->options->data) {
-        activity_begin("opening the data");
-        native = train_data_open(t, &config);
-        activity_end();
-    }
+    activity_begin("opening the data");
+    native = t->options->data ? train_data_open(t, &config) : train_eval_open(t, &config);
+    activity_end();
     native = native ? native : train_device_choose(t);
     native = native ? native : llama_create(&config, &t->run, &t->model, error);
     if (native == 0)
@@ -264,6 +264,7 @@ int verb_plan(int argc, char **argv)
         (options.json ? plan_print_json : plan_print)(p, stdout);
     hst_engine_destroy(&p->t.engine);
     data_close(&p->t.data);
+    train_eval_close(&p->t);
     llama_destroy(&p->t.model);
     hf_model_close(&p->t.source);
     free(p);

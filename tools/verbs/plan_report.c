@@ -100,6 +100,49 @@ static void print_prediction(const struct plan *p, FILE *out)
         fprintf(out, "  no part of the machine alone would make it faster\n");
 }
 
+/* Of one evaluation; 0: not known how many, or no data is named. */
+static uint64_t sweeps(const struct plan *p)
+{
+    const uint64_t most = p->t.eval.times.step_sequences;
+    return p->t.eval.data ? (data_sequence_count(p->t.eval.data) + most - 1) / most : 0;
+}
+
+static bool evaluates(const struct plan *p)
+{
+    return p->t.options->eval || p->t.options->eval_split > 0;
+}
+
+static void print_evaluation(const struct plan *p, FILE *out)
+{
+    const double sweep_s = p->t.result.prediction.evaluation_s;
+    if (!evaluates(p) || sweep_s <= 0)
+        return;
+    fprintf(out, "an evaluation takes %.3g s for %" PRIu64 " tokens", sweep_s,
+            p->t.run.batch_tokens);
+    if (sweeps(p))
+        fprintf(out, ", %.3g s for %" PRIu64 " sweep%s over all of it", sweep_s * (double)sweeps(p),
+                sweeps(p), text_s(sweeps(p)));
+    fprintf(out, "\n");
+}
+
+/* Half of a store, whose files have two slots of everything. */
+static uint64_t kept_bytes(const struct plan *p)
+{
+    const bool fp16 = strcmp(p->precision, "fp16") == 0;
+    const bool short_states = p->t.options->engine.state == HST_STATE_BF16;
+    return p->t.options->keep_best ? p->t.result.memory.parameters * (fp16           ? 12u
+                                                                      : short_states ? 8u
+                                                                                     : 12u)
+                                   : 0;
+}
+
+static void print_kept(const struct plan *p, FILE *out)
+{
+    char size[TEXT_BYTES];
+    if (kept_bytes(p))
+        fprintf(out, "--keep-best takes %s beside the store\n", text_size(kept_bytes(p), size));
+}
+
 /* What moves nothing, or at unknown rates alone, has no line. */
 static void print_start_up(const struct plan *p, FILE *out)
 {
@@ -167,6 +210,8 @@ void plan_print(const struct plan *p, FILE *out)
     print_homes(p, out);
     fprintf(out, "fits: ");
     print_prediction(p, out);
+    print_evaluation(p, out);
+    print_kept(p, out);
     print_start_up(p, out);
 }
 
@@ -253,6 +298,17 @@ static void put_prediction(struct json_writer *json, const struct plan *p)
     json_put_end(json);
 }
 
+static void put_evaluation(struct json_writer *json, const struct plan *p)
+{
+    if (!evaluates(p))
+        return;
+    json_put_known(json, "predicted_sweep_s", p->t.result.prediction.evaluation_s);
+    if (sweeps(p))
+        json_put_whole(json, "sweeps", sweeps(p));
+    if (kept_bytes(p))
+        json_put_whole(json, "keep_best_bytes", kept_bytes(p));
+}
+
 /* A part that moves nothing takes 0 s; null is what is not known. */
 static void put_part(struct json_writer *json, const char *bytes_key, uint64_t bytes,
                      const char *seconds_key, double seconds)
@@ -301,6 +357,7 @@ void plan_print_json(const struct plan *p, FILE *out)
     put_why(&json, p);
     put_run(&json, p);
     put_prediction(&json, p);
+    put_evaluation(&json, p);
     put_start_up(&json, p);
     put_memory(&json, &p->t.result.memory);
     put_smallest(&json, &p->t.result.memory);

@@ -85,7 +85,7 @@ void train_warn_skipped(const struct train *t)
 static int reserve_batch(struct train *t)
 {
     const size_t tokens = (size_t)t->run.batch_tokens;
-    const bool packed = data_packing(t->data);
+    const bool packed = t->run.documents || t->run.evaluates_other;
     uint32_t *block = malloc(tokens * (packed ? 4 : 2) * sizeof *block);
     if (!block)
         return fail(t->error, FAIL_BUDGET, -ENOMEM,
@@ -291,7 +291,7 @@ static void predict(struct train *t)
 /* ---- steps ---- */
 
 /* A run is worth more than its log: it goes on without. */
-static void keep_going(struct train *t, int native)
+void train_keep_going(struct train *t, int native)
 {
     if (!native)
         return;
@@ -342,10 +342,11 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     struct hst_step_stats stats;
     const bool scaled = train_precision(t) == HST_PRECISION_FP16;
     double loss = 0;
+    const bool packed = t->run.documents;
     const struct llama_batch batch = {.inputs = t->batch.inputs,
                                       .targets = t->batch.targets,
-                                      .first = t->batch.first,
-                                      .position = t->batch.position};
+                                      .first = packed ? t->batch.first : NULL,
+                                      .position = packed ? t->batch.position : NULL};
     native = llama_step(t->model, t->engine, &in, &batch, &loss, &stats);
     if (native)
         return train_engine_failed(t, native, "the step");
@@ -368,8 +369,8 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     train_left_step(t, stats.hbm_free);
     progress_show(&t->progress, &report);
     watch_loss(t, number, loss);
-    keep_going(t, tell_version(t, t->error));
-    keep_going(t, run_log_step(&t->log, &report, t->error));
+    train_keep_going(t, tell_version(t, t->error));
+    train_keep_going(t, run_log_step(&t->log, &report, t->error));
     train_views_tell(t);
     return 0;
 }
@@ -377,25 +378,31 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
 static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
-    for (uint64_t number = t->began + 1; number <= t->options->steps; number++) {
-        int native = train_stopped(t);
-        native = native ? native : train_step(t, number, begin_s);
+    int native = train_evaluate(t, t->began);
+    for (uint64_t number = t->began + 1; !native && number <= t->options->steps; number++) {
+        if (t->eval.ended)
+            break;
+        native = train_stopped(t);
+        native = native ? native : train_step(t, number, begin_s + t->eval.seconds);
         if (native)
             return native;
         t->done = number;
         first_s = number == t->began + 1 ? t->result.seconds : first_s;
         if (is_told(t) && number == t->began + PREDICTED_AFTER)
             predict(t);
+        native = train_evaluate(t, number);
     }
+    if (native)
+        return native;
     progress_begin(&t->progress, "finishing the last update");
     struct hst_step_stats drained = {0};
-    int native = hst_engine_drain(t->engine, &drained);
+    native = hst_engine_drain(t->engine, &drained);
     if (native)
         return train_engine_failed(t, native, "finishing the last update");
     uint64_t bytes = drained.bytes.nvme_read + drained.bytes.nvme_write + drained.bytes.h2d +
                      drained.bytes.d2h + drained.bytes.net;
-    keep_going(t, tell_version(t, t->error));
-    keep_going(t, run_log_drain(&t->log, bytes, t->error));
+    train_keep_going(t, tell_version(t, t->error));
+    train_keep_going(t, run_log_drain(&t->log, bytes, t->error));
     /* The first step also warms up caches and queues: it counts only where there is no other. */
     uint64_t steps = t->done - t->began;
     t->result.step_s =
@@ -407,7 +414,7 @@ static int train_steps(struct train *t)
         .bound_by = t->result.prediction.bound_by,
         .plans = train_plans(t),
     };
-    keep_going(t, run_log_summary(&t->log, &summary, t->error));
+    train_keep_going(t, run_log_summary(&t->log, &summary, t->error));
     return 0;
 }
 
@@ -417,6 +424,8 @@ static int export_model(struct train *t)
 {
     if (!t->options->export_directory)
         return 0;
+    if (train_eval_exports_kept(t))
+        return train_eval_export(t);
     int native = train_export_write(&t->export, train_export_save_engine, t->engine, t->error);
     return native ? train_engine_failed(t, native, "the export") : 0;
 }
@@ -452,14 +461,17 @@ static void tell_summary(const struct train *t)
                " %s (--update auto)\n",
                t->updates.optimistic, steps, text_s(steps), t->updates.changed,
                t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
+    train_eval_tell(t);
     if (steps > 0)
         train_left_tell(t);
     if (steps >= PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (!t->options->export_directory || t->options->passing)
         return;
-    printf("exported %s weights to %s\n", t->export.dtype == HST_F32 ? "fp32" : "the",
-           t->options->export_directory);
+    printf("exported %s weights", t->export.dtype == HST_F32 ? "fp32" : "the");
+    if (t->options->keep_best && t->eval.best.step > 0)
+        printf(" of step %" PRIu64 ", the best that was evaluated,", t->eval.best.step);
+    printf(" to %s\n", t->options->export_directory);
     train_export_tell_rounded(&t->export);
 }
 
@@ -500,6 +512,7 @@ static void close_all(struct train *t)
     free(t->batch.inputs);
     hst_engine_destroy(&t->engine);
     data_close(&t->data);
+    train_eval_close(t);
     llama_destroy(&t->model);
     hf_model_close(&t->source);
     progress_end(&t->progress);

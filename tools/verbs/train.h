@@ -32,6 +32,11 @@ struct train_options {
     bool default_seq_len, default_batch;
     double lr, lr_end;
     struct hst_share warmup, decay;
+    const char *eval;  /* files; null: eval_split of the data, or no evaluation */
+    double eval_split; /* 0: none */
+    struct hst_share eval_every;
+    bool keep_best;
+    uint64_t patience; /* 0: the run makes all its steps */
     const char *export_directory, *log, *trace;
     struct views_paths views;
     enum export_choice export_dtype;

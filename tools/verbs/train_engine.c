@@ -25,6 +25,11 @@ static int check_state(const struct train *t)
                 name);
 }
 
+static bool is_packed(const struct data *data)
+{
+    return data && data_packing(data);
+}
+
 int train_device_choose(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -44,7 +49,9 @@ int train_device_choose(struct train *t)
     t->run = (struct llama_run){.seq_len = o->seq_len,
                                 .batch_tokens = batch,
                                 .grain_tokens = llama_grain_tokens(wish, o->seq_len, batch),
-                                .documents = t->data && data_packing(t->data)};
+                                .documents = is_packed(t->data),
+                                .evaluates_other =
+                                    t->eval.data && is_packed(t->eval.data) != is_packed(t->data)};
     return check_state(t);
 }
 

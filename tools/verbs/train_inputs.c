@@ -109,16 +109,17 @@ static void tell_other_ids(const struct train *t, uint64_t vocab)
                  largest, vocab);
 }
 
-int train_data_open(struct train *t, const struct llama_config *model)
+struct data_config train_data_config(const struct train *t, const struct llama_config *model)
 {
     const struct train_options *o = t->options;
-    const struct data_config config = {
+    return (struct data_config){
         .files = o->data,
         .format = o->data_format,
         .token_dtype = o->token_dtype,
         .order = o->order,
         .seed = o->seed,
         .seq_len = o->seq_len,
+        .split = o->eval_split,
         .may_shorten = o->default_seq_len,
         .vocab = model->vocab,
         .pack = o->pack,
@@ -127,11 +128,17 @@ int train_data_open(struct train *t, const struct llama_config *model)
         .model = o->allow_other_tokenizer ? NULL : o->model,
         .stopped = o->stopped,
     };
+}
+
+int train_data_open(struct train *t, const struct llama_config *model)
+{
+    const struct data_config config = train_data_config(t, model);
     int native = data_open(&config, &t->data, t->error);
     if (native)
         return native;
     tell_other_ids(t, config.vocab);
-    return train_settle(t);
+    native = train_settle(t);
+    return native ? native : train_eval_open(t, model);
 }
 
 enum hst_precision train_precision(const struct train *t)

@@ -8,6 +8,7 @@
 #include "cli/path.h"
 #include "cli/store.h"
 #include "verbs/train.h"
+#include "verbs/train_eval.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -305,8 +306,9 @@ void train_options_complete(struct train_options *options)
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error)
 {
-    size_t common_count, engine_count;
+    size_t common_count, engine_count, eval_count;
     const struct hst_option *common = train_options_common(&common_count);
+    const struct hst_option *eval = train_eval_options(&eval_count);
     const struct hst_option *engine = hst_engine_options(&engine_count);
     const struct cli_verb verb = {
         .name = "train",
@@ -315,9 +317,10 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
         .required = required,
         .sets = {{input_table, sizeof input_table / sizeof input_table[0], options},
                  {common, common_count, options},
+                 {eval, eval_count, options},
                  {engine, engine_count, &options->engine},
                  {output_table, sizeof output_table / sizeof output_table[0], options}},
-        .set_count = 4,
+        .set_count = 5,
     };
     int native = cli_parse(&verb, argc, argv, help, error);
     if (native == 0 && *help)
@@ -496,6 +499,7 @@ int train_options_check(const struct train_options *options, struct hst_error *e
 {
     int native = check_length(options, error);
     native = native ? native : check_device(options, error);
+    native = native ? native : train_eval_check_options(options, error);
     if (native)
         return native;
     if (options->allow_config_change && !options->resume)

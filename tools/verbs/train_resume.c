@@ -46,6 +46,7 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
                   "order %s\nseed %" PRIu64 "\nseq-len %" PRIu64 "\n",
                   o->order == DATA_SHUFFLED ? "shuffled" : "sequential", o->seed, o->seq_len);
+    n += (int)train_eval_cursor(t, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     return (size_t)n + schedule_lines(&t->schedule, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
 }
 
@@ -71,11 +72,14 @@ static const char *find_line(const char *text, const char *line)
     return NULL;
 }
 
-/* The next line of `was` that is not in `is`, or null; *now: what is there instead, or null. */
+/* The next line of `was` that is not in `is`, or null; *now: what is there instead, or null. What
+ * evaluations have found is no part of what a run has to have. */
 static const char *next_change(const char *was, const char *is, const char **now)
 {
     for (; *was; was += strcspn(was, "\n") + 1) {
         size_t length = strcspn(was, "\n");
+        if (starts(was, EVALUATION_WORD))
+            continue;
         *now = find_line(is, was);
         if (!*now || strcspn(*now, "\n") != length || strncmp(was, *now, length) != 0)
             return was;
@@ -327,6 +331,7 @@ int train_resume(struct train *t)
     train_cursor(t, is);
     tell_changes(was, is);
     t->began = t->done = t->version_step = step;
+    train_eval_resume(t, was);
     tell_older(t);
     if (!t->options->quiet)
         cli_note(CLI_RESUME, "going on after step %" PRIu64 " of %" PRIu64, step,

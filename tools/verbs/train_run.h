@@ -11,6 +11,7 @@
 #include "hf/hf.h"
 #include "model/llama.h"
 #include "verbs/train.h"
+#include "verbs/train_eval.h"
 #include "verbs/train_export.h"
 
 struct train {
@@ -24,6 +25,7 @@ struct train {
     struct llama *model;
     struct train_export export;
     struct data *data;
+    struct train_evaluation eval;
     struct hst_engine *engine;
     struct run_log log;
     struct trace trace;
@@ -72,6 +74,8 @@ int train_data_open(struct train *t, const struct llama_config *model);
  */
 int train_inputs_check(struct train *t);
 
+/** How the data of t->options is opened to be trained on. */
+struct data_config train_data_config(const struct train *t, const struct llama_config *model);
 /**
  * What of t->options the data decides (sequence length, batch, steps) and t->schedule: t->options
  * then is a copy of its own that has them. Of a plan whose length nobody says there are no steps.
@@ -98,6 +102,9 @@ int train_engine_plan(struct train *t, enum hst_plan plan);
 int train_engine_failed(struct train *t, int native, const char *what);
 /** "fp32", as the engine has resolved it. */
 const char *train_precision_name(const struct train *t);
+
+/** After a line of the log that failed with *t->error: the run goes on without a log. */
+void train_keep_going(struct train *t, int native);
 
 /** What is kept with a version, as text. Returns its bytes. */
 #define TRAIN_CURSOR_BYTES 1024u

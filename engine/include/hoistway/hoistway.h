@@ -430,6 +430,18 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
 
 #define HST_NO_VERSION UINT64_MAX
 /**
+ * Drains, and keeps a copy of the version that is then the last one beside the store, as --keep
+ * does, until the caller names another instead: waits until it is there. hst_ckpt_open finds it by
+ * its step. A copy of that step which is there already is left.
+ *
+ * instead_of   the step of a copy that goes, when the new one is there, or before where there is no
+ *              room for both; HST_NO_VERSION: of none
+ *
+ * Errors: -EINVAL in a step, no versions are made, hst_config.keep is not 0; and sticky, with the
+ * last version as it was: those of hst_engine_drain, -ENOSPC (E301), the system's.
+ */
+int hst_engine_keep(struct hst_engine *engine, uint64_t instead_of);
+/**
  * The step of the last version that the store is known to hold: no kill and no power cut loses it.
  * HST_NO_VERSION where there is none, none is kept, or nothing is loaded yet. After an error too;
  * what was being written then may be in the store as well.

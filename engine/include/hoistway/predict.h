@@ -25,6 +25,8 @@ struct hst_prediction {
     struct hst_help helps[HST_HELPS_MOST]; /* what would help alone, most first */
     uint32_t help_count;
     char why[200]; /* one line; "" where predicted */
+    /* a sweep of HST_EVAL over a step's tokens, of a plan; 0: not predicted */
+    double evaluation_s;
 };
 
 /**

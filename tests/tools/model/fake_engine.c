@@ -64,12 +64,14 @@ static void check_canary(const char *canary)
 static void check_work(const struct hst_engine *e)
 {
     check_canary(e->work + fake_work_bytes(&e->units[e->unit]));
-    if (e->units[e->unit].saved)
+    if (e->view.saved.data)
         check_canary(e->units[e->unit].saved + fake_saved_bytes(e, e->unit));
 }
 
 static unsigned checkpoint_access(const struct fake_unit *u, enum hst_sweep sweep)
 {
+    if (sweep == HST_EVAL)
+        return 0;
     if (!u->checkpoints || sweep == HST_BACKWARD)
         return u->checkpoints ? HST_READ : 0;
     if (sweep == HST_RECOMPUTE)
@@ -77,16 +79,44 @@ static unsigned checkpoint_access(const struct fake_unit *u, enum hst_sweep swee
     return u->place > 0 ? 0 : HST_WRITE;
 }
 
+/* The row at which the next visit begins. */
+static uint64_t next_of_step(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep)
+{
+    assert_true(e->in_step && e->next_visit < e->visit_count);
+    const struct fake_visit *next = &e->visits[e->next_visit++];
+    assert_int_equal(unit, next->visit.unit);
+    assert_int_equal(sweep, next->visit.sweep);
+    return next->first_row;
+}
+
+/* Units rise, and each is visited slice after slice until it is whole. */
+static uint64_t next_of_evaluation(struct hst_engine *e, uint32_t unit)
+{
+    const struct fake_unit *u = &e->units[unit];
+    const uint64_t first = e->evaluated_rows;
+    assert_false(e->in_step);
+    assert_int_equal(unit, e->evaluated_unit);
+    for (uint32_t i = 0; unit == 0 && first == 0 && i < e->micro_count; i++)
+        e->carry[i].written = false;
+    if (first == 0 && u->kept)
+        memset(u->kept, 0xff, u->kept_bytes);
+    e->evaluated_rows = fake_is_cut(u) ? first + u->slice_rows : u->rows;
+    if (e->evaluated_rows < u->rows)
+        return first;
+    e->evaluated_rows = 0;
+    e->evaluated_unit = (unit + 1) % e->unit_count;
+    return first;
+}
+
 int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
     if (fake_enter(e) < 0)
         return -EIO;
-    assert_true(e->in_step && !e->acquired && unit < e->unit_count && stream == e->stream);
-    assert_true(e->next_visit < e->visit_count);
-    const struct fake_visit *next = &e->visits[e->next_visit++];
-    assert_int_equal(unit, next->visit.unit);
-    assert_int_equal(sweep, next->visit.sweep);
+    assert_true(!e->acquired && unit < e->unit_count && stream == e->stream);
+    const bool evaluates = sweep == HST_EVAL;
+    const uint64_t first_row =
+        evaluates ? next_of_evaluation(e, unit) : next_of_step(e, unit, sweep);
     e->acquired = true;
     e->grad_ready = false;
     e->unit = unit;
@@ -95,23 +125,24 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
     for (uint32_t i = 0; i < u->param_count; i++) {
         struct fake_param *p = u->params[i].owner ? u->params[i].owner : &u->params[i];
         size_t row_elements = p->dim_count > 1 ? p->dims[1] : 1;
-        size_t at = next->first_row * row_elements;
+        size_t at = first_row * row_elements;
         u->views[i].data = (char *)p->data + at * hst_dtype_bytes(e->dtype);
         u->views[i].grad = sweep == HST_BACKWARD ? p->grad + at : NULL;
     }
     poison_work(e);
     if (e->forgets && u->saved && sweep == HST_BACKWARD)
         memset(u->saved, 0, fake_saved_bytes(e, unit));
-    uint64_t left = u->rows - next->first_row;
+    uint64_t left = u->rows - first_row;
     e->view = (struct hst_unit_view){.param = u->views,
                                      .param_count = u->param_count,
                                      .work = {e->work, fake_work_bytes(u)},
                                      .checkpoint = checkpoint_access(u, sweep),
-                                     .first_row = next->first_row,
+                                     .first_row = first_row,
                                      .rows = fake_is_cut(u) && left > u->slice_rows ? u->slice_rows
                                                                                     : left,
-                                     .kept = {u->kept, u->kept_bytes},
-                                     .saved = {u->saved, u->saved ? fake_saved_bytes(e, unit) : 0}};
+                                     .kept = {u->kept, u->kept_bytes}};
+    if (u->saved && !evaluates)
+        e->view.saved = (struct hst_work){u->saved, fake_saved_bytes(e, unit)};
     *view = &e->view;
     return 0;
 }

@@ -68,6 +68,8 @@ struct hst_engine {
     uint64_t saves;      /* bit u: unit u is given what it can use */
     bool forgets;        /* zeros are what a backward finds there */
     uint32_t unit;
+    uint64_t evaluated_rows; /* of the unit that an evaluation is at, or comes to */
+    uint32_t evaluated_unit;
     enum hst_sweep sweep;
     unsigned held; /* activations lent now */
     struct hst_unit_view view;

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static void lay(struct rows *r, bool packed)
 }
 
 struct outcome {
-    double loss, grad_norm;
+    double loss, grad_norm, evaluated; /* before the step, of the batch of it */
     size_t count;
     float grads[40000];
 };
@@ -143,6 +144,9 @@ static void run(const struct llama_config *config, enum hst_precision precision,
                                       .targets = r.targets,
                                       .first = packed ? r.first : NULL,
                                       .position = packed ? r.position : NULL};
+    struct llama_evaluation found = {0};
+    assert_int_equal(llama_evaluate(h.model, h.engine, &batch, sizes.batch_tokens, &found), 0);
+    out->evaluated = found.loss_sum / (double)found.target_count;
     assert_int_equal(llama_step(h.model, h.engine, &in, &batch, &out->loss, &stats), 0);
     out->grad_norm = stats.grad_norm;
     take_gradients(&h, out);
@@ -188,6 +192,46 @@ static void packed_documents_are_what_they_are_one_by_one(void **state)
     }
 }
 
+static void an_evaluation_of_packed_documents_has_the_loss_of_their_step(void **state)
+{
+    (void)state;
+    for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++)
+        for (int packed = 0; packed < 2; packed++) {
+            run(&small, (enum hst_precision)precision, packed, 0, &outcomes[0]);
+            assert_true(outcomes[0].loss > 0 && outcomes[0].evaluated == outcomes[0].loss);
+        }
+}
+
+/* A step's sequences are one document each, an evaluation's are several. */
+static void an_evaluation_may_be_of_documents_where_steps_are_not(void **state)
+{
+    (void)state;
+    static struct rows r;
+    run(&small, HST_PRECISION_FP32, true, 0, &outcomes[0]);
+    lay(&r, true);
+    const struct llama_run sizes = {.seq_len = SEQ,
+                                    .batch_tokens = (uint64_t)ROWS * SEQ,
+                                    .grain_tokens = (uint64_t)2 * SEQ,
+                                    .evaluates_other = true};
+    const struct hst_config engine = harness_engine(&sizes, HST_PRECISION_FP32);
+    const struct hst_reader reader = {read_values, (void *)&small};
+    const struct llama_batch batch = {r.inputs, r.targets, r.first, r.position};
+    const struct llama_batch plain = {r.inputs, r.targets, NULL, NULL};
+    struct llama_evaluation found = {0};
+    struct hst_step_stats stats = {0};
+    const struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
+    struct harness h = {0};
+    double loss = -1;
+    harness_open(&h, &small, &sizes, &engine, &reader);
+    assert_int_equal(llama_evaluate(h.model, h.engine, &plain, SEQ, &found), -EINVAL);
+    assert_int_equal(llama_step(h.model, h.engine, &in, &batch, &loss, &stats), -EINVAL);
+    assert_int_equal(llama_evaluate(h.model, h.engine, &batch, sizes.batch_tokens, &found), 0);
+    assert_true(found.loss_sum / (double)found.target_count == outcomes[0].loss);
+    assert_int_equal(llama_step(h.model, h.engine, &in, &plain, &loss, &stats), 0);
+    assert_true(loss > 0 && loss != outcomes[0].loss);
+    harness_close(&h);
+}
+
 static void bits_are_the_same_whatever_layers_save(void **state)
 {
     (void)state;
@@ -207,6 +251,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_documents_are_what_they_are_one_by_one),
+        cmocka_unit_test(an_evaluation_of_packed_documents_has_the_loss_of_their_step),
+        cmocka_unit_test(an_evaluation_may_be_of_documents_where_steps_are_not),
         cmocka_unit_test(bits_are_the_same_whatever_layers_save),
     };
     return cmocka_run_group_tests_name("model/documents", tests, NULL, NULL);

@@ -39,6 +39,7 @@ static int read_random(void *context, const struct hst_param_ref *param, uint64_
 
 struct outcome {
     double losses[STEPS], norms[STEPS];
+    struct llama_evaluation evaluated;
     float embedding[VOCAB * 16], head[VOCAB * 16], norm[16];
     size_t calls; /* of the engine's */
 };
@@ -89,6 +90,8 @@ static int train(bool tied, enum hst_precision precision, uint64_t slice_rows, s
         rc = llama_step(h.model, h.engine, &in, &batch, &out->losses[s], &stats);
         out->norms[s] = stats.grad_norm;
     }
+    if (rc == 0)
+        rc = llama_evaluate(h.model, h.engine, &batch, run.seq_len, &out->evaluated);
     take_grad(h.engine, "model.embed_tokens.weight", out->embedding);
     take_grad(h.engine, "lm_head.weight", out->head);
     take_grad(h.engine, "model.norm.weight", out->norm);

@@ -123,6 +123,65 @@ static void an_error_of_the_device_is_returned(void **state)
     harness_close(&h);
 }
 
+/* Ids t·stride mod vocab. The sum of the losses of the first `tokens`, or -1. */
+static double evaluate(struct harness *h, const struct llama_run *run, uint64_t tokens,
+                       uint32_t stride)
+{
+    uint32_t inputs[256], targets[256];
+    struct llama_evaluation found = {0};
+    const struct llama_batch batch = {.inputs = inputs, .targets = targets};
+    for (uint32_t t = 0; t < run->batch_tokens; t++) {
+        inputs[t] = t * stride % small.vocab;
+        targets[t] = (t + 1) * stride % small.vocab;
+    }
+    for (uint64_t t = tokens; t < run->batch_tokens; t++)
+        inputs[t] = targets[t] = 1; /* what is behind them is no matter */
+    int rc = llama_evaluate(h->model, h->engine, &batch, tokens, &found);
+    assert_true(rc || found.target_count == tokens);
+    return rc ? -1 : found.loss_sum;
+}
+
+static void an_evaluation_gives_the_loss_that_a_step_would_and_changes_no_step(void **state)
+{
+    (void)state;
+    for (int precision = HST_PRECISION_FP32; precision <= HST_PRECISION_BF16; precision++) {
+        struct hst_config engine = harness_engine(&two_grains, (enum hst_precision)precision);
+        double seen[2][3], evaluated[3], parts = 0;
+        for (int with = 0; with < 2; with++) {
+            struct harness h;
+            harness_open(&h, &small, &two_grains, &engine, &reader);
+            for (size_t i = 0; i < 3; i++) {
+                evaluated[i] = with ? evaluate(&h, &two_grains, 24, 7) / 24 : 0;
+                if (with && i == 2)
+                    parts = evaluate(&h, &two_grains, 8, 7) - evaluate(&h, &two_grains, 16, 7);
+                seen[with][i] = step(&h, &small, &two_grains, 7).loss;
+            }
+            harness_close(&h);
+        }
+        assert_memory_equal(seen[0], seen[1], sizeof seen[0]);
+        assert_memory_equal(seen[1], evaluated, sizeof evaluated);
+        assert_true(parts < 0 && parts > -8 * 8); /* of the second sequence alone */
+    }
+}
+
+static void the_first_failing_call_of_an_evaluation_is_its_last(void **state)
+{
+    (void)state;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    struct harness h;
+    harness_open(&h, &small, &two_grains, &engine, &reader);
+    assert_true(evaluate(&h, &two_grains, 16, 7) > 0);
+    size_t calls = fake_engine_calls(h.engine);
+    harness_close(&h);
+    for (size_t call = 0; call < calls; call++) {
+        harness_open(&h, &small, &two_grains, &engine, &reader);
+        fake_engine_fail_at(h.engine, call);
+        assert_true(evaluate(&h, &two_grains, 16, 7) == -1);
+        assert_int_equal(fake_engine_calls(h.engine), call + 1);
+        harness_close(&h);
+    }
+}
+
 static void a_repeated_run_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -390,6 +449,8 @@ int main(void)
         cmocka_unit_test(the_first_failing_call_is_the_last_and_its_error_is_returned),
         cmocka_unit_test(a_batch_that_is_none_is_refused_before_anything_begins),
         cmocka_unit_test(an_error_of_the_device_is_returned),
+        cmocka_unit_test(an_evaluation_gives_the_loss_that_a_step_would_and_changes_no_step),
+        cmocka_unit_test(the_first_failing_call_of_an_evaluation_is_its_last),
         cmocka_unit_test(a_repeated_run_gives_the_same_bits),
         cmocka_unit_test(the_first_loss_of_a_fresh_model_is_that_of_a_guess),
         cmocka_unit_test(the_final_norm_is_a_unit_between_the_layers_and_the_head),
