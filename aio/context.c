@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* What the first version of the config had; smaller ones are not a config. */
+/* The first version of the config had this size; smaller ones are not a config. */
 enum { CONFIG_BYTES_MIN = offsetof(struct hst_aio_config, piece_bytes) + sizeof(uint32_t) };
 
 static int check(const struct hst_aio_config *config)
@@ -59,7 +59,7 @@ static int resolve(const struct hst_aio_config *config, struct hst_aio_config *r
     return check(resolved);
 }
 
-/* What the one line about the machine needs, whatever the backend. */
+/* It fills what the one line about the machine needs, whatever the backend. */
 static void look_around(struct hst_aio_info *info)
 {
     struct rlimit limit;

@@ -40,7 +40,7 @@ struct fault_plan {
     struct fault_rule rules[FAULT_RULES_MAX];
 };
 
-/* What happens to one request. */
+/* It says what happens to one request. */
 struct fault_strike {
     enum fault_what what;
     int error;       /* negative */

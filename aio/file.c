@@ -51,7 +51,7 @@ static int open_named(const char *path, unsigned flags)
     return fd < 0 ? -errno : fd;
 }
 
-/* Where there is no fallocate: what lies beyond the old end is written once. */
+/* It writes once what lies beyond the old end, where there is no fallocate. */
 static int write_zeros(int fd, uint64_t from_bytes, uint64_t to_bytes)
 {
     int rc = 0;

@@ -2,7 +2,7 @@
 #ifndef HST_AIO_INTERNAL_H
 #define HST_AIO_INTERNAL_H
 /*
- * What the files of aio/ share: the context, and the table that a backend fills.
+ * The files of aio/ share this: the context, and the table that a backend fills.
  *
  * An operation that was taken is a job; a job goes to the drive in pieces; a piece is one request
  * at a time. Jobs and their cutting into pieces live in transfer.c; what follows from the result of
@@ -194,14 +194,14 @@ uint64_t hst_aio_due_ns(const struct hst_aio *aio);
 /* piece.c */
 enum verdict { PIECE_AGAIN, PIECE_LATER, PIECE_FINISHED, PIECE_FAILED };
 /*
- * What follows from the result of the request; changes the piece to its next one. *moved_bytes is
- * what counts as moved. LATER: after *pause_ns. FAILED: piece->error, bad_offset and bad_bytes say
- * what. Pure.
+ * It decides what follows from the result of the request, and changes the piece to its next one.
+ * *moved_bytes is what counts as moved. LATER: after *pause_ns. FAILED: piece->error, bad_offset
+ * and bad_bytes say what. Pure.
  */
 enum verdict hst_aio_piece_judge(struct piece *piece, uint32_t *moved_bytes, uint64_t *pause_ns);
 
 /* hash.c */
-/* Those of the blocks that begin before end_bytes and have none yet. */
+/* It hashes those of the blocks that begin before end_bytes and have none yet. */
 void hst_aio_hash_fill(struct job *job, uint64_t end_bytes);
 /* Compares whole blocks; the first that differs moves job->mismatch down. */
 void hst_aio_hash_compare(struct job *job, uint64_t first, uint64_t bytes);
@@ -224,7 +224,7 @@ int hst_aio_fault_wait(struct hst_aio *aio, uint32_t least, uint64_t timeout_ns)
 uint64_t hst_aio_fault_due_ns(const struct hst_aio *aio);
 
 /* wait.c */
-/* Where there is a descriptor: sets its timer, follows the backend's descriptor. */
+/* It sets the timer of a descriptor, where there is one, and follows the backend's. */
 void hst_aio_fd_update(struct hst_aio *aio);
 void hst_aio_fd_close(struct hst_aio *aio);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What follows from the result of a request. Pure: no clock, no queue; so every rule can be tried
- * with results that no drive gives on demand.
+ * This file decides what follows from the result of a request. It is pure, without a clock or a
+ * queue, so every rule can be tried with results that no drive gives on demand.
  *
  * A piece walks over its range in requests of at most request_bytes. A transfer that stopped inside
  * an aligned block goes on from that block's start, as O_DIRECT needs. EAGAIN makes requests

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What works in a directory is found out by doing it: feature flags and version numbers lie
+ * This file finds out what works in a directory by doing it: feature flags and version numbers lie
  * (sandboxes, stacked file systems, network mounts), a write that can be read back does not.
  * Transfers go through the public calls, so the probe also exercises cutting and reaping.
  */
@@ -33,8 +33,8 @@ static_assert(offsetof(struct statx_direct, memory_align_bytes) == 0x98, "as in 
 static_assert(sizeof(struct statx_direct) == 256, "as in linux/stat.h");
 
 /*
- * Where the kernel says what it needs, and that is more than operations have, O_DIRECT is not
- * tried: some file systems take what is misaligned, through the page cache, and say nothing.
+ * O_DIRECT is not tried where the kernel says what it needs, and that is more than operations have:
+ * some file systems take what is misaligned, through the page cache, and say nothing.
  */
 static int check_alignment(int fd, struct hst_aio_info *info)
 {
@@ -61,7 +61,7 @@ static int try_direct(int fd, bool empty, void *block)
     return rc;
 }
 
-/* What memory for I/O needs, before anything is blamed on the drive. */
+/* It tries what memory for I/O needs, before anything is blamed on the drive. */
 static int try_memory(struct hst_aio_info *info, void **block)
 {
     const int rc = hst_aio_buffer_alloc(HST_AIO_ALIGN_BYTES, block);

@@ -186,7 +186,7 @@ static int sim_flush(struct hst_aio *aio)
     return 0;
 }
 
-/* What a request that is complete does to bytes. */
+/* It does to the bytes what a complete request does. */
 static void carry_out(struct piece *piece)
 {
     char *place = piece->file->sim->memory + piece->offset;

@@ -241,8 +241,8 @@ static void uring_push(struct hst_aio *aio, struct piece *piece)
 }
 
 /*
- * What io_uring_enter says when it could not do everything now; what is left in the queue goes
- * with the next call.
+ * io_uring_enter says this when it could not do everything now; what is left in the queue goes with
+ * the next call.
  */
 static bool is_passing(int rc)
 {

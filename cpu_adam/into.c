@@ -53,7 +53,7 @@ static void fence(void)
 }
 #endif
 
-/* What an array of the block is made of, and where it goes; in place where both are one. */
+/* It brings what an array of the block is made of; it is in place where both are one. */
 static void *bring(unsigned char *staged, void *from, const void *into, size_t bytes)
 {
     if (from == into || bytes == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CPU_ADAM_KERNEL_H
 #define HST_CPU_ADAM_KERNEL_H
-/* What all forms of the kernels share: the sizes of elements, as constants of a kind. */
+/* All forms of the kernels share this: the sizes of elements, as constants of a kind. */
 #include <hoistway/cpu_adam.h>
 
 #include <string.h>

@@ -75,8 +75,8 @@ INLINED size_t update_run(struct hst_update_kind kind, const struct constants *k
     return not_finite;
 }
 
-/* How many elements of n are left before the upper half of an index changes, and the key of the
- * noise with it. */
+/* It returns how many elements of n are left before the upper half of an index changes, and the key
+ * of the noise with it. */
 INLINED size_t of_one_key(struct hst_update_kind kind, uint64_t index, size_t n)
 {
     const uint64_t left = (UINT64_C(1) << 32) - (uint32_t)index;

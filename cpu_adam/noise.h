@@ -21,9 +21,9 @@ static inline uint64_t noise_hash(uint64_t x)
 }
 
 /*
- * Of a step and of the 2^32 elements that share the upper half of their index. A key in each round
- * makes every step a permutation of its own; with the first key alone, the noise of a step would be
- * that of another one for elements in another order.
+ * It holds the keys of a step and of the 2^32 elements that share the upper half of their index. A
+ * key in each round makes every step a permutation of its own; with the first key alone, the noise
+ * of a step would be that of another one for elements in another order.
  */
 struct noise_key {
     uint32_t first, second;

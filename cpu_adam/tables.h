@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CPU_ADAM_TABLES_H
 #define HST_CPU_ADAM_TABLES_H
-/* What the files of this folder share: the tables that kernels.c becomes, one for each instruction
+/* The files of this folder share this: the tables that kernels.c becomes, one for each instruction
    set it is compiled for, and a check. */
 #include <hoistway/cpu_adam.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands before a kernel: finding it, and refusing what it could not survive. The checks cost
- * some 20 ns; a tile takes microseconds.
+ * This file stands before a kernel: it finds it, and refuses what it could not survive. The checks
+ * cost some 20 ns; a tile takes microseconds.
  */
 #include "tables.h"
 

@@ -2,11 +2,11 @@
 #ifndef HST_CPU_ADAM_VECTORS_H
 #define HST_CPU_ADAM_VECTORS_H
 /*
- * What kernels.c needs of vectors, in AVX2 with FMA and F16C. The work is done on pairs: 2·LANES
- * consecutive elements of each array. In the order STRAIGHT `low` has the first half of them,
- * `high` the second. In the order EVEN_ODD, for arrays of 16-bit elements alone, `low` has the even
- * ones and `high` the odd ones: a 32-bit word of memory is one element of each, so they need no
- * shuffle.
+ * This header has what kernels.c needs of vectors, in AVX2 with FMA and F16C. The work is done on
+ * pairs: 2·LANES consecutive elements of each array. In the order STRAIGHT `low` has the first half
+ * of them, `high` the second. In the order EVEN_ODD, for arrays of 16-bit elements alone, `low` has
+ * the even ones and `high` the odd ones: a 32-bit word of memory is one element of each, so they
+ * need no shuffle.
  */
 #include <immintrin.h>
 
@@ -109,7 +109,7 @@ INLINED floats canonical_each(floats x)
     return _mm256_blendv_ps(x, floats_of(all_words(0x7fc00000)), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
-/* How many are not within ±limit, the limit itself and NaNs being beyond it. */
+/* It counts how many are not within ±limit, the limit itself and NaNs being beyond it. */
 INLINED unsigned count_beyond(struct pair x, float limit)
 {
     floats sign = all(-0.0f);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CPU_ADAM_VECTORS_H
 #define HST_CPU_ADAM_VECTORS_H
-/* What kernels.c needs of vectors, in AVX-512 (F, BW, DQ, VL). The meaning of each: vector_avx2.h.
+/* This header has what kernels.c needs of vectors, in AVX-512 (F, BW, DQ, VL). vector_avx2.h has
+   the meaning of each.
  */
 #include <immintrin.h>
 

@@ -90,7 +90,7 @@ INLINED words noise_of(const struct constants *k, words x)
     return differing(x, shifted(x, 15));
 }
 
-/* Of the elements of a pair that begins with this index. */
+/* It writes the moments of a pair that begins with this index. */
 INLINED void write_noisy(enum order order, const struct constants *k,
                          const struct hst_update_arrays *a, struct pair m, struct pair v)
 {

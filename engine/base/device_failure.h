@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_BASE_DEVICE_FAILURE_H
 #define HOISTWAY_ENGINE_BASE_DEVICE_FAILURE_H
-/* What a device's failure means to the engine's client. Pure. */
+/* It says what a device's failure means to the engine's client. It is pure. */
 #include <hoistway/hoistway.h>
 #include <hoistway/kernels.h>
 

@@ -4,7 +4,7 @@
 #include <hoistway/hoistway.h>
 #include <hoistway/kernels.h>
 
-/** What weights, gradients and activations are in, in a run of this precision. Pure. */
+/** It tells which type weights, gradients and activations have in such a run. Pure. */
 static inline enum hst_dtype precision_dtype(enum hst_precision precision)
 {
     return precision == HST_PRECISION_BF16   ? HST_BF16

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_BASE_REPORT_H
 #define HOISTWAY_ENGINE_BASE_REPORT_H
 /*
- * How an engine remembers and tells what went wrong: the first fatal error stays, a caller's
+ * An engine remembers and tells here what went wrong. The first fatal error stays; a caller's
  * mistakes are only logged. Thread-safety: of one thread, the engine's.
  */
 #include <hoistway/hoistway.h>
@@ -18,7 +18,7 @@ void report_log(struct report *report, enum hst_log_level level, const char *for
 /** Records the first fatal error. Returns the native code of the one that is recorded. */
 int report_fail(struct report *report, int code, int native, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/** What another part of the engine said that it failed with. */
+/** It records what another part of the engine said that it failed with. */
 int report_fail_as(struct report *report, const struct hst_error *error);
 /** A caller's mistake: not sticky, said in the log. Returns -EINVAL. */
 int report_refuse(struct report *report, const char *format, ...)

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of the tenths of a unit that are typed and read as whole bytes: the most that is no more. */
+/* It returns the most tenths of a unit that, typed and read as whole bytes, are no more. */
 static double tenths_down(uint64_t bytes, double unit)
 {
     return ceil(((double)bytes + 1) / unit * 10) - 1;

@@ -72,7 +72,7 @@ static int refuse_none(const struct hst_ckpt *ckpt, struct hst_error *error)
                              ckpt->paths[0]);
 }
 
-/* As many as the first one's file says. */
+/* It opens as many as the first one's file says. */
 static int open_ranks(struct hst_ckpt *ckpt, struct hst_error *error)
 {
     int rc = 0;

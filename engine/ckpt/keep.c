@@ -102,7 +102,7 @@ static void remove_directory(const struct copying *c, uint32_t d, const char *na
     (void)unlinkat(c->directories[d].fd, name, AT_REMOVEDIR);
 }
 
-/* What was not finished; on other drives than the first, what it does not have. */
+/* It removes what was not finished; on later drives, what the first does not have. */
 static void remove_leftovers(const struct copying *c)
 {
     for (uint32_t d = 0; d < c->keep->config.drives; d++) {
@@ -294,7 +294,7 @@ static int make_file(struct copying *c, uint32_t d, const char *forming)
     return 0;
 }
 
-/* Where bytes are shared none are needed: the first extent tells. */
+/* No bytes are needed where they are shared: the first extent tells. */
 static int check_space(struct copying *c)
 {
     uint64_t needed[STRIPE_DRIVES_MAX] = {0};

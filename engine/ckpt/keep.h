@@ -23,7 +23,7 @@ struct keep_config {
     const char *fewer; /* what needs less room, for messages: "a smaller --keep" */
 };
 
-/* How a copy ended. */
+/* It says how a copy ended. */
 struct keep_done {
     uint64_t step, bytes;
     double seconds;

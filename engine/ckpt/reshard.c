@@ -34,7 +34,7 @@ struct target {
     struct hst_error *error;
 };
 
-/* Of one rank, while it is written. */
+/* It holds one rank, while that is written. */
 struct writing {
     struct target *target;
     const struct hst_ckpt_watch *watch;
@@ -253,7 +253,7 @@ static void unmark(struct target *t, uint32_t d)
     store_directory_close(&directory);
 }
 
-/* What was made before something failed: ranks from `first` on, directories. */
+/* It removes what was made before something failed: ranks from `first` on, directories. */
 static void discard(struct target *t, uint32_t first)
 {
     char path[4096], name[STORE_NAME_BYTES];

@@ -74,7 +74,7 @@ static int visit(void *context, struct ckpt_part *part)
     return 0;
 }
 
-/* What a tile needs of memory beside what was read. */
+/* It is what a tile needs of memory beside what was read. */
 static int make_room(struct save *s)
 {
     const size_t elements = layout_largest_tile(&s->ckpt->layout);

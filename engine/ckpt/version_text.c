@@ -30,8 +30,8 @@ static const char *const PRECISIONS[] = {
 static const char *const STATES[] = {
     [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
 
-/* How moments are rounded to bf16, the last line. A store without it was trained when the noise of
- * an element depended on the step and the weight alone. */
+/* The last line tells how moments are rounded to bf16. A store without it was trained when the
+ * noise of an element depended on the step and the weight alone. */
 #define ROUNDING "rounding index\n"
 
 enum { REAL_BYTES = 32 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_CKPT_VERSION_TEXT_H
 #define HOISTWAY_ENGINE_CKPT_VERSION_TEXT_H
-/* What stands beside a version's bytes: [length u32][settings, lines "name value"][client's
+/* This text stands beside a version's bytes: [length u32][settings, lines "name value"][client's
    cursor]. Pure. */
 #include "plan/layout/layout.h"
 #include "store/format.h"

@@ -30,7 +30,7 @@ static bool has_name(const char *names, const char *name, size_t length)
     return false;
 }
 
-/* What has no room is left out. */
+/* It leaves out what has no room. */
 static void add_name(struct hst_drive *drive, const char *name)
 {
     size_t used = strlen(drive->disks), length = strlen(name);

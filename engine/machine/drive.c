@@ -179,7 +179,7 @@ static bool read_mount_line(char *line, unsigned major, unsigned minor, uint64_t
     return mount->target && mount->type && mount->source;
 }
 
-/* Where a file system has numbers of its own. */
+/* It finds the disks where a file system has numbers of its own. */
 static void find_disks(const struct drive_system *system, const struct mount *mount,
                        struct hst_drive *drive)
 {

@@ -5,12 +5,12 @@
    told stays as it is. */
 #include <hoistway/machine.h>
 
-/** Where the system tells it: "/sys" and "/proc/self/mountinfo", or a recorded machine's. */
+/** The system tells it here: "/sys" and "/proc/self/mountinfo", or a recorded machine's. */
 struct drive_system {
     const char *sys, *mountinfo;
 };
 
-/** Of block device major:minor: device, model, serial, link, node. */
+/** It fills device, model, serial, link and node of block device major:minor. */
 void drive_read_block(const struct drive_system *system, unsigned major, unsigned minor,
                       struct hst_drive *drive);
 /**

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much memory and disk is left. A container's limit is usually lower than the machine's memory,
- * and a parent cgroup's may be lower than the own one's: all of them count.
+ * This file tells how much memory and disk is left. A container's limit is usually lower than the
+ * machine's memory, and a parent cgroup's may be lower than the own one's: all of them count.
  */
 #include "machine/machine.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_MACHINE_H
 #define HOISTWAY_ENGINE_MACHINE_H
-/* What this machine lets this process use: cores and memory. Reads the system; decides which cores
-   threads stay on. */
+/* This header tells what the machine lets the process use: cores and memory. It reads the system,
+   and decides which cores threads stay on. */
 #include <hoistway/machine.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -18,8 +18,8 @@
 
 static const char *const unwanted[] = {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl"};
 
-/* Where a sandbox refuses the question, hwloc asks it for ever, with more room each time. EINVAL
- * alone says that there was too little. */
+/* If a sandbox refuses the question, hwloc asks it for ever, with more room each time. EINVAL alone
+ * says that there was too little. */
 static bool affinity_can_be_asked(void)
 {
     for (int count = CPU_SETSIZE; count <= AFFINITY_MOST; count *= 2) {

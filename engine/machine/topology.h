@@ -8,9 +8,9 @@
 
 /** Loads this machine, with its devices or without. Errors: -ENOMEM, hwloc's. */
 int topology_load(hwloc_topology_t *topology, enum hwloc_type_filter_e devices);
-/** What this process is bound to; of a machine that is not this one, all. Null: no memory. */
+/** It returns what this process is bound to; of another machine, all. Null: no memory. */
 hwloc_bitmap_t topology_usable(hwloc_topology_t topology);
-/** What hst_topology_read tells, of a machine that is loaded. Errors: -ENOMEM. */
+/** It tells what hst_topology_read does, of a machine that is loaded. Errors: -ENOMEM. */
 int topology_fill(hwloc_topology_t topology, struct hst_topology *out);
 
 /**

@@ -49,7 +49,7 @@ static inline void spin_pause(void)
 #endif
 }
 
-/* So many of all, on each NUMA node the same share of them; the caller, number 0, is one. */
+/* It takes so many of all, on each NUMA node the same share; the caller, number 0, is one. */
 static bool takes_part(const struct workers *workers, unsigned number)
 {
     return (uint64_t)number * workers->most % workers->width < workers->most;

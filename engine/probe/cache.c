@@ -55,7 +55,8 @@ const char *cache_distrust(const struct stat *status, mode_t kind, uid_t user)
 
 /* ---- the folder ---- */
 
-/* Where caches are by default; false: nowhere. What leads there is made as the XDG rules say. */
+/* It tells where caches are by default; false: nowhere. What leads there is made as the XDG rules
+ * say. */
 static bool default_folder(char *path, bool make)
 {
     const char *base = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
@@ -144,7 +145,7 @@ static int open_file(struct cache *c)
 
 enum verdict { IS_OURS, IS_OTHERS, IS_DAMAGED, IS_UNKNOWN };
 
-/* What another question has left in this slot, whole, is nothing to tell: this one is measured. */
+/* Nothing is told where another question has left its answer here, whole: this one is measured. */
 static enum verdict judge(const struct cache *c, const char *text, struct hst_rates *rates)
 {
     const char *begin = text + strlen(HEADER);

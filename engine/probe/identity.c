@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a set of rates belongs to, as text: everything that they depend on and that can be had in
- * some milliseconds. Two machines, or one before and after a change, must not be taken for the
- * same; a text that changes without need costs a second of measuring.
+ * This file says what a set of rates belongs to, as text: everything that they depend on and that
+ * can be had in some milliseconds. Two machines, or one before and after a change, must not be
+ * taken for the same; a text that changes without need costs a second of measuring.
  */
 #include "probe/cache.h"
 

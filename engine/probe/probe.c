@@ -17,7 +17,7 @@
 #define MEMORY_SHARE    8u /* of what is free, one part in so many */
 #define DRIVE_BYTES_MIN (20 * MIB)
 #define EXTENT_MAX      ((size_t)1 << 31)
-/* What workers are for. */
+/* Workers are for these parts. */
 #define WORKED_PARTS                                                                               \
     ((unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_COMPUTE | HST_PROBE_DEVICE)
 #define ALL_PARTS (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES | HST_PROBE_LOCKING)

@@ -20,7 +20,7 @@ struct probe {
 
 /* probe.c */
 
-/** What hst_probe refuses: 0 or -EINVAL. */
+/** It checks what hst_probe would refuse: 0 or -EINVAL. */
 int probe_check(const struct hst_probe *in);
 /** Milliseconds since 1970. */
 uint64_t probe_wall_ms(void);
@@ -32,7 +32,7 @@ void probe_burn(struct probe *probe);
 
 /* probe_time.c */
 
-/** Whether who asked for the probe has ended it. */
+/** It tells whether who asked for the probe has ended it. */
 bool probe_is_stopped(struct probe *probe);
 /** Something that is measured by doing it again and again. */
 struct probe_work {
@@ -49,7 +49,7 @@ struct probe_work {
 int probe_rate(const struct probe_work *work, double deadline_s, struct hst_figure *figure);
 /** A part grows until so many times of it take its share of the time, or it is whole. */
 #define PROBE_SHARE_ROUNDS 6
-/** How many times as large a part that took `seconds` is to be, to take `wish_s`: at most 64. */
+/** A part that took `seconds` is to be so many times as large to take `wish_s`: at most 64. */
 double probe_growth(double seconds, double wish_s);
 /** Warms up, then *seconds of one time. Errors: those of the work. */
 int probe_once(const struct probe_work *work, double *seconds);

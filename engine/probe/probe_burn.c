@@ -67,7 +67,7 @@ static void run(struct probe *probe, struct burn *b)
     }
 }
 
-/* What fails here fails again where it is measured, and is told there. */
+/* A failure here comes again where it is measured, and is told there. */
 void probe_burn(struct probe *probe)
 {
     const size_t most = 4 * (size_t)MOST_EXTENT * MOST_EXTENT * hst_dtype_bytes(HST_BF16);

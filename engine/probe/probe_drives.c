@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What drives give, all of them at once, as training asks for it: requests of 1 MiB, 16 in flight
- * on each, through a small ring of memory. One thread feeds all queues. A file that was never
- * written reads as zeros without the drive being asked, so it is written first; then rounds of
- * write, read and mixed take turns, so that all three see the same machine.
+ * This file measures what drives give, all of them at once, as training asks for it: requests of 1
+ * MiB, 16 in flight on each, through a small ring of memory. One thread feeds all queues. A file
+ * that was never written reads as zeros without the drive being asked, so it is written first; then
+ * rounds of write, read and mixed take turns, so that all three see the same machine.
  */
 #include "probe/probe.h"
 
@@ -194,7 +194,7 @@ static void collect(struct probe_lane *lane, struct round *round)
         round->over = true;
 }
 
-/* What is still in flight, where waiting for all of them failed. */
+/* It waits for what is still in flight, where waiting for all of them failed. */
 static void drain(struct probe_lane *lane)
 {
     struct hst_aio_completion done[DEPTH_MOST];

@@ -44,7 +44,7 @@ static int lock_most(struct hst_dev *dev, size_t *bytes, double *seconds)
     return rc;
 }
 
-/* What may be locked at once, beside the device's budget. */
+/* It is what may be locked at once, beside the device's budget. */
 static size_t most_bytes(const struct probe *probe)
 {
     struct machine_memory memory;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What memory gives, and what the optimizer makes of it, with all workers at once, or half of them
- * where a plan may let others rest. An update reads
- * and writes in place, so no line is fetched only to be overwritten: a null kernel with AdamW's
- * streams (4 read, 3 written) is its ceiling, not STREAM's triad.
+ * This file measures what memory gives, and what the optimizer makes of it, with all workers at
+ * once, or half of them where a plan may let others rest. An update reads and writes in place, so
+ * no line is fetched only to be overwritten: a null kernel with AdamW's streams (4 read, 3 written)
+ * is its ceiling, not STREAM's triad.
  *
  * Memory that lies in a cache says nothing of DRAM, so the arrays are larger than the caches as far
  * as time allows: first touches are slow, above all in a virtual machine.
@@ -178,7 +178,7 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
                             b->partials + at / HST_NORM_BLOCK);
 }
 
-/* What is done with which arrays. */
+/* It says what is done with which arrays. */
 struct memory_case {
     enum hst_rate rate;
     void (*body)(void *arg, size_t index, unsigned worker);

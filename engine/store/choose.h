@@ -35,7 +35,7 @@ struct store_candidates { /* of one rank: of cur and prev those whose manifest i
 const struct store_candidate *store_choose_version(const struct store_candidates *ranks,
                                                    uint32_t rank_count, uint64_t below);
 
-/** Whether the bytes of a version have to be read and compared with their hashes before use. */
+/** It tells whether the bytes of a version have to be compared with their hashes before use. */
 bool store_must_verify(const struct store_superblock *newest, bool trusted, uint64_t version);
 
 #endif

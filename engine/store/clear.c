@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run finds in its store's directories: a store to go on from, what an unfinished creation
- * left, or what has to be refused untouched. Nothing is removed that is not known to be ours.
+ * This file tells what a run finds in its store's directories: a store to go on from, what an
+ * unfinished creation left, or what has to be refused untouched. Nothing is removed that is not
+ * known to be ours.
  */
 #include "store/bytes.h"
 #include "store/files.h"

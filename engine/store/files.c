@@ -127,7 +127,7 @@ static int refuse_file(const struct store_directory *directory, const char *name
     return store_refuse(error, code, native, "%s/%s %s", directory->path, name, what);
 }
 
-/* What is neither a file nor a link; null of these. */
+/* It names what is neither a file nor a link; null of these. */
 static const char *kind_of(mode_t mode)
 {
     switch (mode & S_IFMT) {

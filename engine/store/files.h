@@ -83,10 +83,10 @@ struct store_name {
     uint32_t rank, drive;
     bool forming, room;
 };
-/** Whether it is a name that store_file_name or store_room_name makes: which. */
+/** It tells whether store_file_name or store_room_name makes the name, and which. */
 bool store_name_parse(const char *text, struct store_name *name);
-/** Whether a directory holds the file of a drive that another one is named for, or is not named at
- * all: which. */
+/** It tells whether a directory holds the file of a drive that another one is named for, or is not
+ * named at all, and which. */
 bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
                        uint32_t *directory, uint32_t *drive);
 /** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
@@ -135,8 +135,8 @@ int store_files_look(const struct store_set *set, struct store_header *headers,
                      unsigned *bad_copies, struct hst_error *error);
 
 /**
- * What a run would refuse of the names in these directories, before it makes or locks anything: a
- * store's file that is none, and, where there is no committed one, all that
+ * It tells what a run would refuse of the names in these directories, before it makes or locks
+ * anything: a store's file that is none, and, where there is no committed one, all that
  * store_directories_clear refuses. begins: a committed one, too. A directory that is not there yet
  * has fd -1. Errors: those of store_file_look, store_directories_clear and store_unfinished_check.
  */

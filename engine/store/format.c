@@ -48,7 +48,7 @@ static struct store_id id_of(XXH128_hash_t hash)
     return id;
 }
 
-/* Of all but itself: no bit of a page is outside. */
+/* It covers all but itself: no bit of a page is outside. */
 static struct store_id page_checksum(const unsigned char *page, unsigned slot, unsigned copy)
 {
     unsigned char bytes[STORE_PAGE_BYTES];

@@ -26,14 +26,14 @@
 #define STORE_NO_VERSION   UINT64_MAX
 #define STORE_MAJOR        1u
 #define STORE_MINOR        0u
-/* Of extents: weights and states. An extent's number is kind·tiles + tile. */
+/* Extents have two kinds: weights and states. An extent's number is kind·tiles + tile. */
 #define STORE_KINDS        2u
 
 struct store_id {
     unsigned char bytes[16];
 };
 
-/* What is wrong with bytes that were read: a negative errno and a few words.
+/* It says what is wrong with bytes that were read: a negative errno and a few words.
      -ENOENT    no such page was ever written here: another magic
      -ENOTSUP   a byte order, version or feature that this code does not know
      -EBADMSG   a checksum
@@ -135,7 +135,7 @@ struct store_entry {
     uint64_t version; /* that it was written in */
 };
 
-/* Where training stands: what a resumed run goes on from. */
+/* It says where training stands: what a resumed run goes on from. */
 struct store_cursor {
     uint64_t step;       /* optimizer steps, skipped ones included */
     uint64_t updates;    /* Adam's t */

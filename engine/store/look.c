@@ -63,7 +63,7 @@ static int open_file(struct look *look, uint32_t d, bool hold, struct hst_error 
                         look->directories[d].path, name);
 }
 
-/* Of two copies: how many are bad while the other one is not. */
+/* It tells how many of two copies are bad while the other one is not. */
 static uint32_t bad_of(const struct store_flaw *flaw)
 {
     return (flaw[0].error != 0) != (flaw[1].error != 0);

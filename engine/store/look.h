@@ -39,7 +39,7 @@ int look_open(const struct store_directory *directories, uint32_t drives, uint32
 int look_load(struct look *look, const struct store_candidate *wanted, struct hst_error *error);
 void look_close(struct look *look);
 
-/** Where the bytes of an entry are in its drive's file. */
+/** It tells where the bytes of an entry are in its drive's file. */
 uint64_t look_offset(const struct look *look, const struct store_entry *entry);
 /** The hashes of its blocks. */
 uint64_t *look_hashes(const struct look *look, const struct store_entry *entry);

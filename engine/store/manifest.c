@@ -143,7 +143,7 @@ uint64_t store_manifest_encode(const struct store_manifest *m, const struct stor
     return total;
 }
 
-/* Where the next extent of each drive has to begin, and the next hash. */
+/* It holds where the next extent of each drive has to begin, and the next hash. */
 struct place {
     uint64_t slot[STRIPE_DRIVES_MAX], derived[STRIPE_DRIVES_MAX];
     uint64_t block;

@@ -86,8 +86,8 @@ static int open_file(struct opening *o, uint32_t d)
     return 0;
 }
 
-/* What a dead process wrote and did not sync is on the drive before it is looked at: what is seen
-   now is what will be seen. */
+/* The bytes that a dead process wrote and did not sync are on the drive before they are looked at:
+   what is seen now is what will be seen. */
 static int sync_files(struct opening *o)
 {
     struct store *store = o->store;
@@ -188,7 +188,7 @@ static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
     return bytes;
 }
 
-/* By its counts the store holds what the placement asks for. */
+/* The store holds, by its counts, what the placement asks for. */
 static bool counts_fit(const struct store *store)
 {
     const uint32_t extents = STORE_KINDS * store->tiles;
@@ -215,7 +215,7 @@ static int check_model(const struct opening *o)
     return 0;
 }
 
-/* What only this process knows: what is derived has to be made again. */
+/* It forgets what only this process knows: what is derived has to be made again. */
 static void forget_derived(struct store *store)
 {
     for (uint32_t i = 0; i < store->headers[0].extents; i++) {

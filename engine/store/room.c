@@ -49,7 +49,7 @@ static void put_page(unsigned char *page, const double *rates, uint32_t drives)
     page_seal(page, 0, 0);
 }
 
-/* Whether a page is what room begins with, or would once it has reached the drive. */
+/* It tells whether a page is what room begins with, or would once it has reached the drive. */
 static struct store_flaw check_page(const unsigned char *page)
 {
     const uint32_t drives = get_u32(page + DRIVES_AT);

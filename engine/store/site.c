@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the directories that --store names can be used or made, and what is in them. */
+/* This file tells whether the directories of --store can be used or made, and what is in them. */
 #include "store/site.h"
 #include "store/files.h"
 

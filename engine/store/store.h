@@ -29,7 +29,7 @@
 
 struct store;
 
-/* What the ranks of a store have in common. */
+/* The ranks of a store have these in common. */
 struct store_agreed {
     struct store_id uuid;        /* of a new store */
     struct store_id incarnation; /* of this open */
@@ -58,11 +58,12 @@ struct store_config {
     struct store_room *rooms; /* [drive_count]; null: nothing is scratch */
     const double *rates;      /* [drive_count], that its extents are shared out by; null: none */
     uint32_t align_bytes; /* of a file's parts; 0: STORE_ALIGN_MAX. Of store_create only */
-    /* Of store_open: looks at where training stands before anything is changed; other than 0
-       refuses, and is what store_open returns, *error untouched. Null: all is right. */
+    /* store_open calls it: it looks at where training stands before anything is changed; other than
+       0 refuses, and is what store_open returns, *error untouched. Null: all is right. */
     int (*accept)(void *context, const struct store_cursor *cursor);
     void *accept_context;
-    /* Of store_open, while all bytes are compared; other than 0 ends it with -ECANCELED; or null */
+    /* It is called while all bytes are compared; other than 0 ends the open with -ECANCELED; or
+     * null */
     int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_context;
     uint32_t lock_timeout_ms; /* for leftovers of a killed creation; 0: 30 s */
@@ -90,7 +91,7 @@ void store_fixed_bytes(const struct layout *layout, struct hst_update_bytes byte
  */
 int store_create(const struct store_config *config, struct store **store, struct hst_error *error);
 
-/* What an open found. */
+/* It holds what an open found. */
 struct store_found {
     uint64_t version;
     bool clean;        /* it was closed in order: its bytes were not read */
@@ -118,12 +119,12 @@ int store_open(const struct store_config *config, struct store **store, struct s
 
 /** As a provider of extents. Its close: see store_close. */
 struct extents *store_extents(struct store *store);
-/** Of the version that was found; what it points to is good until the first store_commit_begin. */
+/** It is the found version's; what it points to is good until the first store_commit_begin. */
 const struct store_cursor *store_cursor(const struct store *store);
 /** The last committed version; STORE_NO_VERSION before the first. */
 uint64_t store_version(const struct store *store);
 
-/** Whether this extent may be written now: no commit has been begun and not ended. */
+/** It tells whether this extent may be written now: no commit has been begun and not ended. */
 bool store_may_write(const struct store *store, enum extent_kind kind, uint32_t index);
 
 enum store_commit_state {
@@ -140,7 +141,7 @@ enum store_commit_state {
  * an earlier failure.
  */
 int store_commit_begin(struct store *store, const struct store_cursor *cursor);
-/** How far it is; an error ends it (store_error). */
+/** It tells how far the commit is; an error ends it (store_error). */
 enum store_commit_state store_commit_state(const struct store *store);
 /**
  * The commit has returned: the version is the one that an open will find, the gate opens. The first
@@ -157,7 +158,7 @@ int store_commit_end(struct store *store);
  */
 int store_revert(struct store *store);
 
-/* Where the newest bytes of an extent are. */
+/* It says where the newest bytes of an extent are. */
 struct store_place {
     const char *directory;
     char file[32];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is common to all providers of extents. */
+/* This file has what is common to all providers of extents. */
 #include "tier/extent.h"
 
-/* What needs no drive is done by now: only a failure ends a transfer here. */
+/* A call that needs no drive is done by now: only a failure ends a transfer here. */
 static int begun(struct transfer *transfer, int rc)
 {
     if (rc) {

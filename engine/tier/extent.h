@@ -82,13 +82,13 @@ struct scratch_drive {
 int scratch_open(const struct scratch_drive *drives, uint32_t count,
                  const struct placement *placement, uint32_t *at, struct extents **extents);
 /**
- * What an extent with two slots was last written is what stands from now on: the next write goes to
- * the other slot. Such a write may be in flight. Cost: O(extents), a few bytes of each.
+ * The last bytes that an extent with two slots was written stand from now on: the next write goes
+ * to the other slot. Such a write may be in flight. Cost: O(extents), a few bytes of each.
  */
 void scratch_settle(struct extents *scratch);
 /**
- * What was written since extents were settled is forgotten; the next write goes where that one
- * went. Errors: -EBUSY one such write is in flight.   Cost: as above.
+ * It forgets what was written since extents were settled; the next write goes where that one went.
+ * Errors: -EBUSY one such write is in flight. Cost: as above.
  */
 int scratch_revert(struct extents *scratch);
 

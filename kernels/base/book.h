@@ -2,7 +2,7 @@
 #ifndef HST_KERNELS_BOOK_H
 #define HST_KERNELS_BOOK_H
 /*
- * What a device's memory account is, for every device: bytes held against two budgets, and host
+ * This is a device's memory account, for every device: bytes held against two budgets, and host
  * memory that starts on a huge page. Compiled into the library and into each plugin (which uses no
  * symbol of the library). Thread-safety: safe.
  */

@@ -15,7 +15,7 @@ struct dev_search {
 /* Adds to the words; what does not fit is cut. */
 __attribute__((format(printf, 2, 3))) void dev_search_tell(struct dev_search *search,
                                                            const char *format, ...);
-/* Whether the folder, which is given as printf has it, has the file: its path is written then. */
+/* It tells whether the folder, given as printf has it, has the file: its path is written then. */
 __attribute__((format(printf, 2, 3))) bool dev_search_in(struct dev_search *search,
                                                          const char *format, ...);
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_KERNELS_BASE_H
 #define HST_KERNELS_BASE_H
-/* What the boundary knows of every implementation's objects: their first member. */
+/* The boundary knows this of every implementation's objects: their first member. */
 #include <hoistway/plugin.h>
 
 struct hst_dev {

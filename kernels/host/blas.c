@@ -30,7 +30,8 @@
 
 enum { BLAS_SERIAL = 0, BLAS_PTHREAD = 1 }; /* of openblas_get_parallel */
 
-/* Of the process, as the library is: written under the lock before the first device is there. */
+/* The process has these, as the library: written under the lock before the first device is
+ * there. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host_blas blas;
 static unsigned reserved; /* buffers that are mapped for callers */

@@ -6,7 +6,7 @@
 
 #define HOST_BLAS_CORE_VARIABLE "OPENBLAS_CORETYPE"
 
-/* What is used of it. Those that a build may lack are null there. */
+/* These are the functions of it that are used. Those that a build may lack are null there. */
 struct host_blas {
     void *handle;
     int (*parallel)(void);

@@ -12,7 +12,7 @@
 static const char compared[] = "OpenBLAS 0.3.21 ";
 static const char *const equals[][2] = {{"Haswell", "Zen"}};
 
-/* What the name stands for: the first of those that are equal to it. */
+/* It returns what the name stands for: the first of those that are equal to it. */
 static const char *stands_for(const char *name, size_t length)
 {
     for (size_t i = 0; i < sizeof equals / sizeof *equals; i++)

@@ -88,7 +88,7 @@ const char *host_core_lacks(const struct host_core *core, uint64_t features)
 
 enum { EBX, ECX, EDX, EAX };
 
-/* Where CPUID tells of a feature, and the registers that the kernel must save for it (XCR0). */
+/* CPUID tells of a feature here; the kernel must save these registers for it (XCR0). */
 static const struct {
     uint32_t leaf, part, word, bit, state;
 } places[FEATURES] = {

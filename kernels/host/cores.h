@@ -10,7 +10,8 @@ struct host_core {
     uint64_t needs;   /* bits of host_cpu_features */
 };
 
-/* Whether the rows are of this architecture: elsewhere OpenBLAS's own choice is not looked at. */
+/* It tells whether the rows are of this architecture: elsewhere OpenBLAS's choice is not looked
+ * at. */
 #if defined(__x86_64__)
 #define HOST_CORES_KNOWN true
 #else
@@ -24,7 +25,7 @@ const char *host_core_names(void);
 /* The first instruction set that the core needs and the features lack; null: none. Pure. */
 const char *host_core_lacks(const struct host_core *core, uint64_t features);
 
-/* What this processor has and its kernel saves over a context switch. */
+/* It tells what this processor has and its kernel saves over a context switch. */
 uint64_t host_cpu_features(void);
 
 #endif

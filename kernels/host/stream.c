@@ -239,7 +239,7 @@ struct wait_args {
     uint64_t mark;
 };
 
-/* What follows would work on what the failed stream has not made: its error passes on. */
+/* The next work would use what the failed stream has not made: its error passes on. */
 static int run_wait(struct host_dev *dev, const void *args)
 {
     (void)dev;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much workspace the operations take: each worker has a part of its own. Sizes never fall as a
- * shape grows, so that the largest shape's workspace serves all.
+ * This file tells how much workspace the operations take: each worker has a part of its own. Sizes
+ * never fall as a shape grows, so that the largest shape's workspace serves all.
  */
 #include "work.h"
 #include "host.h"

@@ -20,7 +20,7 @@ enum {
 /* Bytes of one worker's part of the workspace. */
 size_t host_matmul_worker_bytes(const struct hst_matmul *args);
 
-/* Where the parts of one worker's attention workspace lie, in floats from its start. */
+/* It says where the parts of one worker's attention workspace lie, in floats from its start. */
 struct attention_work {
     size_t scores, dscores;       /* keys × ATTENTION_QUERIES */
     size_t q_turned, dout_turned; /* head_dim × ATTENTION_QUERIES */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_FAIL_H
 #define HOISTWAY_TOOLS_FAIL_H
-/* How a tool says that something failed: E-code, native errno, one line of text. docs/errors.md
-   lists the codes. */
+/* A tool says like this that something failed: E-code, native errno, one line of text.
+   docs/errors.md lists the codes. */
 #include <hoistway/hoistway.h>
 
 enum fail_code {

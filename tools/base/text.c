@@ -43,7 +43,7 @@ static double unit_bytes(unsigned power)
     return (double)(UINT64_C(1024) << 10 * power);
 }
 
-/* What an option reads, in the same roundings. */
+/* It returns what an option reads, in the same roundings. */
 static uint64_t typed_bytes(struct typed t)
 {
     return (uint64_t)floor((double)t.hundredths / 100 * unit_bytes(t.power));

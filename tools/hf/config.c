@@ -91,7 +91,7 @@ static const struct architecture architectures[] = {
 
 #define refuse(code, ...) fail(s->error, code, -EBADMSG, __VA_ARGS__)
 
-/* How much of a value a message shows. */
+/* It returns how much of a value a message shows. */
 static int shown(struct jsn_value v)
 {
     return (int)(v.end - v.begin < 40 ? v.end - v.begin : 40);
@@ -158,7 +158,7 @@ static int read_sizes(const struct config_source *s, const struct jsn_value *val
     return 0;
 }
 
-/* Of the largest tensors each; the engine's have at most this many elements. */
+/* Each of the largest tensors has at most this many elements, as the engine's have. */
 #define ELEMENTS_MAX (UINT64_C(1) << 40)
 
 static int check_elements(const struct config_source *s, const struct llama_config *c)
@@ -339,7 +339,7 @@ static int read_layer_types(const struct config_source *s, struct jsn_value v, b
     return 0;
 }
 
-/* Where some layers have a window all are taken to have it; where layers are counted none may. */
+/* All layers are taken to have a window where some have it; where layers are counted none may. */
 static int check_layers(const struct config_source *s, const struct jsn_value *values,
                         const struct architecture *a, uint32_t layers, uint32_t *window)
 {

@@ -144,7 +144,7 @@ static bool is_empty(const char *text, struct jsn_value v)
     return v.begin + 1 + strspn(text + v.begin + 1, " \t\r\n") == v.end - 1;
 }
 
-/* Whether a value is what `word` says. */
+/* It tells whether a value is what `word` says. */
 static bool is_word(const char *text, struct jsn_value v, const char *word)
 {
     double number;

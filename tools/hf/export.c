@@ -277,7 +277,8 @@ int hf_export_begin(const struct hf_export_desc *desc, struct hf_export **export
     struct hf_export *x = calloc(1, sizeof *x);
     if (!x)
         return hf_fix(error, fail(error, FAIL_EXPORT, -ENOMEM, "%s: no memory", desc->directory));
-    /* What is there is looked at when the name is taken: now, a refusal would lose the weights. */
+    /* The old directory is looked at when the name is taken: a refusal now would lose the
+     * weights. */
     int rc = target_locate(desc->directory, &x->target, error);
     if (rc) {
         free(x);

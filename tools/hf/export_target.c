@@ -395,7 +395,7 @@ static int move_into_place(const struct target *t, bool *exchanged, struct hst_e
     return rc;
 }
 
-/* Where it is matters more than why: of a message that is too long, the reason is cut. */
+/* The place matters more than the reason, which is cut where a message is too long. */
 static void keep_finished(struct target *t, struct hst_error *error)
 {
     char name[256], told[sizeof error->message];

@@ -109,7 +109,7 @@ static char *row_name(const struct item *first, size_t count)
     return text;
 }
 
-/* Those of one kind. */
+/* It adds the row of those of one kind. */
 static int add_row(const struct hf_look_tensor *tensors, const struct item *items, size_t count,
                    struct hf_fold_row *row)
 {

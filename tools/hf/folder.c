@@ -98,7 +98,7 @@ static bool is_hub_name(const char *name)
     return *rest && *rest != '.' && !rest[strspn(rest, letters)];
 }
 
-/* Where the cache of models is; to be freed. Null where nothing says it. */
+/* It tells where the cache of models is; to be freed. Null where nothing says it. */
 static char *hub_directory(void)
 {
     static const struct {
@@ -119,7 +119,7 @@ static char *hub_directory(void)
     return NULL;
 }
 
-/* What refs/main names; false where it names nothing that could be a revision. */
+/* It reads what refs/main names; false where it names nothing that could be a revision. */
 static bool read_revision(const char *model, char revision[72])
 {
     char *path, *text = NULL;

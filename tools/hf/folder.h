@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_HF_FOLDER_H
 #define HOISTWAY_TOOLS_HF_FOLDER_H
-/* Where a model lies: a directory of its own, or a snapshot in Hugging Face's cache. */
+/* This header finds a model: in a directory of its own, or in a snapshot of Hugging Face's
+ * cache. */
 #include "hf/input.h"
 
 /** A directory of files. Of a snapshot (models--ORG--NAME/snapshots/REVISION) also the folder whose
@@ -35,9 +36,9 @@ char *folder_cached(const char *name);
  * is no name of the hub, or no variable says where the cache is.
  */
 char *folder_cache_of(const char *name);
-/** Whether there is something at a path, or a model of that name in the cache. */
+/** It tells whether there is something at a path, or a model of that name in the cache. */
 bool folder_is_there(const char *path);
-/** What the user gave, where that is there, else folder_cached, else what the user gave. To be
-    freed; null without memory. */
+/** It returns what the user gave, where that is there, else folder_cached, else what the user gave.
+   To be freed; null without memory. */
 char *folder_find(const char *path);
 #endif

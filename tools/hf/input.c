@@ -70,7 +70,7 @@ static int open_blob_by_text(int cache_fd, const char *path)
     return rc;
 }
 
-/* What `git clone` leaves of a large file where git-lfs did not fetch it: 1, 0, or -errno. */
+/* It knows what `git clone` leaves of a large file that git-lfs did not fetch: 1, 0, or -errno. */
 static int is_lfs_pointer(const struct input *input)
 {
     static const char title[] = "version https://git-lfs.github.com/spec/v1\n";

@@ -58,7 +58,7 @@ struct jsn_value jsn_next(struct jsn_reader *reader);
  */
 struct jsn_value jsn_next_value(struct jsn_reader *reader);
 
-/** What is wrong with a text, in words that follow "has". */
+/** It says what is wrong with a text, in words that follow "has". */
 struct jsn_fault {
     const char *why; /* static text */
     size_t at;       /* byte of the text */
@@ -88,7 +88,7 @@ bool jsn_u64(const char *text, struct jsn_value number, uint64_t *out);
 /** A finite number. The byte after it must be readable. */
 bool jsn_real(const char *text, struct jsn_value number, double *out);
 
-/* Of a value of another type, one that is not there or has no room, *to stays as it is. */
+/* *to stays as it is where the value has another type, is not there or has no room. */
 void jsn_get_text(const char *text, struct jsn_value value, char *to, size_t bytes);
 void jsn_get_whole(const char *text, struct jsn_value value, uint64_t *to);
 void jsn_get_real(const char *text, struct jsn_value value, double *to);

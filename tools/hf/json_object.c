@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What needs more than one token: keys that stand twice in an object, and members by name. Keys are
- * compared after sorting, not hashed: no choice of keys makes it slow.
+ * This file does what needs more than one token: keys that stand twice in an object, and members by
+ * name. Keys are compared after sorting, not hashed: no choice of keys makes it slow.
  */
 #include "hf/json.h"
 

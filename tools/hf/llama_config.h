@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_LLAMA_CONFIG_H
 #define HOISTWAY_TOOLS_LLAMA_CONFIG_H
-/* What config.json says about a LlamaForCausalLM or one of its kin, checked and complete: no key is
-   looked at elsewhere. */
+/* It holds what config.json says about a LlamaForCausalLM or one of its kin, checked and complete:
+   no key is looked at elsewhere. */
 #include <stdbool.h>
 #include <stdint.h>
 

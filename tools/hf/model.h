@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_HF_MODEL_H
 #define HOISTWAY_TOOLS_HF_MODEL_H
 /*
- * What a model directory is in memory: between model.c, model_read.c, model_weights.c and the
- * export.
+ * This header says what a model directory is in memory: between model.c, model_read.c,
+ * model_weights.c and the export.
  */
 #include "hf/folder.h"
 #include "hf/hf.h"
@@ -47,7 +47,7 @@ struct hf_model {
 /** Opens those that are there. */
 int hf_extras_open(struct hf_model *model, struct hst_error *error);
 void hf_extras_close(struct hf_model *model);
-/** By its name alone: whether it could be one, and one of those in HF_TEMPLATES. Pure. */
+/** They tell by its name alone whether it could be one, and one of those in HF_TEMPLATES. Pure. */
 bool hf_extra_is_known(const char *name);
 bool hf_template_is_known(const char *name);
 
@@ -60,7 +60,7 @@ int hf_tensor_read(const struct hf_model *model, const struct st_tensor *tensor,
 bool hf_tensor_readable(const struct st_tensor *tensor);
 void hf_note(struct hf_model *model, enum fail_code code, bool warning, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/** What to do about an error of this folder, where its message does not say it. Returns native. */
+/** It says what to do about an error of this folder whose message does not. Returns native. */
 int hf_fix(struct hst_error *error, int native);
 /** DIRECTORY/NAME, to be freed; null without memory. */
 char *hf_path(const struct hf_model *model, const char *name);

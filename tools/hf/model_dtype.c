@@ -17,7 +17,7 @@ static const struct {
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
-/* Of types with as many elements the first one. */
+/* It takes the first one of types with as many elements. */
 static bool dtype_of_files(const struct hf_model *model, enum hst_dtype *dtype)
 {
     uint64_t bytes[TYPES] = {0};

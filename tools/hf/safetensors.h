@@ -37,8 +37,8 @@ struct st_header {
 };
 
 /**
- * What the first eight bytes say, checked against the file's size: N of the header. `path` is for
- * messages.
+ * It returns what the first eight bytes say, checked against the file's size: N of the header.
+ * `path` is for messages.
  */
 int st_header_bytes(const char *path, const unsigned char first[8], uint64_t file_bytes,
                     uint64_t *header_bytes, struct hst_error *error);

@@ -55,7 +55,7 @@ int ckpt_progress_show(void *context, uint64_t done_bytes, uint64_t total_bytes)
 
 /* ---- the model of a store ---- */
 
-/* What train says of a model beside its shapes; stores of other programs do not say it. */
+/* It checks what train says of a model beside its shapes; stores of other programs do not. */
 static int check_model_line(const char *directory, const struct llama_config *config,
                             const struct hst_ckpt_info *info, struct hst_error *error)
 {

@@ -50,7 +50,7 @@ static uint64_t number(const char *text, size_t bytes, const char *key)
     return n;
 }
 
-/* How many sequences were trained on, and are in a pass; 0: a client that is not `train`. */
+/* It counts the sequences that were trained on, and those of a pass; 0: not a run of `train`. */
 struct position {
     uint64_t sequences, of_pass;
 };

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a script does next depends on whether another drive could still give the bytes. */
+/* A script's next act depends on whether another drive could still give the bytes. */
 enum { EXIT_DATA = 65, EXIT_IO = 74 };
 
 #define KEPT_MAX 1024u

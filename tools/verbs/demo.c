@@ -169,7 +169,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 
 /* ---- the runs ---- */
 
-/* That the budget is really below what the model needs. */
+/* It tells that the budget is really below what the model needs. */
 static void tell_spill(const struct hst_memory *memory)
 {
     char state[TEXT_BYTES], budget[TEXT_BYTES];

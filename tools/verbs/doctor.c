@@ -97,7 +97,7 @@ static void check_instructions(struct doctor *d)
                   "optimizer updates use %s", name);
 }
 
-/* What to do where the host device does not open. */
+/* It says what to do where the host device does not open. */
 static const char *blas_fix(enum hst_dev_why why)
 {
     return why == HST_DEV_MEMORY ? "end other programs" : hst_dev_fix(why);
@@ -157,8 +157,8 @@ static void check_memory(struct doctor *d)
         memory.locked == SYSTEM_NO_LIMIT ? "unlimited" : text_size(memory.locked, limit));
 }
 
-/* Whether a run would take it. A directory that is not empty is only warned of and tried all the
-   same: a drive may be mounted there, and the default is such a one. */
+/* It tells whether a run would take it. A directory that is not empty is only warned of and tried
+   all the same: a drive may be mounted there, and the default is such a one. */
 static int check_contents(struct doctor *d, struct hst_error *error)
 {
     struct stat at;
@@ -238,7 +238,7 @@ static void print_text(const struct doctor *d, const char *verdict)
     printf("%s\n", verdict);
 }
 
-/* Those that were asked for; the value of one that could not be measured is null. */
+/* It puts those that were asked for; the value of one that could not be measured is null. */
 static void put_rates(struct json_writer *json, const struct doctor *d)
 {
     json_put_array(json, "rates");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_DOCTOR_H
 #define HOISTWAY_TOOLS_DOCTOR_H
-/* What the checks of `hoistway doctor` report to. */
+/* The checks of `hoistway doctor` report to this. */
 #include <hoistway/hoistway.h>
 #include <hoistway/machine.h>
 #include <stdbool.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast a GPU's multiprocessors run while they work: a card whose clock is capped, by its power,
- * by heat or by whoever rents it out, gives figures that say nothing of the card. nvidia-smi is
- * asked while products run: a card at rest shows a clock that it does not keep under load.
+ * This file tells how fast a GPU's multiprocessors run while they work: a card whose clock is
+ * capped, by its power, by heat or by whoever rents it out, gives figures that say nothing of the
+ * card. nvidia-smi is asked while products run: a card at rest shows a clock that it does not keep
+ * under load.
  */
 #include "bench/burn.h"
 #include "verbs/doctor.h"

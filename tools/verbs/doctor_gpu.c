@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hoistway doctor tells of GPUs: why none can be used, or, for each, its memory, driver and
- * libraries, and how fast data gets there: the link now and at most, copies measured, and how far
- * the cores in use are. The copies come first: a link that was asleep is awake after them.
+ * This file has what hoistway doctor tells of GPUs: why none can be used, or, for each, its memory,
+ * driver and libraries, and how fast data gets there: the link now and at most, copies measured,
+ * and how far the cores in use are. The copies come first: a link that was asleep is awake after
+ * them.
  */
 #include "base/text.h"
 #include "bench/figure.h"
@@ -113,7 +114,7 @@ static void report_copies(struct doctor *d, const struct hst_dev_info *info,
         1e-9 * in->value, 1e-9 * out->value, 1e-9 * figures[HST_RATE_COPY_BOTH].value, of_link);
 }
 
-/* What an engine that keeps states in DRAM pays before its first step. */
+/* An engine that keeps states in DRAM pays this before its first step. */
 static void report_locking(struct doctor *d, struct hst_dev *dev)
 {
     struct bench_locking locking;
@@ -139,7 +140,7 @@ static void report_locking(struct doctor *d, struct hst_dev *dev)
     doctor_report(d, "page-locking", STATUS_OK, NULL, "%s", told);
 }
 
-/* What a plan shares the optimizer's work by. */
+/* A plan shares the optimizer's work by this. */
 static void report_update(struct doctor *d, const struct hst_figure *figures)
 {
     const struct hst_figure *update = &figures[HST_RATE_DEVICE_BF16];
@@ -160,7 +161,7 @@ static void report_update(struct doctor *d, const struct hst_figure *figures)
             1e-9 * update->value, 1e-9 * half->value, 1e-9 * shared->value);
 }
 
-/* How near the GPU's node is to the cores in use: those on it, the way to the farthest others. */
+/* It tells how near the GPU's node is to the cores in use: those on it, the way to the farthest. */
 static void report_distance(struct doctor *d, const struct hst_dev_info *info)
 {
     const struct hst_topology *machine = &d->machine;

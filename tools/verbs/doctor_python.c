@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a Python environment keeps NVIDIA's libraries. On a rented machine they are often there
- * and nowhere else. The engine's library starts no program, so its search can not ask; doctor asks,
- * and prints what to export.
+ * This file finds where a Python environment keeps NVIDIA's libraries. On a rented machine they are
+ * often there and nowhere else. The engine's library starts no program, so its search can not ask;
+ * doctor asks, and prints what to export.
  */
 #include "cli/child.h"
 #include "verbs/doctor.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast memory, optimizer, drive and products are, from short probes: enough to see that
- * something is slow, not to compare machines by. The benches measure longer.
+ * This file tells how fast memory, optimizer, drive and products are, from short probes: enough to
+ * see that something is slow, not to compare machines by. The benches measure longer.
  */
 #include "base/text.h"
 #include "verbs/doctor.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_VERBS_EXPLAIN_H
 #define HOISTWAY_TOOLS_VERBS_EXPLAIN_H
-/* What docs/errors.md says of each code, embedded at build time (error_texts.py). */
+/* It has what docs/errors.md says of each code, embedded at build time (error_texts.py). */
 #include <stddef.h>
 
 struct error_text {

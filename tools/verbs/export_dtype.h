@@ -12,8 +12,8 @@ extern const char *const export_choices[]; /* by name, then null */
 #define EXPORT_DTYPE_HELP "type of the exported weights; model: the model's own"
 
 /**
- * What an export of this model has. `working` is the type of the trained weights, which stands in
- * where neither config.json nor the model's files tell a type.
+ * It returns what an export of this model has. `working` is the type of the trained weights, which
+ * stands in where neither config.json nor the model's files tell a type.
  */
 enum hst_dtype export_dtype(enum export_choice choice, const struct hf_model *source,
                             enum hst_dtype working);
@@ -22,7 +22,7 @@ const char *export_dtype_name(enum hst_dtype dtype);
 /** Rounds x[n] to the nearest, ties to even. y: bf16 or f16, [n]. ops: of cpu_adam. Pure. */
 void export_round(const struct hst_cpu_adam_ops *ops, const float *x, enum hst_dtype dtype,
                   uint16_t *y, size_t n);
-/** How many of bf16 or f16 y[n] are infinite. Pure. */
+/** It counts how many of bf16 or f16 y[n] are infinite. Pure. */
 uint64_t export_infinite(const uint16_t *y, enum hst_dtype dtype, size_t n);
 
 #endif

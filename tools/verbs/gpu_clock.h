@@ -9,7 +9,7 @@ struct gpu_clock {
     double now_hz, most_hz; /* of the multiprocessors */
 };
 
-/** What nvidia-smi said, "1980, 1980\n" in MHz; false where it is anything else. Pure. */
+/** It reads what nvidia-smi said, "1980, 1980\n" in MHz; false where it is anything else. Pure. */
 bool gpu_clock_parse(const char *text, struct gpu_clock *clock);
 /**
  * Why it is lower than it could be, by the bits that nvidia-smi has for that

@@ -210,7 +210,7 @@ static int check(const struct options *o, struct hst_error *error)
     return native;
 }
 
-/* That it does not fit is no failure. */
+/* It is no failure that a plan does not fit. */
 static int make(struct plan *p, const struct options *o, struct hst_error *error)
 {
     struct train *t = &p->t;

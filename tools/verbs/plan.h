@@ -16,7 +16,7 @@ struct plan {
     struct hst_error refusal; /* where it does not: which budget is short, and what to do */
 };
 
-/** What the least placement takes beyond the budget of a tier, in bytes; 0: nothing. Pure. */
+/** It returns the bytes that the least placement takes beyond the budget of a tier. Pure. */
 uint64_t plan_smallest(const struct hst_memory *memory, enum hst_tier tier);
 /** The memory table, numbers, prediction or verdict. */
 void plan_print(const struct plan *plan, FILE *out);

@@ -171,7 +171,7 @@ static void print_smallest(const struct hst_memory *memory, FILE *out)
         fprintf(out, "\n");
 }
 
-/* What the data decides. */
+/* It prints what the data decides. */
 static void print_length(const struct plan *p, FILE *out)
 {
     const struct train_options *o = p->t.options;
@@ -245,7 +245,7 @@ static void put_smallest(struct json_writer *json, const struct hst_memory *memo
     json_put_end(json);
 }
 
-/* What the data decides, and who has none does not know. */
+/* It puts what the data decides, and who has none does not know. */
 static void put_length(struct json_writer *json, const struct plan *p)
 {
     const struct data_packing *packing = p->t.data ? data_packing(p->t.data) : NULL;

@@ -42,7 +42,7 @@ extern "C" {
 #define HST_AIO_ALIGN_BYTES 4096u
 /** One hash of an operation covers this many bytes, the last one what is left. */
 #define HST_AIO_HASH_BYTES (1u << 20)
-/** Of the file in which hst_aio_open probes a directory; file systems must allow so large a one. */
+/** hst_aio_open probes a directory in a file of this size; file systems must allow it. */
 #define HST_AIO_PROBE_BYTES (6u << 20)
 
 struct hst_aio;      /* queues of one backend; see hst_aio_open */
@@ -63,7 +63,7 @@ enum hst_aio_backend {
     HST_AIO_SIM = 4,
 };
 
-/* What a context does without although it may work: the lower rungs of the ladder. */
+/* A context does without these although they may work: they are the lower rungs of the ladder. */
 enum hst_aio_avoid {
     HST_AIO_AVOID_FIXED = 1u << 0,  /* buffers and files registered with the ring */
     HST_AIO_AVOID_DIRECT = 1u << 1, /* O_DIRECT */
@@ -159,8 +159,8 @@ struct hst_aio_config {
 enum { HST_AIO_REFUSAL_BYTES = 128 };
 
 /**
- * What hst_aio_open found out and chose: for the one log line that says which rung of the ladder
- * runs.
+ * It holds what hst_aio_open found out and chose, for the one log line that says which rung of the
+ * ladder runs.
  */
 struct hst_aio_info {
     enum hst_aio_backend backend; /* the one that runs, never AUTO */
@@ -217,7 +217,7 @@ int hst_aio_open(const struct hst_aio_config *config, const char *directory, str
 void hst_aio_close(struct hst_aio **aio);
 
 /**
- * What contexts on sim share: one virtual clock, and the drives with their files, which outlive the
+ * Contexts on sim share this: one virtual clock, and the drives with their files, which outlive the
  * contexts: a context opened later under the same `directory` finds the files and the cache as they
  * were, with the speeds of its own model. Destroy it after them. Errors: -ENOMEM. A world and its
  * contexts belong to one thread at a time.
@@ -307,10 +307,10 @@ struct hst_aio_completion {
        gone), -EBADMSG (all bytes were read, and their hashes are not those given), … */
     int error;
     /*
-     * Where it went wrong, in the file; bad_bytes 0: not known. Of -EBADMSG the first block whose
-     * hash differs. Of a read's media error (-EIO, -EREMOTEIO, -EILSEQ; the kernel's -ENODATA comes
-     * as -EIO) the first range found that cannot be read, exact to 4 KiB up to 64 KiB, a longer one
-     * to the end of its piece. Of other errors the request that failed.
+     * It tells where it went wrong, in the file; bad_bytes 0: not known. Of -EBADMSG the first
+     * block whose hash differs. Of a read's media error (-EIO, -EREMOTEIO, -EILSEQ; the kernel's
+     * -ENODATA comes as -EIO) the first range found that cannot be read, exact to 4 KiB up to 64
+     * KiB, a longer one to the end of its piece. Of other errors the request that failed.
      */
     uint64_t bad_offset, bad_bytes;
 };

@@ -30,7 +30,7 @@ extern "C" {
 
 /* ---- scalars of a step ----------------------------------------------------------------------- */
 
-/** What the user chooses. */
+/** The user chooses these. */
 struct hst_adam_hyper {
     double lr;           /* ≥ 0, finite */
     double beta1, beta2; /* [0, 1) */
@@ -39,9 +39,9 @@ struct hst_adam_hyper {
 };
 
 /**
- * What one step's update needs. Each number is computed in float64 by +, -, ×, ÷ and sqrt alone (so
- * it is the same with every libm) and rounded once to f32. A β is kept as two f32, hi + lo: one f32
- * is off by up to 3e-8, which against 1 - β2 = 0.001 would be a bias of 1e-5 in v.
+ * One step's update needs these. Each number is computed in float64 by +, -, ×, ÷ and sqrt alone
+ * (so it is the same with every libm) and rounded once to f32. A β is kept as two f32, hi + lo: one
+ * f32 is off by up to 3e-8, which against 1 - β2 = 0.001 would be a bias of 1e-5 in v.
  */
 struct hst_adam_coef {
     float grad_scale; /* multiplies every gradient first: clip factor × averaging ÷ loss scale */
@@ -273,13 +273,13 @@ struct hst_cpu_adam_ops {
     void (*f16_from_f32)(const float *x, uint16_t *y, size_t n);
 
     /**
-     * By type of x: Σx² of each block of HST_NORM_BLOCK elements from x on, the last block being
-     * shorter: f64 partials [⌈n/4096⌉]. Inside a block: 16 f64 lanes that start at 0, element i
-     * into lane i mod 16, lane ← lane + x·x (the product of two f32 is exact in f64, the sum is
-     * rounded), one addition per element in rising i, then lanes added as a tree: lane j ← lane j +
-     * lane j+8 for j < 8, then +4 for j < 4, +2, +1; lane 0 is the partial. A partial is finite if
-     * and only if its elements are: no square of an f32 overflows in f64. A NaN partial is
-     * 0x7ff8000000000000.
+     * It gives, by type of x, Σx² of each block of HST_NORM_BLOCK elements from x on, the last
+     * block being shorter: f64 partials [⌈n/4096⌉]. Inside a block: 16 f64 lanes that start at 0,
+     * element i into lane i mod 16, lane ← lane + x·x (the product of two f32 is exact in f64, the
+     * sum is rounded), one addition per element in rising i, then lanes added as a tree: lane j ←
+     * lane j + lane j+8 for j < 8, then +4 for j < 4, +2, +1; lane 0 is the partial. A partial is
+     * finite if and only if its elements are: no square of an f32 overflows in f64. A NaN partial
+     * is 0x7ff8000000000000.
      */
     void (*norm2[HST_CPU_TYPES])(const void *x, size_t n, double *partial);
 };

@@ -2,9 +2,10 @@
 #ifndef HOISTWAY_CKPT_H
 #define HOISTWAY_CKPT_H
 /*
- * What a store holds, without the run that wrote it: its version and the copies that were kept of
- * earlier ones; whether every byte is as it was written; the weights; the same version for another
- * number of ranks. A store that is read here is never written to, not in its superblock either.
+ * This header tells what a store holds, without the run that wrote it: its version and the copies
+ * that were kept of earlier ones; whether every byte is as it was written; the weights; the same
+ * version for another number of ranks. A store that is read here is never written to, not in its
+ * superblock either.
  *
  * In order: hst_ckpt_open; hst_ckpt_info, and, as is wished, hst_ckpt_model, hst_ckpt_verify,
  * hst_ckpt_save or hst_ckpt_save_masters, hst_ckpt_reshard; hst_ckpt_close.

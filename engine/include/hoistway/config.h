@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_CONFIG_H
 #define HOISTWAY_CONFIG_H
 /*
- * How an engine is configured: struct hst_config and the values of its fields. Part of
+ * An engine is configured by this: struct hst_config and the values of its fields. It is part of
  * <hoistway/hoistway.h>.
  */
 #include <stdbool.h>
@@ -55,17 +55,17 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  */
 enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
 /**
- * What a backward needs beside checkpoints; no bit depends on it. AUTO: units keep their
+ * It says what a backward needs beside checkpoints; no bit depends on it. AUTO: units keep their
  * activations from the forward (struct hst_unit_desc.saved_bytes), as many as there is room for or
  * is fastest by the machine's rates. RECOMPUTE: none does, which takes the least memory.
  */
 enum hst_activations { HST_ACTIVATIONS_AUTO = 0, HST_ACTIVATIONS_RECOMPUTE = 1 };
 /**
- * Whether seal decides and no more. Then nothing is made or written, directories of the store need
- * not exist, and without a `store` nvme_bytes says how much drives have. After seal there are the
- * memory table, also of what does not fit (that of the smallest placement), and a prediction; all
- * else is refused. HERE: budgets are checked against this machine, as for training. ELSEWHERE: they
- * are taken as given.
+ * It says whether seal decides and no more. Then nothing is made or written, directories of the
+ * store need not exist, and without a `store` nvme_bytes says how much drives have. After seal
+ * there are the memory table, also of what does not fit (that of the smallest placement), and a
+ * prediction; all else is refused. HERE: budgets are checked against this machine, as for training.
+ * ELSEWHERE: they are taken as given.
  */
 enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
@@ -160,11 +160,11 @@ struct hst_config {
     void *accept_context;
     enum hst_plan plan;
     /*
-     * What was measured of the machine (<hoistway/machine.h>), in the figures that a prediction
-     * needs (<hoistway/predict.h>); borrowed until seal has returned. Homes are then those whose
-     * step is fastest in simulation, within the same budgets and `place`; no bit depends on it. A
-     * plan shares tiles by its drives' rates, where there are several. Null, or a figure missing:
-     * homes leave memory in a fixed order.
+     * It is what was measured of the machine (<hoistway/machine.h>), in the figures that a
+     * prediction needs (<hoistway/predict.h>); it is borrowed until seal has returned. Homes are
+     * then those whose step is fastest in simulation, within the same budgets and `place`; no bit
+     * depends on it. A plan shares tiles by its drives' rates, where there are several. Null, or a
+     * figure missing: homes leave memory in a fixed order.
      */
     const struct hst_rates *rates;
     /* Share of the tiles with weights, gradients and states in DRAM that a GPU updates beside its
@@ -186,7 +186,7 @@ struct hst_config {
     int (*stopped)(void *context);
     void *stopped_context;
     const char *host_math; /* core of OpenBLAS, see struct hst_dev_config; null: its own choice */
-    /* What the reader of hst_engine_load is to read from drives, for hst_engine_start_up and a note
+    /* The reader of hst_engine_load is to read this from drives, for hst_engine_start_up and a note
        where starting takes long; 0: nothing, as of random weights */
     uint64_t load_bytes;
     bool resumes; /* hst_engine_resume is to be called; told for the same two alone */

@@ -88,10 +88,10 @@ struct hst_error {
 struct hst_engine;
 
 /**
- * What hst_engine_create would refuse of the directories of a store that keeps versions, between
- * commas: makes and changes nothing, and waits for nobody. begins: a committed version there is
- * refused too (E616), as hst_engine_load does. error: why; may be null. Errors: E105, E402, E610,
- * E612, E613, E616, E617.
+ * It tells what hst_engine_create would refuse of the directories of a store that keeps versions,
+ * between commas. It makes and changes nothing, and waits for nobody. begins: a committed version
+ * there is refused too (E616), as hst_engine_load does. error: why; may be null. Errors: E105,
+ * E402, E610, E612, E613, E616, E617.
  */
 int hst_store_check(const char *store, bool begins, struct hst_error *error);
 /**
@@ -126,7 +126,7 @@ enum hst_dtype hst_engine_dtype(const struct hst_engine *engine);
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* What a unit is: <hoistway/units.h>. */
+/* <hoistway/units.h> says what a unit is. */
 
 /**
  * Adds a unit; units run in the order in which they are added. *unit is its index.
@@ -205,7 +205,7 @@ struct hst_param_ref {
 };
 
 /**
- * Where initial values come from: called in order of unit, parameter and offset, once for each
+ * Initial values come from here: it is called in order of unit, parameter and offset, once for each
  * element.
  */
 struct hst_reader {
@@ -226,9 +226,9 @@ struct hst_reader {
 int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
 
 /**
- * In the place of hst_engine_load: weights, states, step and loss scale are those of the last
- * version of the store, and training goes on as if it had not ended. What is at home in memory is
- * read; after anything but an orderly end all bytes are, and compared.
+ * It stands in the place of hst_engine_load: weights, states, step and loss scale are those of the
+ * last version of the store, and training goes on as if it had not ended. What is at home in memory
+ * is read; after anything but an orderly end all bytes are, and compared.
  *
  * step           the last one that is part of the weights
  * cursor         that step's, cut to `capacity` bytes; may be null
@@ -306,8 +306,8 @@ struct hst_visit {
 int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **visits,
                       size_t *count);
 
-/* Those of a unit, but aliases and what aliases stand for, lie in one buffer in their order, and
- * their gradients in another: how far apart two of them are is the same at every visit. */
+/* A unit's parameters, but aliases and what aliases stand for, lie in one buffer in their order,
+ * and their gradients in another: how far apart two of them are is the same at every visit. */
 struct hst_param_view {
     /* dtype[dims], of a slice its rows; read-only, on the device, aligned to 128 bytes, as grad */
     void *data;
@@ -321,19 +321,21 @@ struct hst_unit_view {
        undefined when it is acquired */
     struct hst_work work;
     /*
-     * What this visit does with the unit's checkpoint: HST_WRITE, HST_READ or 0: nothing. A forward
-     * writes it (HST_WRITE) where it is kept, a backward reads it. A recompute that reads it begins
-     * with carry := checkpoint; one that writes it begins with checkpoint := carry. Evaluations: 0.
+     * It says what this visit does with the unit's checkpoint: HST_WRITE, HST_READ or 0: nothing. A
+     * forward writes it (HST_WRITE) where it is kept, a backward reads it. A recompute that reads
+     * it begins with carry := checkpoint; one that writes it begins with checkpoint := carry.
+     * Evaluations: 0.
      */
     unsigned checkpoint;
-    /* Of a unit with blocks: the rows of its matrix that `param` has, all of them where the unit is
-       not cut. Of others 0. */
+    /* They are the rows of the unit's matrix that `param` has, all of them where a unit with blocks
+       is not cut. Of units without blocks they are 0. */
     uint64_t first_row, rows;
-    /* Where it is cut: slices.token_bytes for all tokens of a step, 4 KiB aligned; else null. */
+    /* slices.token_bytes for all tokens of a step, 4 KiB aligned, are here where it is cut; else
+     * null. */
     struct hst_work kept;
-    /* Where the unit is given it: saved_bytes for each micro-batch of a step, one behind another,
-       the first one 4 KiB aligned. A backward finds there what the forward of its step has left;
-       null elsewhere and in evaluations. It is the same in both sweeps of a step. */
+    /* It has, where the unit is given it, saved_bytes for each micro-batch of a step, one behind
+       another, the first one 4 KiB aligned. A backward finds there what the forward of its step has
+       left; null elsewhere and in evaluations. It is the same in both sweeps of a step. */
     struct hst_work saved;
 };
 

@@ -2,9 +2,9 @@
 #ifndef HOISTWAY_MACHINE_H
 #define HOISTWAY_MACHINE_H
 /*
- * What machine this is and how fast it is: cores, NUMA nodes, GPUs and drives; rates, from probes
- * that take some two seconds together; and a cache of such rates. Nothing here needs an
- * engine.
+ * This header tells what machine this is and how fast it is. It has cores, NUMA nodes, GPUs and
+ * drives; rates, from probes that take some two seconds together; and a cache of such rates.
+ * Nothing here needs an engine.
  *
  *   const struct hst_probe_drive drives[] = {{.directory = "/nvme/run1"}};
  *   const struct hst_probe probe = {.size = sizeof probe, .drives = drives, .drive_count = 1};
@@ -91,7 +91,7 @@ int hst_drive_of(const char *directory, struct hst_drive *drive);
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
-/** What is measured of a machine. Text, unit: hst_rate_name, hst_rate_unit. */
+/** These are measured of a machine. hst_rate_name and hst_rate_unit have text and unit. */
 enum hst_rate {
     HST_RATE_DRAM = 0,    /* bytes of a null AdamW: it reads 4 arrays and writes 3 of them */
     HST_RATE_DRAM_COPY,   /* bytes read and written by memcpy, 1 MiB at a time */
@@ -142,7 +142,7 @@ struct hst_product {
 #define HST_OPERATIONS_MAX     4u
 #define HST_OPERATION_TEXT_MAX 140
 
-/** Where a part of an operation runs. */
+/** It says where a part of an operation runs. */
 struct hst_room {
     struct hst_dev *dev;
     struct hst_stream *stream;
@@ -151,8 +151,8 @@ struct hst_room {
 };
 
 /**
- * What a client computes beside products, in calls of its own: attention, norms. Measured at a part
- * of what a step has of it, as large as time and memory allow.
+ * A client computes this beside products, in calls of its own: attention, norms. It is measured at
+ * a part of what a step has of it, as large as time and memory allow.
  */
 struct hst_operation {
     /* one line, at most HST_OPERATION_TEXT_MAX bytes: the shapes, and what else its rate depends on
@@ -193,9 +193,10 @@ struct hst_rates {
 };
 
 /**
- * Whether a drive moves both directions in turns. With equal halves, turns give the harmonic mean
- * of read and write (2/(1/read + 1/write)), two lanes up to twice the lesser one: the answer is on
- * which side of the geometric mean of the two `mixed` is. False where one of them is 0. Pure.
+ * It tells whether a drive moves both directions in turns. With equal halves, turns give the
+ * harmonic mean of read and write (2/(1/read + 1/write)), two lanes up to twice the lesser one: the
+ * answer is on which side of the geometric mean of the two `mixed` is. False where one of them is
+ * 0. Pure.
  */
 bool hst_half_duplex(double read, double write, double mixed);
 
@@ -221,8 +222,8 @@ struct hst_probe_drive {
 };
 
 /**
- * What is to be measured, and with which handles. Where one is not given, the probe makes its own
- * and takes it down again.
+ * It says what is to be measured, and with which handles. Where one is not given, the probe makes
+ * its own and takes it down again.
  */
 struct hst_probe {
     size_t size;                         /* sizeof(struct hst_probe) */

@@ -2,9 +2,9 @@
 #ifndef HOISTWAY_PLAN_H
 #define HOISTWAY_PLAN_H
 /*
- * What a machine's rates allow a training step: the shapes of known models, the bytes and
- * operations that a step needs, and the least time it can take. Everything here is pure: values in,
- * values out, no machine is looked at.
+ * This header tells what a machine's rates allow a training step: the shapes of known models, the
+ * bytes and operations that a step needs, and the least time it can take. Everything here is pure:
+ * values in, values out, no machine is looked at.
  *
  * Thread-safety: safe, all of it.
  */
@@ -28,13 +28,14 @@ struct hst_shape {
 
 /** The models known by name, by rising size; static, immutable. */
 const struct hst_shape *hst_shapes(size_t *count);
-/** By name, in any case ("8b"), or "llama-3-8b" for "8B" of "Llama 3"; null where unknown. */
+/** It finds a shape by name, in any case ("8b"; "llama-3-8b" is "8B" of "Llama 3"); null:
+ * unknown. */
 const struct hst_shape *hst_shape_find(const char *name);
 
 /** Parameters of the model; a tied matrix counts once. 0: more than 2^63. */
 uint64_t hst_shape_params(const struct hst_shape *shape);
-/** Those of them that a token is multiplied with: all but an embedding that is only looked up. 0 as
-    above. */
+/** It counts those that a token is multiplied with: all but an embedding that is only looked up. 0
+   as above. */
 uint64_t hst_shape_matmul_params(const struct hst_shape *shape);
 
 /** Bytes per parameter; hst_precision_bytes has those of each precision. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_PREDICT_H
 #define HOISTWAY_PREDICT_H
-/* What a step of an engine will take, what it waits for, and what would help. */
+/* This header tells what a step of an engine will take, what it waits for, and what would help. */
 #include <hoistway/hoistway.h>
 #include <hoistway/machine.h>
 
@@ -50,7 +50,7 @@ struct hst_prediction {
 int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
                        struct hst_prediction *prediction);
 
-/** What a run takes before its first step, as far as its bytes and these rates tell. */
+/** A run takes this before its first step, as far as its bytes and these rates tell. */
 struct hst_start_up {
     double seconds; /* of the parts below; 0: nothing moves, or none of it is known */
     /* Host memory that is page-locked for a device with memory of its own, else 0; bytes that are
@@ -76,7 +76,7 @@ int hst_engine_start_up(const struct hst_engine *engine, const struct hst_rates 
 const char *hst_start_up_text(const struct hst_start_up *start_up,
                               char text[HST_START_UP_TEXT_BYTES]);
 
-/** What seal has decided. Text is valid as long as the engine. */
+/** It holds what seal has decided. Text is valid as long as the engine. */
 struct hst_decision {
     /* of the next step: "deferred", "optimistic" (see enum hst_update_time), or "early" where the
        update has not to wait (no clip) */
@@ -86,21 +86,21 @@ struct hst_decision {
     const char *homes;
     double usual_step_s, step_s; /* a step with the usual homes and with these, simulated on fewer,
                                     larger tiles; 0: nothing was compared */
-    /* Of units with HST_UNIT_RECOMPUTE each so-many-th keeps its checkpoint; 1: all do. */
+    /* Each so-many-th unit with HST_UNIT_RECOMPUTE keeps its checkpoint; 1: all do. */
     uint32_t checkpoint_every;
     /* On a GPU so many of the units are resident: weights, gradients and states are at home in its
        memory, and it updates them. 0 on the host. Slices count as units. */
     uint32_t resident_units, units;
-    /* Of tiles that are away from a GPU, with their states in DRAM, how many it updates all the
-       same, and how many there are: see gpu_update in struct hst_config. */
+    /* A GPU updates so many of the offloaded tiles that have their states in DRAM, of how many
+       there are: see gpu_update in struct hst_config. */
     uint32_t streamed_tiles, tiles_in_dram;
     /* Units that were cut (struct hst_unit_desc), and the slices that they are now; 0, 0: all are
        whole. */
     uint32_t cut_units, slices;
-    /* Of an update that is early, or optimistic where that may be, the share of the tiles that can
-       wait which is left to the next forward, so that both sweeps hide it: 0 to 0.75, 0 where too
-       little is known of the machine. Tiles can wait whose gradients last until then; of a unit
-       that is resident on a GPU an early update leaves none, an optimistic one all. */
+    /* An update that is early, or optimistic where that may be, leaves this share of the tiles that
+       can wait to the next forward, so that both sweeps hide it: 0 to 0.75, 0 where too little is
+       known of the machine. Tiles can wait whose gradients last until then; of a unit that is
+       resident on a GPU an early update leaves none, an optimistic one all. */
     double late_share;
     /* Threads of the host that update: all, or beside a GPU fewer, where host memory does not carry
        what they would move together with drives and copies that a step waits for. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_UNITS_H
 #define HOISTWAY_UNITS_H
-/* How a client describes its model to the engine: units of parameters. */
+/* A client describes its model to the engine by this: units of parameters. */
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -49,16 +49,16 @@ struct hst_unit_desc {
     uint64_t work_bytes;
     unsigned flags; /* of enum hst_unit_flag */
     /*
-     * Of a unit that is one matrix and nothing else, as an embedding is or an output head, which
-     * may be far larger than a layer (memory-centric tiling): the client can compute with blocks of
-     * its rows, one after another, and makes the visits that hst_engine_visits lists. Where budgets
-     * are too small for the unit as a whole, or a step would be faster with the memory that this
-     * leaves, the engine cuts it between blocks into slices. Each of them is visited as a unit is,
-     * in the forward from the first rows to the last ones and in the backward the other way round,
-     * by calls that name the same unit; view.first_row and view.rows tell which rows are there. A
-     * unit that is cut has a forward, whatever its flags say. What is stored and saved, and every
-     * bit of it, is the same. The f32 sum of a tied matrix's gradients stays whole. Not with a
-     * checkpoint.
+     * This is for a unit that is one matrix and nothing else, as an embedding or an output head is,
+     * which may be far larger than a layer (memory-centric tiling). The client can compute with
+     * blocks of its rows, one after another, and makes the visits that hst_engine_visits lists.
+     * Where budgets are too small for the unit as a whole, or a step would be faster with the
+     * memory that this leaves, the engine cuts it between blocks into slices. Each of them is
+     * visited as a unit is, in the forward from the first rows to the last ones and in the backward
+     * the other way round, by calls that name the same unit; view.first_row and view.rows tell
+     * which rows are there. A unit that is cut has a forward, whatever its flags say. What is
+     * stored and saved, and every bit of it, is the same. The f32 sum of a tied matrix's gradients
+     * stays whole. Not with a checkpoint.
      */
     struct {
         uint64_t block_rows; /* 0: never cut; a block's elements are a multiple of 4,096 */

@@ -12,8 +12,8 @@ struct state {
     struct attention_work layout;
 };
 
-/* Where a strip of queries stands: each part's running maximum and sum, and what is to multiply the
-   output of earlier tiles; and which of the tile's keys it sees. */
+/* It says where a strip of queries stands: each part's running maximum and sum, and what is to
+   multiply the output of earlier tiles; and which of the tile's keys it sees. */
 struct strip {
     float *top, *sum, *shrink;
     struct sight sight[STRIP_PARTS];
@@ -25,7 +25,7 @@ struct query_tile {
     struct first_keys first;
 };
 
-/* What earlier tiles left is brought down to a greater maximum. A query that has seen no key has
+/* It brings down what earlier tiles left to a greater maximum. A query that has seen no key has
    none, minus infinity, in both; what it has left is 0. */
 VEC_INLINE vec shrink_of(vec before, vec most, enum seen seen)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_KERNELS_HOST_ATTENTION_H
 #define HST_KERNELS_HOST_ATTENTION_H
-/* What the forward and the backward of attention share: tiles, and operands as f32 blocks. */
+/* The forward and the backward of attention share this: tiles, and operands as f32 blocks. */
 #include "host/work.h"
 #include "ops.h"
 
@@ -102,8 +102,8 @@ static inline size_t first_key_tile(const struct first_keys *first)
     return first->of[0] / ATTENTION_KEYS;
 }
 
-/* Whether a strip of queries, from column `at` on, has one that does not see all of a tile's keys
- * for its documents' or its window's sake. */
+/* It tells whether a strip of queries, from column `at` on, has one that does not see all of a
+ * tile's keys for its documents' or its window's sake. */
 static inline bool strip_begins_later(const struct first_keys *first, const struct key_tile *tile,
                                       size_t at, size_t queries)
 {
@@ -111,8 +111,8 @@ static inline bool strip_begins_later(const struct first_keys *first, const stru
     return first->of[last - 1] > tile->keys.begin;
 }
 
-/* Of a tile's keys, which ones the queries of a strip see: all, those up to their own, or of these
- * those from their first on. A constant wherever it is asked. */
+/* It says which of a tile's keys the queries of a strip see: all, those up to their own, or of
+ * these those from their first on. A constant wherever it is asked. */
 enum seen { SEEN_ALL, SEEN_TO, SEEN_BETWEEN };
 
 /* Keys [from, to] of a tile, for each query of a part of a strip. */
@@ -120,7 +120,7 @@ struct sight {
     uvec from, to;
 };
 
-/* Of the queries from column `column` on, of a tile whose first query is at `begin`. */
+/* It is for the queries from column `column` on, of a tile whose first query is at `begin`. */
 static inline struct sight sight_of(const struct first_keys *first, const struct key_tile *tile,
                                     size_t begin, size_t column)
 {

@@ -15,13 +15,13 @@ struct soft {
     float top, sum;
 };
 
-/* What a row's loss and gradient are made of, as state holds it. */
+/* A row's loss and gradient are made of these, as state holds them. */
 struct known {
     float top, sum, aimed;
 };
 static_assert(sizeof(struct known) == 3 * sizeof(float), "as in hst_cross_entropy.state");
 
-/* What is taken from numbers before exp: −∞ − −∞ would be a NaN where only −∞ was met. */
+/* It is taken from numbers before exp: −∞ − −∞ would be a NaN where only −∞ was met. */
 VEC_INLINE float base_of(float top)
 {
     return top == -INFINITY ? 0 : top;
@@ -76,7 +76,7 @@ static struct known *known_of(const struct hst_cross_entropy *a, size_t t)
     return a->state ? (struct known *)a->state + t : NULL;
 }
 
-/* What was known of the row with these columns added to it. */
+/* It adds these columns to what was known of the row. */
 VEC_INLINE struct known know(const struct hst_cross_entropy *a, size_t t, const void *row,
                              enum hst_dtype dtype)
 {
@@ -90,7 +90,7 @@ VEC_INLINE struct known know(const struct hst_cross_entropy *a, size_t t, const 
     return (struct known){s.top, s.sum, k.aimed};
 }
 
-/* Whether these columns are a row's last, with which its loss is known. */
+/* It tells whether these columns are a row's last, with which its loss is known. */
 static bool ends_row(const struct hst_cross_entropy *a)
 {
     return a->first_column + a->columns == a->vocab;

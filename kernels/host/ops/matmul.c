@@ -58,7 +58,7 @@ struct product {
     size_t work_bytes; /* of one worker */
 };
 
-/* Where an operand's rows [row, …) and columns [column, …) begin. */
+/* It returns where an operand's rows [row, …) and columns [column, …) begin. */
 static void *inside(const struct hst_matrix *x, size_t row, size_t column)
 {
     return row_at(row_at(x->data, row, x->ld, x->dtype), column, 1, x->dtype);

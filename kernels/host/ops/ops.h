@@ -2,8 +2,8 @@
 #ifndef HST_KERNELS_HOST_OPS_H
 #define HST_KERNELS_HOST_OPS_H
 /*
- * What every operation's file shares. These files are compiled once per instruction set, with
- * HOST_ISA naming it, and meet in math.c; nothing in them but HOST_OP functions has external
+ * Every operation's file shares this header. These files are compiled once per instruction set,
+ * with HOST_ISA naming it, and meet in math.c; nothing in them but HOST_OP functions has external
  * linkage.
  *
  * An operation cuts its work into pieces whose number and borders depend on its shape alone, and

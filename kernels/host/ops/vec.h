@@ -47,7 +47,7 @@ VEC_INLINE uvec vec_count(uint32_t first)
     return x;
 }
 
-/* Where mask is all ones a, where it is zero b. */
+/* It picks a where mask is all ones, b where it is zero. */
 VEC_INLINE uvec vec_pick(uvec mask, uvec a, uvec b)
 {
     return (mask & a) | (~mask & b);

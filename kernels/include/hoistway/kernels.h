@@ -181,7 +181,7 @@ uint64_t hst_dev_usual_bytes(uint64_t free_bytes);
 /** New budgets; attention's workspace follows the first. -ENOSPC below what is held: no change. */
 int hst_dev_budget(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
 
-/** What is known of a device; 0, -1 (numa_node) or "" where it is not. */
+/** It holds what is known of a device; 0, -1 (numa_node) or "" where it is not. */
 struct hst_dev_info {
     char model[64];                                 /* "NVIDIA H200" */
     char pci[16];                                   /* "0000:3b:00.0" */
@@ -201,18 +201,19 @@ struct hst_dev_info {
 void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 #define HST_DEV_MATH_BYTES 640
 /**
- * What the bits of a device's results depend on beside shapes and values, on one line of at most
- * text_bytes, terminated: "OpenBLAS 0.3.21 SkylakeX, glibc 2.36"; of a GPU its model,
+ * It tells what the bits of a device's results depend on beside shapes and values, on one line of
+ * at most text_bytes, terminated: "OpenBLAS 0.3.21 SkylakeX, glibc 2.36"; of a GPU its model,
  * multiprocessors, driver and libraries, how algorithms are chosen, variables of the environment
  * that change that, each value cut at 24 characters, and attention's workspace where the budget
  * decides who serves. Two devices with the same text give the same bits, on processors with FMA:
- * without it glibc computes some sines and logarithms by other code. text_bytes:
- * HST_DEV_MATH_BYTES is always enough. Thread-safety: safe.
+ * without it glibc computes some sines and logarithms by other code. text_bytes: HST_DEV_MATH_BYTES
+ * is always enough. Thread-safety: safe.
  */
 void hst_dev_math(struct hst_dev *dev, char *text, size_t text_bytes);
 /**
- * Whether two such texts stand for the same bits: they are the same, or differ alone in two cores
- * of OpenBLAS whose products were compared (0.3.21: Haswell and Zen). Pure. Thread-safety: safe.
+ * It tells whether two such texts stand for the same bits: they are the same, or differ alone in
+ * two cores of OpenBLAS whose products were compared (0.3.21: Haswell and Zen). Pure.
+ * Thread-safety: safe.
  */
 bool hst_dev_math_equal(const char *a, const char *b);
 /**

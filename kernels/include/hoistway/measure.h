@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_MEASURE_H
 #define HOISTWAY_MEASURE_H
 /*
- * What a device has for who measures it, beside kernels.h: the time of its own clock at a mark, and
+ * A device has this for who measures it, beside kernels.h: the time of its own clock at a mark, and
  * page-locking of memory that the caller chose. Nothing that trains needs either.
  */
 #include <hoistway/kernels.h>

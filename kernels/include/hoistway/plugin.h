@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_PLUGIN_H
 #define HOISTWAY_PLUGIN_H
 /*
- * What a device is made of, for who adds one: the table that it fills, and what a plugin
- * (libhoistway-KIND.so, see hst_dev_open) exports. Who uses devices needs kernels.h alone.
+ * This header says what a device is made of, for who adds one: the table that it fills, and what a
+ * plugin (libhoistway-KIND.so, see hst_dev_open) exports. Who uses devices needs kernels.h alone.
  */
 #include <hoistway/kernels.h>
 
@@ -70,7 +70,7 @@ struct hst_dev_ops {
     int (*host_unlock)(struct hst_dev *dev, void *memory, size_t size_bytes);
 };
 
-/** What a plugin exports, under the name hst_dev_plugin. */
+/** A plugin exports this under the name hst_dev_plugin. */
 struct hst_dev_plugin {
     size_t size;         /* sizeof(struct hst_dev_plugin) */
     const char *version; /* of the project, "0.1.0": must be that of the library */
