@@ -174,7 +174,7 @@ static struct bench_spread_of spread(double *values, unsigned count)
     return (struct bench_spread_of){values[count / 2], values[0], values[count - 1]};
 }
 
-/* Of one contestant's times over another's, round by round. */
+/* It is the spread of one contestant's times over another's, round by round. */
 static struct bench_spread_of over(struct bench *bench, unsigned one, unsigned other)
 {
     for (unsigned round = 0; round < bench->in->rounds; round++)

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 
 /**
- * What a library named by `peer` exports under the name hst_peer_adamw: step number `step` (1 is
+ * A library named by `peer` exports this under the name hst_peer_adamw: step number `step` (1 is
  * the first) of AdamW on f32[n] in place, bias-corrected, with decoupled weight decay, on `threads`
  * threads. Returns 0, or anything else where it failed. All arrays are apart. Tried on a small
  * range first: where it does not agree with ours, nothing is measured.
@@ -51,7 +51,7 @@ struct bench_adam_in {
  */
 int bench_adam(const struct bench_adam_in *in, struct hst_error *error);
 
-/** As many as the process may run on. */
+/** It returns as many as the process may run on. */
 uint32_t bench_adam_threads(void);
 
 #endif

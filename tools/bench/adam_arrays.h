@@ -14,7 +14,7 @@ struct adam_part {
 };
 struct adam_part adam_part(uint64_t elements, unsigned thread, unsigned threads);
 
-/** What is laid out in a piece of memory so far. */
+/** It holds what is laid out in a piece of memory so far. */
 struct adam_layout {
     unsigned char *end;
     unsigned arrays;

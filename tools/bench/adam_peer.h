@@ -5,7 +5,7 @@
 
 #include <hoistway/cpu_adam.h>
 
-/* What all updates are measured with. */
+/* All updates are measured with these. */
 #define ADAM_LR           1e-5
 #define ADAM_BETA1        0.9
 #define ADAM_BETA2        0.999

@@ -7,8 +7,8 @@
 #define BENCH_BURN_S 0.5
 
 /**
- * Whether a device is to be warmed by work before it is measured. The host is not: its clock rises
- * within a round that is not counted, and each figure warms up by itself.
+ * It tells whether a device is to be warmed by work before it is measured. The host is not: its
+ * clock rises within a round that is not counted, and each figure warms up by itself.
  */
 bool bench_burns(const struct hst_dev *dev, bool smoke);
 

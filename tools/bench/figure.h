@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_FIGURE_H
 #define HOISTWAY_TOOLS_BENCH_FIGURE_H
-/* What a benchmark of a device tells: one figure at a time, each beside its ceiling. */
+/* A benchmark of a device tells this: one figure at a time, each beside its ceiling. */
 #include "base/fail.h"
 
 #include <hoistway/kernels.h>
@@ -16,7 +16,7 @@ struct bench_figure {
     const char *note;          /* why it was not done; null where it was */
 };
 
-/* Where figures go, and how much is measured. */
+/* It says where figures go, and how much is measured. */
 struct bench_teller {
     void (*tell)(void *context, const struct bench_figure *figure);
     void *context;
@@ -61,7 +61,7 @@ int bench_copies(struct hst_dev *dev, bool smoke, struct bench_copies *copies,
 int bench_spread(struct hst_stream *stream, void *dst, size_t bytes, const void *staging);
 int bench_fill(struct hst_stream *stream, void *dst, size_t bytes, void *staging);
 
-/** What a device tells of itself where a call failed. Returns native. */
+/** It passes on what a device tells of itself where a call failed. Returns native. */
 int bench_device_failed(struct hst_dev *dev, int native, const char *what, struct hst_error *error);
 
 #endif

@@ -43,7 +43,7 @@ static int predict(const struct bench_forecast_in *in, const struct bench_run *r
     return 0;
 }
 
-/* What is known before the first step. */
+/* It predicts by what is known before the first step. */
 static int plan(const struct bench_forecast_in *in, const struct bench_run_in *run_in,
                 double *planned_s, struct hst_error *error)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_FORECAST_H
 #define HOISTWAY_TOOLS_BENCH_FORECAST_H
-/* How well steps are predicted, and how near they come to their bound: homes × tokens of a step. */
+/* This header measures how well steps are predicted, and how near they come to their bound: home
+ * tiers × tokens of a step. */
 #include "bench/run.h"
 
 struct bench_forecast_in {

@@ -26,7 +26,7 @@ static const struct ground_sizes FULL = {
     .elements = (size_t)1 << 26,
     .cube = 8192,
 };
-/* What one thread of a processor does in seconds. */
+/* One thread of a processor does this in seconds. */
 static const struct ground_sizes HOST = {
     .tokens = 1024,
     .hidden = 1024,

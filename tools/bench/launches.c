@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What launching a layer costs: the model's own forward and backward again and again, with so few
- * tokens and so narrow that computing is nothing beside it. That is the host's time to enqueue the
- * operations or the device's to begin them, whichever is longer. The MLP is as wide as the others'
- * of this run, so that its weights come in as many blocks of rows.
+ * This file measures what launching a layer costs: the model's own forward and backward again and
+ * again, with so few tokens and so narrow that computing is nothing beside it. That is the host's
+ * time to enqueue the operations or the device's to begin them, whichever is longer. The MLP is as
+ * wide as the others' of this run, so that its weights come in as many blocks of rows.
  *
  * Beside it: from how many tokens on computing the full layer takes longer, were all of it as fast
  * as the large product. It is not, so that computing takes longer from fewer tokens on.

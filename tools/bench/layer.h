@@ -8,7 +8,7 @@
 #include "bench/figure.h"
 #include "model/llama.h"
 
-/* Of a phase, all that was enqueued under one name; or the phase itself. */
+/* It is all that was enqueued under one name in a phase; or the phase itself. */
 struct bench_layer_row {
     uint64_t seq;      /* tokens of a sequence; 0: the phase does not depend on them */
     const char *phase; /* "forward", "backward", "head" */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_LAYER_CEILINGS_H
 #define HOISTWAY_TOOLS_BENCH_LAYER_CEILINGS_H
-/* What the device reaches where nothing is in the way: a layer's operations are held against it. */
+/* The device reaches this where nothing is in the way: a layer's operations are held against it. */
 #include "bench/figure.h"
 
 struct layer_ceilings {

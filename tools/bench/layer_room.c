@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-/* Of the numbers: from 2^-6 to less than 2^-3. */
+/* The numbers are from 2^-6 to less than 2^-3. */
 #define EXPONENT_LEAST (-6)
 #define EXPONENTS      3u
 

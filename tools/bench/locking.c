@@ -60,7 +60,7 @@ static uint64_t available_bytes(void)
     return 1024 * (uint64_t)kib;
 }
 
-/* What madvise asks for is given where the system's choice is not "never". */
+/* The system gives what madvise asks for where the system's choice is not "never". */
 static bool gives_huge_pages(void)
 {
     char text[128] = "";
@@ -123,7 +123,7 @@ static int time_rounds(const struct locker *l, enum bench_pages pages, void *mem
     return 0;
 }
 
-/* Of these pages, each written to before it is locked. */
+/* It times these pages, each written to before it is locked. */
 static int time_mapped(const struct locker *l, enum bench_pages pages)
 {
     const size_t size = l->out->size_bytes, mapped = size + HUGE_PAGE;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_LOCKING_H
 #define HOISTWAY_TOOLS_BENCH_LOCKING_H
-/* What page-locking host memory costs: an engine that keeps states in DRAM locks all of it. */
+/* This header tells what page-locking host memory costs: an engine that keeps states in DRAM locks
+ * all of it. */
 #include "bench/figure.h"
 
-/* How memory comes to be locked. */
+/* It says how memory comes to be locked. */
 enum bench_pages {
     BENCH_PAGES_SMALL, /* of 4 KiB, mapped and written to before */
     BENCH_PAGES_HUGE,  /* the same with huge pages, as far as the system gives them */
@@ -22,8 +23,8 @@ struct bench_locking {
 const char *bench_pages_name(enum bench_pages pages);
 
 /**
- * How much of `most` to lock: no more than a quarter of what is available, in whole huge pages of
- * 2 MiB, one at least. Pure.
+ * It returns how much of `most` to lock: no more than a quarter of what is available, in whole huge
+ * pages of 2 MiB, one at least. Pure.
  */
 uint64_t bench_locking_bytes(uint64_t most, uint64_t available);
 

@@ -57,7 +57,7 @@ static int rmsnorm_backward(void *arg)
                                                                   .work = g->work});
 }
 
-/* By an angle of 0, so that the same memory may be turned again and again. */
+/* It turns by an angle of 0, so that the same memory may be turned again and again. */
 static int rope(void *arg)
 {
     struct ground *g = arg;
@@ -105,7 +105,7 @@ static int add(void *arg)
                                                    .out = g->buffers[2]});
 }
 
-/* Of k and v: few columns. */
+/* k and v have few columns. */
 static size_t kv_width(const struct ground *g)
 {
     return g->sizes.kv_heads * g->sizes.head_dim;

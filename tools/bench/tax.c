@@ -67,8 +67,8 @@ static int open_all(struct bench *b, const struct bench_tax_in *in, struct hst_e
     return b->ratios ? 0 : fail(error, FAIL_BUDGET, -ENOMEM, "out of memory for the results");
 }
 
-/* What one step leaves under way the next one pays for: the first of a turn follows another run's,
- * and is not counted. */
+/* The next step pays for what one leaves under way: the first of a turn follows another run's, and
+ * is not counted. */
 #define STEPS_OF_TURN 4
 
 static int run_turn(struct bench_run *run, double *seconds, struct hst_error *error)

@@ -74,7 +74,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of one member, at `offset`, of all rounds. */
+/* It is the timing of one member, at `offset`, of all rounds. */
 static struct bench_timing timing_of(const struct round *rounds, unsigned count, size_t offset)
 {
     double seconds[ROUNDS];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_WAITS_H
 #define HOISTWAY_TOOLS_BENCH_WAITS_H
-/* What it costs a thread to wait for a device, as the device was opened (HOISTWAY_WAIT). */
+/* This header tells what it costs a thread to wait for a device, as the device was opened
+ * (HOISTWAY_WAIT). */
 #include "bench/figure.h"
 
 struct bench_waits {

@@ -13,7 +13,7 @@
 
 #define ROOM_FIRST 64u
 
-/* What the boundary sees of a device and of a stream. */
+/* The boundary sees this of a device and of a stream. */
 struct front_dev {
     const struct hst_dev_ops *ops;
     struct hst_dev *behind;

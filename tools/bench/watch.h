@@ -21,11 +21,11 @@ struct watch;
 int watch_open(struct hst_dev *dev, struct hst_stream *stream, struct watch **watch);
 void watch_close(struct watch **watch);
 
-/** What stands in front: for operations, copies and zeroing. */
+/** It is the stream that stands in front: for operations, copies and zeroing. */
 struct hst_stream *watch_front(struct watch *watch);
 /** Forgets what was seen; from now on time counts. Errors: those of the stream. */
 int watch_begin(struct watch *watch);
-/** What was seen since, in its order. */
+/** It returns what was seen since, in its order. */
 const struct watched *watch_seen(const struct watch *watch, size_t *count);
 /**
  * Waits for the stream, then writes seconds[count], of each operation, and the seconds of all.
@@ -33,7 +33,7 @@ const struct watched *watch_seen(const struct watch *watch, size_t *count);
  */
 int watch_seconds(struct watch *watch, double *seconds, double *all_s);
 
-/* What an operation has to do. Pure. */
+/* It tells what an operation has to do. Pure. */
 struct watched watched_copy(size_t size_bytes);
 struct watched watched_zero(size_t size_bytes);
 struct watched watched_matmul(const struct hst_matmul *a);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an operation has to do: each operand read or written once, whatever it really does; one that
- * is added to is both. Of attention the scores that the causal mask leaves, 4 FLOPs each forward
- * and 10 backward per element of a head. Pure.
+ * This file tells what an operation has to do: each operand read or written once, whatever it
+ * really does; one that is added to is both. Of attention the scores that the causal mask leaves, 4
+ * FLOPs each forward and 10 backward per element of a head. Pure.
  */
 #include "bench/watch.h"
 
@@ -48,7 +48,7 @@ struct watched watched_zero(size_t size_bytes)
     return moves((double)size_bytes, "zero of %zu B", size_bytes);
 }
 
-/* By what is transposed it is known what it is for: a weight lies as n×k in a forward pass. */
+/* The transposed operand tells what it is for: a weight lies as n×k in a forward pass. */
 struct watched watched_matmul(const struct hst_matmul *a)
 {
     double m = (double)a->m, n = (double)a->n, k = (double)a->k;
@@ -111,7 +111,7 @@ static double scores_of(const struct hst_attention *a)
     return (double)a->batch * (double)a->heads * seq * (seq + 1) / 2;
 }
 
-/* Of q, and of k or v; of lse. */
+/* It counts elements of q, and of k or v; of lse. */
 static double queries_of(const struct hst_attention *a)
 {
     return (double)a->batch * (double)a->seq * (double)a->heads * (double)a->head_dim *

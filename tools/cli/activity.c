@@ -88,7 +88,7 @@ static void write_over(const char *line, enum open_line kind)
     open_line = kind;
 }
 
-/* What ticks makes room for the line that stays, or for nothing. */
+/* A line that ticks makes room for the line that stays, or for nothing. */
 static void take_back(void)
 {
     if (open_line == OPEN_TICKING && state.kept[0])

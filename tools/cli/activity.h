@@ -30,12 +30,12 @@ void activity_format(const struct activity *activity, char line[ACTIVITY_LINE_BY
 /** From now on the program is at `what`, which is copied; what it was at before has ended. Nothing
  * is shown of activities that take less than a second, all since a line or since there was none. */
 void activity_begin(const char *what);
-/** How far it has come. Waits for nothing. */
+/** It tells how far the work has come. It waits for nothing. */
 void activity_count(uint64_t done_bytes, uint64_t total_bytes);
 /** Nothing is under way any more. */
 void activity_end(void);
 
-/** Whether stderr is a terminal. */
+/** It tells whether stderr is a terminal. */
 bool activity_on_terminal(void);
 /**
  * Shows a line that stays: elsewhere than on a terminal at once, there until the next such line

@@ -20,7 +20,7 @@ static long left_ms(const struct timespec *begin, unsigned limit_ms)
     return (long)limit_ms - passed;
 }
 
-/* What comes until the other end is closed, the buffer is full or the time is over. */
+/* It reads what comes until the other end is closed, the buffer is full or the time is over. */
 static size_t read_all(int in, char *text, size_t room, unsigned limit_ms)
 {
     struct timespec begin;

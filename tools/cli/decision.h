@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_DECISION_H
 #define HOISTWAY_TOOLS_CLI_DECISION_H
-/* What an engine has decided, as `plan --json` and the first line of `train --log` tell it. */
+/* This header tells what an engine has decided, as `plan --json` and the first line of `train
+ * --log` tell it. */
 #include "cli/json.h"
 
 #include <hoistway/predict.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a probe may write to each drive, beside what opening it writes; requests in flight. */
+/* A probe may write this to each drive, beside what opening it writes; requests in flight. */
 #define DRIVE_BYTES  ((uint64_t)64 << 20)
 #define MEMORY_BYTES ((uint64_t)16 << 20)
 #define COPY_BYTES   ((uint64_t)128 << 20) /* host memory of copies, both ways, at most */
@@ -30,7 +30,7 @@ static enum hst_aio_backend backend_of(enum hst_io io)
                                   : HST_AIO_AUTO;
 }
 
-/* What the figures of a part are. */
+/* It says which figures a part has. */
 static const struct part {
     unsigned parts;
     enum hst_rate first, last;
@@ -53,7 +53,7 @@ static void ask_update(const struct forecast_in *in, struct asked *a)
         .size = sizeof a->probe, .parts = UPDATE.parts, .threads = in->config->threads};
 }
 
-/* Of the host without a handle: with how many threads is then part of the question. */
+/* It asks the host without a handle: with how many threads is then part of the question. */
 static void ask_compute(const struct forecast_in *in, struct hst_dev *dev, struct asked *a)
 {
     a->probe = (struct hst_probe){.size = sizeof a->probe,
@@ -173,7 +173,7 @@ void forecast_measure(const struct hst_config *config, const char *device,
     hst_dev_close(&dev);
 }
 
-/* What is not there says what to do about it. */
+/* It says of what is not there what to do about it. */
 static void tell_missing(struct hst_rates *rates, const struct part *part, const char *fix)
 {
     for (int r = (int)part->first; r <= (int)part->last; r++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_FORECAST_H
 #define HOISTWAY_TOOLS_CLI_FORECAST_H
-/* What a step was expected to take, and what it waits for: where the drives' rates come from, and
- * the sentence at the end of a run. */
+/* This header tells what a step was expected to take, and what it waits for: where the drives'
+ * rates come from, and the sentence at the end of a run. */
 #include <hoistway/predict.h>
 
 #define FORECAST_TEXT_BYTES 512u
@@ -17,7 +17,7 @@
 void forecast_measure(const struct hst_config *config, const char *device,
                       const struct hst_memory *memory, struct hst_rates *rates);
 
-/** Of what a plan needs rates: a configuration with its device, and the model's computation. */
+/** A plan needs rates of these: a configuration with its device, and the model's computation. */
 struct forecast_in {
     const struct hst_config *config; /* store, io, threads; stopped ends what is measured */
     const char *device;              /* a name of hst_dev_open */

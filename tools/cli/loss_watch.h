@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_LOSS_WATCH_H
 #define HOISTWAY_TOOLS_CLI_LOSS_WATCH_H
-/* Whether a run's loss has risen and stayed up, which a user who looks at it hours later should
-   have been told. */
+/* This header tells whether a run's loss has risen and stayed up, which a user who looks at it
+   hours later should have been told. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -11,8 +11,8 @@
 #define LONGEST_NAME 48u
 
 /*
- * What transformers' TrainingArguments, PyTorch and their users call something. The first row whose
- * meaning is among the candidates counts, so that options and values can share the table.
+ * It holds what transformers' TrainingArguments, PyTorch and their users call something. The first
+ * row whose meaning is among the candidates counts, so that options and values can share the table.
  */
 static const struct {
     const char *other, *meant;

@@ -37,8 +37,8 @@ struct cli_verb {
     const struct cli_verb *kin; /* whose options are told to be its own; may be null */
 };
 
-/** What is typed before the options: "hoistway train", "nvme-bench". Static storage of the verb's
-    strings, or dst. */
+/** It returns what is typed before the options: "hoistway train", "nvme-bench". Static storage of
+   the verb's strings, or dst. */
 const char *cli_command(const struct cli_verb *verb, char dst[64]);
 
 /**
@@ -63,7 +63,8 @@ const char *cli_synonym(const char *name, const char *const *candidates, size_t 
 const char *cli_nearest(const char *name, const char *const *candidates, size_t count);
 
 #define CLI_MEANT_BYTES 64u
-/** What a value that `option` has refused was meant to be, a value that it takes. False: not known.
+/** It guesses what a value that `option` has refused was meant to be, a value that it takes. False:
+   not known.
  */
 bool cli_value_meant(const struct hst_option *option, const char *text, char dst[CLI_MEANT_BYTES]);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_PROGRESS_H
 #define HOISTWAY_TOOLS_CLI_PROGRESS_H
-/* What a run shows on stderr: the step line, rewritten in place on a terminal, else at most one
+/* A run shows this on stderr: the step line, rewritten in place on a terminal, else at most one
    every 10 seconds, the first and the last; and what it is at between them. */
 #include "cli/report.h"
 
@@ -13,19 +13,19 @@
 void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYTES]);
 
 /**
- * Whether a line is due where each line stays (no terminal): first, last, or 10 s after the one
- * before. Pure.
+ * It tells whether a line is due where each line stays (no terminal): first, last, or 10 s after
+ * the one before. Pure.
  */
 bool progress_due(const struct step_report *step, double last_s);
 
-/* Of a run: what it shows, unless it is quiet. */
+/* It holds what a run shows, unless it is quiet. */
 struct progress {
     bool quiet;
     double last_s; /* when the last step line was written, where each stays */
 };
 void progress_init(struct progress *progress, bool quiet);
 void progress_show(struct progress *progress, const struct step_report *step);
-/** What the run is at from now on, how far it has come, and that it is at nothing: activity.h. */
+/** They tell what the run is at from now on, how far it has come, and that it is at nothing. */
 void progress_begin(const struct progress *progress, const char *what);
 void progress_bytes(const struct progress *progress, uint64_t done_bytes, uint64_t total_bytes);
 void progress_end(const struct progress *progress);

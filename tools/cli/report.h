@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_REPORT_H
 #define HOISTWAY_TOOLS_CLI_REPORT_H
-/* What a finished step tells: the step line and the log are made from it. */
+/* A finished step tells this: the step line and the log are made from it. */
 #include <hoistway/hoistway.h>
 
 struct step_report {

@@ -32,7 +32,7 @@ struct run_log {
     uint64_t gap_from, gap_to; /* steps that the run has made and the log has no line of; 0: none */
 };
 
-/* What a library of the device has built for a run's shapes so far; 0: nothing, and not told. */
+/* It counts what a library of the device has built for a run's shapes; 0: nothing, not told. */
 struct run_plans {
     uint64_t count;
     double seconds;

@@ -10,7 +10,7 @@ enum schedule_shape {
     SCHEDULE_WSD = 4, /* warmup, stable, decay */
 };
 
-/* By their names on the command line, from SCHEDULE_CONSTANT on; null-terminated. */
+/* They have their names on the command line, from SCHEDULE_CONSTANT on; null-terminated. */
 extern const char *const SCHEDULE_NAMES[];
 
 /* Stores say by which formula a run was begun. Version 1 ended linear and cosine at 0, in step n,

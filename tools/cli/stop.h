@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_STOP_H
 #define HOISTWAY_TOOLS_CLI_STOP_H
-/* How a user ends a run: the first signal asks, the second does not wait. */
+/* A user ends a run like this: the first signal asks, the second does not wait. */
 #include <signal.h>
 
 enum { CLI_EXIT_STOPPED = 75, CLI_EXIT_STOPPED_AT_ONCE = 130 };

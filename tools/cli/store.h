@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_STORE_H
 #define HOISTWAY_TOOLS_CLI_STORE_H
-/* Whether a directory can hold the store, how its I/O will run, and the words that say so. */
+/* This header tells whether a directory can hold the store, how its I/O will run, and the words
+ * that say so. */
 #include "base/fail.h"
 
 #include <hoistway/aio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_SYSTEM_H
 #define HOISTWAY_TOOLS_CLI_SYSTEM_H
-/* What this machine allows this process. */
+/* This header tells what the machine allows the process. */
 #include <stdint.h>
 
 #define SYSTEM_NO_LIMIT UINT64_MAX
@@ -19,7 +19,7 @@ void system_memory(struct system_memory *memory);
 uint64_t system_meminfo(const char *text, const char *key);
 /** A limit file of a cgroup: "max", or bytes; absurdly large values mean no limit. Pure. */
 uint64_t system_cgroup_limit(const char *text);
-/** What a limit leaves: usage counts without the file pages that the kernel gives back. Pure. */
+/** It returns what a limit leaves: usage is without file pages that can be given back. Pure. */
 uint64_t system_cgroup_left(uint64_t limit, uint64_t usage, uint64_t inactive_file);
 
 #endif

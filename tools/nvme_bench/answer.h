@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_NVME_BENCH_ANSWER_H
 #define HOISTWAY_TOOLS_NVME_BENCH_ANSWER_H
-/* What the measured rates mean for training a model: <hoistway/plan.h> with the user's wishes. */
+/* This header tells what rates mean for training: <hoistway/plan.h> with the user's wishes. */
 #include "nvme_bench/args.h"
 #include "nvme_bench/judge.h"
 #include "nvme_bench/result.h"

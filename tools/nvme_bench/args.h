@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_NVME_BENCH_ARGS_H
 #define HOISTWAY_TOOLS_NVME_BENCH_ARGS_H
-/* What the user asked for. */
+/* This header holds what the user asked for. */
 #include "cli/options.h"
 #include "nvme_bench/result.h"
 

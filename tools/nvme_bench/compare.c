@@ -34,7 +34,7 @@ struct comparison {
 
 /* ---- pairs ---- */
 
-/* By what is known of it; two drives of one model differ in their disk's name. */
+/* It goes by what is known of a drive; two of one model differ in their disk's name. */
 static bool is_same(const struct nb_drive *a, const struct nb_drive *b)
 {
     if (a->simulated || b->simulated)

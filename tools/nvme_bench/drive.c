@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of the drive that a directory is on, how much of it may be taken, and whether two
+/* This file tells of the drive that a directory is on, how much of it may be taken, and whether two
  * directories are on one: what they would share is its rate and its room. */
 #include "nvme_bench/drive.h"
 
@@ -27,8 +27,8 @@ uint64_t nb_drive_room(uint64_t size_bytes, uint64_t free_bytes)
     return free_bytes > kept ? free_bytes - kept : 0;
 }
 
-/* Whether space is reserved there without being written. True also where that can not be tried:
-   then no scratch file can be made either. */
+/* It tells whether space is reserved there without being written. True also where that can not be
+   tried: then no scratch file can be made either. */
 static bool has_fallocate(const char *directory)
 {
     char name[PATH_MAX];
@@ -94,7 +94,7 @@ int nb_drive_identify(struct nb_drive *drive, struct hst_error *error)
 
 /* ---- two drives ---- */
 
-/* Whether a name stands in a list of names between commas. */
+/* It tells whether a name stands in a list of names between commas. */
 static bool has_name(const char *names, const char *name, size_t length)
 {
     while (*names) {

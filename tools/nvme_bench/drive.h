@@ -14,7 +14,7 @@ bool nb_drive_is_simulated(const char *path);
  */
 int nb_drive_identify(struct nb_drive *drive, struct hst_error *error);
 
-/** What two drives have in common, in words; null: nothing that is known. Pure. */
+/** It tells what two drives have in common, in words; null: nothing that is known. Pure. */
 const char *nb_drives_share(const struct nb_drive *a, const struct nb_drive *b,
                             char dst[NB_TEXT]);
 /** True where two name spaces of one NVMe controller are meant: perhaps one drive. Pure. */

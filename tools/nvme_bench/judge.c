@@ -116,7 +116,7 @@ static double rate_of(const struct nb_result *r, enum nb_phase phase, enum nb_ki
     return p ? p->rate : 0;
 }
 
-/* What a long write fell to counts, even where a short one did better afterwards. */
+/* The rate that a long write fell to counts, even where a short one did better afterwards. */
 static double steady_rate(const struct nb_result *r, enum nb_kind kind, uint32_t drive)
 {
     const struct nb_sustained *s = &r->drives[drive].sustained;
@@ -148,7 +148,7 @@ bool nb_drives_are_alike(const struct nb_result *r)
     return true;
 }
 
-/* Of drives that share bytes out, the last one to end decides. */
+/* The last one to end decides of drives that share bytes out. */
 static double usable_rate(const struct nb_result *r, enum nb_kind kind)
 {
     double shares[NB_MAX_DRIVES], least = INFINITY;

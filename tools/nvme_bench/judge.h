@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_NVME_BENCH_JUDGE_H
 #define HOISTWAY_TOOLS_NVME_BENCH_JUDGE_H
-/* What measured values mean: percentiles, when a long write has become flat, the best shape.
-   Pure. */
+/* This header tells what measured values mean: percentiles, when a long write has become flat, the
+   best shape. Pure. */
 #include "nvme_bench/result.h"
 
 #include <stddef.h>

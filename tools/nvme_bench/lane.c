@@ -227,7 +227,7 @@ static void tell_mismatch(const struct nb_lane *lane, uint64_t offset, const cha
     mismatch->wanted = (unsigned char)wanted[i];
 }
 
-/* What lies in the buffer, read from `offset` on. */
+/* It checks what lies in the buffer, read from `offset` on. */
 static bool block_is_right(const struct nb_lane *lane, uint64_t offset, size_t bytes,
                            uint64_t *compared, struct nb_mismatch *mismatch)
 {

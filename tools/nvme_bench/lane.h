@@ -32,7 +32,7 @@ struct nb_written {
     uint32_t pass, origin;
 };
 
-/** Where a lane's data is not what was written. */
+/** It says where a lane's data is not what was written. */
 struct nb_mismatch {
     uint64_t offset;  /* of the first wrong byte, or of the sector that is another one */
     bool is_other;    /* another sector stands there, that of *found; else single bytes differ */

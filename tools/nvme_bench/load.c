@@ -53,7 +53,7 @@ static int refuse(const struct source *s, const char *key)
                 s->path, key);
 }
 
-/* What has a type or a magnitude that its key can not have. */
+/* It refuses what has a type or a magnitude that its key can not have. */
 static int refuse_value(const struct source *s, const struct field *f, struct jsn_value v)
 {
     int shown = v.end - v.begin < 40 ? (int)(v.end - v.begin) : 40;

@@ -133,8 +133,8 @@ static uint64_t window_bytes(uint64_t wanted, const struct nb_job *job)
     return bytes - bytes % job->block_bytes;
 }
 
-/* Of the sweep's shapes the one that surely keeps a drive busy: blocks of up to 1 MiB, and the most
-   requests. */
+/* It is the one of the sweep's shapes that surely keeps a drive busy: blocks of up to 1 MiB, and
+   the most requests. */
 static struct nb_shape long_shape(const struct nb_bench *b)
 {
     struct nb_shape shape = {b->args->blocks.values[0], b->budget.most_depth, 1};
@@ -164,7 +164,7 @@ static int write_long(struct nb_bench *b, uint32_t drive)
     return rc;
 }
 
-/* What the drive does in its best shape, on its first lane; *out is the next free point. */
+/* It measures the drive in its best shape, on its first lane; *out is the next free point. */
 static int measure_best(struct nb_bench *b, enum nb_kind kind, uint32_t drive, uint64_t most_bytes,
                         struct nb_point **out)
 {

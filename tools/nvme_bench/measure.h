@@ -10,7 +10,7 @@
 
 #define NB_MAX_THREADS 16u
 
-/** What a run does to each drive, decided before it starts. */
+/** It holds what a run does to each drive, decided before it starts. */
 struct nb_budget {
     uint64_t file_bytes;  /* of each lane */
     uint32_t lanes;       /* of each drive */

@@ -127,7 +127,7 @@ static int check_memory(const struct nb_bench *b)
     return 0;
 }
 
-/* What would help, of what can be: smaller files, less on the file system, another one. */
+/* It tells what would help, of what can be: smaller files, less on the file system, another one. */
 static void room_fix(const struct nb_budget *b, const struct nb_drive *d, char *fix, size_t bytes)
 {
     uint64_t need = b->file_bytes * b->lanes, room = nb_drive_room(d->size_bytes, d->free_bytes);
@@ -207,7 +207,7 @@ static int check_distinct(const struct nb_bench *b)
     return rc;
 }
 
-/* Whether aio understands the words, and what it read: asked on drives that are none. */
+/* It asks, on drives that are none, whether aio understands the words, and what it read. */
 static int check_words(const struct nb_bench *b, const struct hst_aio_config *config,
                        const char *what, const char *words, const char *example,
                        uint64_t *capacity_bytes)

@@ -41,11 +41,11 @@ void nb_shape_text(const struct nb_shape *shape, char dst[48]);
 void nb_rate_text(double bytes_per_s, char dst[32]);
 /** "192.7 GB", likewise; 24.0 MB, 1.5 TB. Pure. */
 void nb_bytes_text(double bytes, char dst[32]);
-/** What is known of a drive, in a line. Pure. */
+/** It tells what is known of a drive, in a line. Pure. */
 void nb_drive_text(const struct nb_drive *drive, char dst[NB_SENTENCE]);
-/** How all drives were measured together. Pure. */
+/** It tells how all drives were measured together. Pure. */
 void nb_together_text(const struct nb_result *result, char dst[NB_SENTENCE]);
-/** What the long write showed, in a sentence. Pure. */
+/** It tells what the long write showed, in a sentence. Pure. */
 void nb_sustained_text(const struct nb_sustained *sustained, char dst[NB_SENTENCE]);
 
 #endif

@@ -69,7 +69,7 @@ static void print_drive(const struct nb_result *r, uint32_t i, FILE *out)
     fprintf(out, "read back:  %s, every byte right\n", text_size(d->verified_bytes, size));
 }
 
-/* Of each drive: what it would have to hold, and what is free. */
+/* It prints what each drive would have to hold, and what is free. */
 static void print_space(const struct nb_result *r, const struct nb_answer *a, FILE *out)
 {
     char size[32], room[32], lacks[32];

@@ -27,7 +27,7 @@ enum nb_percentile { NB_P50, NB_P90, NB_P99, NB_P999, NB_MAX };
 #define NB_PERCENTILES 5u
 extern const char *const nb_percentile_names[NB_PERCENTILES]; /* "p50" … "max" */
 
-/** How requests are made. */
+/** It says how requests are made. */
 struct nb_shape {
     uint32_t block_bytes, depth, threads; /* depth: of each thread */
 };

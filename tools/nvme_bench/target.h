@@ -18,7 +18,7 @@ struct nb_target {
 int nb_target_check(const char *path, const char *source, struct hst_error *error);
 /** E107 where it can not be written. Borrows path. */
 int nb_target_open(struct nb_target *target, const char *path, struct hst_error *error);
-/** What is written to the stream that this returns replaces what the file held; null: *error. */
+/** It returns a stream: what is written there replaces what the file held; null: *error. */
 FILE *nb_target_begin(struct nb_target *target, struct hst_error *error);
 /** Closes the stream. E107 where something was lost; then no part is left of a file that was not
     there before. */

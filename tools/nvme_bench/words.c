@@ -150,7 +150,7 @@ static void drives_text(const struct nb_answer *a, uint32_t drives, const char *
                  drives > a->set ? "s" : "", a->set);
 }
 
-/* What would make it fit; or that it is a tight fit. */
+/* It tells what would make it fit; or that it is a tight fit. */
 static void space_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
 {
     char drives[64], each[32], size[TEXT_BYTES];
@@ -173,7 +173,7 @@ static void space_text(const struct nb_answer *a, char *dst, size_t dst_bytes)
     add(dst, dst_bytes, " free on %s.", a->drives == 1 ? "it" : a->set == 1 ? "each" : "them");
 }
 
-/* How the drives stand to the model, in a verb. */
+/* It tells how the drives stand to the model, in a verb. */
 static const char *verdict_verb(const struct nb_answer *a)
 {
     static const char *const verbs[2][2][2] = {

@@ -74,7 +74,7 @@ static struct scale value_scale(const struct chart *chart, const struct history 
     return scale_of(least, most, chart->unit == CHART_BYTES || chart->unit == CHART_BYTES_PER_S);
 }
 
-/* Of steps behind the first one. */
+/* It is the scale of steps behind the first one. */
 static struct scale step_scale(const struct history *history)
 {
     const double last = fmax(1, history_behind(history, history->count - 1));

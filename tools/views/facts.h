@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_VIEWS_FACTS_H
 #define HOISTWAY_TOOLS_VIEWS_FACTS_H
-/* What a log says of its run on the whole. */
+/* This header tells what a log says of its run on the whole. */
 #include "views/record.h"
 
 #define FACTS_TEXT_BYTES 256u /* a longer one is left out */

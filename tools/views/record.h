@@ -40,7 +40,7 @@ enum measure {
     MEASURES
 };
 
-/** Of a step's line: "stall_s" holds "nvme"; what stands in the line itself has no group. */
+/** It names a number of a step's line: "stall_s" holds "nvme"; one without a group holds none. */
 struct measure_name {
     const char *group, *key;
 };

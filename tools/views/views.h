@@ -28,7 +28,7 @@ struct views {
 int views_check(const struct views_paths *paths, struct hst_error *error);
 /** Replaces earlier ones. After an error nothing is open. */
 int views_open(struct views *views, const struct views_paths *paths, struct hst_error *error);
-/** Of a log, one line; of an odd line null. Failures: views->native. */
+/** It takes one line of a log; of an odd line null. Failures: views->native. */
 void views_take(void *context, const char *line, size_t bytes);
 /** All lines that a log has so far. E106 and E420 where it can not be read. */
 int views_read(struct views *views, const char *log, struct hst_error *error);

@@ -130,14 +130,14 @@ static inline bool layout_is_slice(const struct layout *layout, uint32_t unit)
     const struct layout_unit *u = &layout->units[unit];
     return layout->whole && u->rows < layout->whole->units[u->whole].rows;
 }
-/** How many units were cut, and the slices that they are now. */
+/** It counts the units that were cut, and the slices that they are now. */
 void layout_count_slices(const struct layout *layout, uint32_t *cut_units, uint32_t *slices);
 /** True where a unit begins with the tile, as it was described: on rank 0 alone. */
 bool layout_begins_unit(const struct layout *layout, uint32_t tile);
 /** A parameter as clients described it; borrows its name and shape. */
 struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t param);
 
-/* What of a stored parameter lies in a tile, in elements; in_param: of it as it was described. */
+/* It tells what of a stored parameter a tile has, in elements; in_param: of it as described. */
 struct layout_overlap {
     uint32_t param;
     uint64_t in_param, in_tile, count;
@@ -151,7 +151,7 @@ bool layout_next_overlap(const struct layout *layout, struct tile_range range, u
 /** The unit's largest tile, over all units, in elements. */
 uint32_t layout_largest_tile(const struct layout *layout);
 
-/** Of all parameters: names, shapes, who owns whose, where they lie. A cut changes nothing. */
+/** It covers all parameters: names, shapes, owners, where they lie. A cut changes nothing. */
 uint64_t layout_digest(const struct layout *layout);
 
 #endif

@@ -22,7 +22,7 @@ struct cutter {
     uint32_t *first_param; /* [parameters of the whole] its number, or that of its first slice */
 };
 
-/* What its computation reads: its own parameter, or the one it is an alias of. */
+/* Its computation reads this: its own parameter, or the one it is an alias of. */
 static const struct layout_param *matrix_of(const struct layout *layout, uint32_t unit)
 {
     return &layout->params[layout->units[unit].first_param];
@@ -42,8 +42,8 @@ static bool makes_tiles(uint64_t blocks, uint64_t block, uint32_t tile_elements)
     return blocks * block % tile_elements == 0;
 }
 
-/* As many blocks as stay below `most` and make whole tiles; where none do, as few as make some; 0
- * where all are needed. */
+/* It returns as many blocks as stay below `most` and make whole tiles; where none do, as few as
+ * make some; 0 where all are needed. */
 static uint64_t slice_rows(const struct layout *layout, uint32_t unit, uint64_t most,
                            uint32_t tile_elements)
 {

@@ -30,7 +30,7 @@ static inline uint32_t stripe_drive(const struct stripe *stripe, uint64_t tile)
     return stripe->drive[tile % STRIPE_PERIOD];
 }
 
-/** Of the tiles [0, tile), how many are on the drive. */
+/** It counts those of the tiles [0, tile) that are on the drive. */
 static inline uint64_t stripe_before(const struct stripe *stripe, uint64_t tile, uint32_t drive)
 {
     return tile / STRIPE_PERIOD * stripe->before[STRIPE_PERIOD][drive] +

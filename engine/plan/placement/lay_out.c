@@ -30,13 +30,13 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Where the device computes. */
+/* It takes memory where the device computes. */
 static uint64_t take_near(struct placement *p, enum hst_class class, uint64_t bytes)
 {
     return lay_out_take(p, p->compute_tier, class, bytes);
 }
 
-/* Of a unit that is updated: where that is done in memory. */
+/* It takes memory where a unit is updated, if that is done in memory. */
 static struct address take_memory(struct placement *p, uint32_t unit, enum hst_class class,
                                   uint64_t bytes)
 {
@@ -51,8 +51,8 @@ struct run {
     uint64_t bytes, total;
 };
 
-/* So many copies of the run on the drives; writes where each drive's part of the first one begins
- * behind `ends`. */
+/* It takes so many copies of the run on the drives, and writes where each drive's part of the first
+ * one begins behind `ends`. */
 static void take_copies(struct placement *p, enum hst_class class, struct run run, uint64_t copies,
                         uint64_t *ends, uint64_t *starts)
 {
@@ -201,8 +201,8 @@ static uint64_t zone_bytes(const struct placement_in *in, uint64_t bytes)
     return in->store_align > 0 ? sat_round_up(bytes, in->store_align) : bytes;
 }
 
-/* What the store's files are beside their extents: of a new one it follows from its format, of one
- * that is there from its size. */
+/* It tells what the store's files are beside their extents: of a new one it follows from its
+ * format, of one that is there from its size. */
 static void place_store_rest(const struct placement_in *in, const uint64_t *slots,
                              const uint64_t *derived, struct placement *p)
 {
@@ -250,7 +250,7 @@ static struct address take_turns(const struct placement_in *in, struct placement
     return (struct address){.tier = HST_TIER_HBM, .offset = at};
 }
 
-/* Where the update does not wait for the norm, gradients that leave memory have no home at all. */
+/* Gradients that leave memory have no home tier where the update does not wait for the norm. */
 static void place_grads(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
     struct address turns = {0};
@@ -293,7 +293,7 @@ static void choose_streamed(const struct placement_in *in, const struct choice *
     }
 }
 
-/* Of a unit's checkpoints, whole pages. */
+/* It counts the bytes of a unit's checkpoints, in whole pages. */
 static uint64_t bytes_of_acts(const struct placement_in *in, uint32_t unit,
                               const struct placement *p)
 {
@@ -308,7 +308,7 @@ static enum hst_tier acts_tier(const struct choice *c, const struct placement *p
     return unit < c->leaves[LEAVE_ACTS] ? HST_TIER_NVME : HST_TIER_DRAM;
 }
 
-/* Of units that may be computed again and follow one another each so-many-th keeps its checkpoint,
+/* Each so-many-th of the units that may be recomputed and follow one another keeps its checkpoint,
  * the first one on. */
 static void choose_recomputed(const struct placement_in *in, uint32_t segment, struct placement *p)
 {
@@ -322,7 +322,7 @@ static void choose_recomputed(const struct placement_in *in, uint32_t segment, s
     }
 }
 
-/* What is computed again is needed until its backward. Segments follow one another, so the buffers
+/* A recomputed checkpoint is needed until its backward. Segments follow one another, so the buffers
  * of the longest do for all; the last one of each finds its input in the carry, as the unit before
  * it has left that. */
 static void place_recomputed(const struct placement_in *in, struct placement *p)
@@ -345,8 +345,8 @@ static void place_recomputed(const struct placement_in *in, struct placement *p)
     take_near(p, HST_CLASS_ACTS, sat_times(bytes, most));
 }
 
-/* So many of those that can, evenly among them: where some backwards are shorter for it, copies
- * beside the others can make up. What is computed again anyway keeps nothing. */
+/* It takes so many of those that can, evenly among them: where some backwards are shorter for it,
+ * copies beside the others can make up. What is computed again anyway keeps nothing. */
 static void place_saved(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     uint64_t able = placement_savable_units(in), owed = 0;
@@ -421,7 +421,7 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
                                sat_times(p->slots.bytes, p->slots.count));
 }
 
-/* What the host needs beside a device that has its own memory; on the host device it is shared. */
+/* It places what the host needs beside a device with its own memory; the host device shares it. */
 static void place_host_side(const struct placement_in *in, uint64_t largest_tile,
                             struct placement *p)
 {
@@ -440,7 +440,7 @@ static void place_host_side(const struct placement_in *in, uint64_t largest_tile
                                       sat_times(largest_tile, sizeof(float)));
 }
 
-/* What the slices of a unit share. */
+/* It places what the slices of a unit share. */
 static void place_kept(const struct placement_in *in, struct placement *p)
 {
     const struct layout *layout = in->layout;

@@ -4,16 +4,16 @@
 /* Lays everything out for one choice of homes, to the byte. placement_search.c tries choices. */
 #include "plan/placement/placement.h"
 
-/* What goes to NVMe: so many of the first tiles' states and of the first units' checkpoints,
- * gradients and weights, of those that are not resident on a GPU. A fixed set is optimal where the
- * order of use is cyclic, and which members it has does not matter. */
+/* It says what goes to NVMe: so many of the first tiles' states and of the first units'
+ * checkpoints, gradients and weights, of those that are not resident on a GPU. A fixed set is
+ * optimal where the order of use is cyclic, and which members it has does not matter. */
 enum leaving { LEAVE_STATES = 0, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS, LEAVE_COUNT };
 
-/* How deep the rings are. */
+/* It says how deep the buffer pools are. */
 struct ring_depths {
     uint32_t slots, leases, grads, acts;
 };
-/* Those in a device's memory. */
+/* It says how deep those in a device's memory are. */
 struct device_depths {
     uint32_t leases, grads, acts;
 };

@@ -19,7 +19,7 @@ uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_pe
     return sat_round_up(sat_times(in->grain_tokens, bytes_per_token), 64);
 }
 
-/* Where activations have a home elsewhere none of them stay. */
+/* No activations stay where they have a home tier elsewhere. */
 uint32_t placement_savable_units(const struct placement_in *in)
 {
     bool elsewhere =

@@ -20,7 +20,7 @@
 #include "plan/layout/stripe.h"
 #include "plan/placement/record.h"
 
-/** What --place says; a class that is not named is placed by the budgets. */
+/** It holds what --place says; a class that is not named is placed by the budgets. */
 struct place_wish {
     bool fixed[HST_CLASS_COUNT];
     enum hst_tier tier[HST_CLASS_COUNT];
@@ -69,7 +69,7 @@ struct address {
     uint64_t offset; /* bytes, in the arena or in the drive's file */
 };
 
-/* Where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
+/* It says where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
 struct unit_home {
     bool away;               /* from the device's memory; on the host no unit is */
     struct address weights;  /* of the unit's first tile; on NVMe see weights_at */
@@ -100,7 +100,7 @@ struct ring {
     uint32_t count;
 };
 
-/* What lives on drives, or in a GPU's memory while the host works on it: one extent each. */
+/* These live on drives, or in a GPU's memory while the host works on it: one extent each. */
 enum extent_kind {
     EXTENT_WEIGHTS = 0, /* of a tile */
     EXTENT_STATES,      /* a tile's record */
@@ -148,8 +148,8 @@ struct placement {
     uint32_t act_blocks;                                  /* on NVMe, of all units */
     /* Units to one kept checkpoint, where forwards are computed again; else 1. */
     uint32_t segment;
-    /* Of an update that does not wait for the norm, how much is left to the next forward all the
-       same: so many eighths of the tiles whose gradients last until then. The planner's choice. */
+    /* An update that does not wait for the norm leaves this to the next forward all the same: so
+       many eighths of the tiles whose gradients last until then. The planner's choice. */
     uint32_t late_eighths;
     /* Threads that update beside a device with memory of its own, 0: all; [1] where the update is
        optimistic. Where host memory does not carry all that moves, fewer leave more of it to drives
@@ -214,10 +214,10 @@ uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit)
 /** Tiles of units that are away, whose states are in DRAM. */
 uint32_t placement_tiles_in_dram(const struct placement *placement);
 
-/** Where the weights and the state record of a tile are. */
+/** It tells where the weights and the state record of a tile are. */
 struct address placement_weights(const struct placement *placement, uint32_t tile);
 struct address placement_states(const struct placement *placement, uint32_t tile);
-/** Where an extent is, and how large. */
+/** It tells where an extent is, and how large. */
 struct address placement_extent(const struct placement *placement, enum extent_kind kind,
                                 uint32_t index, uint64_t *bytes);
 /** Bytes from an extent of that kind on a drive to its second slot; 0: it has one. */
@@ -225,7 +225,7 @@ uint64_t placement_second(const struct placement *placement, enum extent_kind ki
 /** Extents of a kind are numbered from 0 to this. */
 uint32_t placement_extents(const struct placement *placement, enum extent_kind kind);
 
-/** Of so many elements of a unit, the f64 partials of their norm: one per 4,096. */
+/** It counts the bytes of the f64 partials of so many elements' norm: one per 4,096. */
 static inline uint64_t placement_partials_bytes(uint64_t elements)
 {
     return elements / LAYOUT_UNIT_ALIGN * sizeof(double);

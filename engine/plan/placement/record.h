@@ -18,7 +18,7 @@ struct record {
     uint64_t bytes;                 /* of the whole, a multiple of 4,096 */
 };
 
-/** What a precision's tiles are updated with; gradients have the weights' type. */
+/** It tells what a precision's tiles are updated with; gradients have the weights' type. */
 struct hst_update_kind record_kind(enum hst_precision precision, enum hst_state state);
 /** The bytes of that kind. */
 struct hst_update_bytes record_bytes(enum hst_precision precision, enum hst_state state);

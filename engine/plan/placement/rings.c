@@ -126,7 +126,7 @@ static void take_ring(struct placement *p, enum hst_tier tier, struct ring *ring
     ring->at = lay_out_take(p, tier, HST_CLASS_BUFFERS, sat_times(ring->bytes, ring->count));
 }
 
-/* Of all checkpoints that move none is much larger than the others. */
+/* No checkpoint that moves is much larger than the others. */
 static void place_acts_rings(const struct placement_in *in, const struct choice *c,
                              struct placement *p)
 {
@@ -149,7 +149,7 @@ static void place_acts_rings(const struct placement_in *in, const struct choice 
 #define STREAM_TILES      4u
 #define STREAM_TILES_MOST 16u
 
-/* Of a class that is updated: its home may be DRAM. */
+/* It tells of a class that is updated whether its home tier may be DRAM. */
 static bool may_be_in_dram(const struct placement_in *in, enum hst_class class)
 {
     return !in->wish.fixed[class] || in->wish.tier[class] == HST_TIER_DRAM;
