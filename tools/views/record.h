@@ -40,7 +40,7 @@ enum measure {
     MEASURES
 };
 
-/** It names a number of a step's line: "stall_s" holds "nvme"; one without a group holds none. */
+/** It names a number of a step's line: "stall_s" holds "nvme"; the line's own have no group. */
 struct measure_name {
     const char *group, *key;
 };
