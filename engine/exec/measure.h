@@ -2,10 +2,10 @@
 #ifndef HOISTWAY_ENGINE_EXEC_MEASURE_H
 #define HOISTWAY_ENGINE_EXEC_MEASURE_H
 /*
- * What visits, updates and norms took in the steps after the first, which warms up: what a
- * prediction of the steps to come is made from (predict.c). Each as if it had the cores to itself:
- * the host device and the optimizer share the workers, which run one job at a time, so the seconds
- * of the optimizer's jobs are taken from the visits they ran beside.
+ * This header has what visits, updates and norms took in the steps after the first, which warms up:
+ * what a prediction of the steps to come is made from (predict.c). Each as if it had the cores to
+ * itself: the host device and the optimizer share the workers, which run one job at a time, so the
+ * seconds of the optimizer's jobs are taken from the visits they ran beside.
  */
 #include "plan/graph/walk.h"
 
@@ -30,7 +30,7 @@ struct measure {
     double visit_end_s, visit_host_s; /* when the last visit had ended, and host_s then */
 };
 
-/** Of a node that is a visit. */
+/** It serves a node that is a visit. */
 enum measure_sweep measure_sweep(const struct node *node);
 
 /** Errors: -ENOMEM. */

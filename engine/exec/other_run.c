@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a store is of another run than this one: told with all differences at once. */
+/* This file tells how a store is of another run than this one, with all differences at once. */
 #include "exec/other_run.h"
 #include "ckpt/version_text.h"
 #include "store/look.h"
@@ -53,7 +53,7 @@ static bool follows_from_tiles(const char *line, const char *other)
            strcspn(line, "(") == strcspn(same, "(") && strncmp(line, same, strcspn(line, "(")) == 0;
 }
 
-/* Those of `of` that `other` has not got. Whether all are options. */
+/* It lists those of `of` that `other` has not got, and tells whether all are options. */
 static bool list(const char *of, const char *other, const char *first, const char *between,
                  struct lines *lines)
 {
@@ -146,8 +146,8 @@ int other_run_explain(struct hst_engine *engine, int rc)
     return refuse(engine, was, is);
 }
 
-/* What makes other bits is no reason to stop, but one to say so: the run is not that which an
-   uninterrupted one would have been. Versions of before say nothing. */
+/* Other bits are no reason to stop, but one to say so: the run is not that which an uninterrupted
+   one would have been. Versions of before say nothing. */
 void other_run_tell_math(struct hst_engine *engine, const char *was)
 {
     const char *is = engine->math;

@@ -9,10 +9,10 @@
 
 #define NO_UNIT UINT32_MAX
 
-/** Of a sealed layout. Errors: -ENOMEM. */
+/** The layout is sealed. Errors: -ENOMEM. */
 int slices_open(struct hst_engine *engine);
 void slices_close(struct hst_engine *engine);
-/** How many of the client's units have their gradients, all slices of them. */
+/** It counts those of the client's units that have their gradients, all slices of them. */
 uint32_t slices_ready(const struct hst_engine *engine);
 /** The first slices are next: a step begins, or what went on between steps is over. */
 void slices_begin(struct hst_engine *engine);

@@ -48,7 +48,7 @@ static bool is_resident(const struct hst_engine *engine, uint32_t tile)
     return placement_is_resident(&engine->placement, layout_tile(&engine->layout, tile).unit);
 }
 
-/* Those that it does not visit need none. */
+/* Tiles that it does not visit need none. */
 static bool needs_slot(const struct stream_state *s, uint32_t tile)
 {
     if ((s->access & TILE_RESIDENT) && !is_resident(s->engine, tile))
@@ -72,7 +72,7 @@ static unsigned char *slot_buffer(const struct hst_engine *engine, const struct 
     return slot->buffer + (kind == EXTENT_STATES ? engine->placement.slot_record_at : 0);
 }
 
-/* What moves a tile that is away. */
+/* It returns what moves an offloaded tile. */
 static struct extents *mover_of(const struct hst_engine *engine, uint32_t tile)
 {
     return is_resident(engine, tile) ? engine->resident : engine->extents;
@@ -173,7 +173,8 @@ static int fetch_ahead(struct stream_state *s, bool must)
     return 0;
 }
 
-/* Where one part of a tile is to be worked on; null where the stream was not asked for it. */
+/* It returns where one part of a tile is to be worked on; null where the stream was not asked for
+ * it. */
 static unsigned char *part_at(const struct stream_state *s, const struct slot *slot,
                               enum extent_kind kind, uint32_t tile)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_EXEC_VIEWS_H
 #define HOISTWAY_ENGINE_EXEC_VIEWS_H
-/* Where the client finds an acquired unit's parameters and gradients. */
+/* This header tells where the client finds an acquired unit's parameters and gradients. */
 #include "session/engine_state.h"
 
 /** Fills engine->view for the unit that was reached; gradients in the backward alone. */

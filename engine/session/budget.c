@@ -54,14 +54,14 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
     return 0;
 }
 
-/* Of what a directory may hold; those on one file system share what is free there. */
+/* It is the room of a directory; those on one file system share what is free there. */
 struct room {
     uint64_t bytes; /* together with the others' it is no more than there is */
     uint64_t most;  /* where the others need less than what they left */
 };
 
-/* What a killed start left is removed before the store is made: it is room, for any of those that
-   share the file system, and as much as it was for the directory that it is in. */
+/* The files that a killed start left are removed before the store is made: they are room, for any
+   of those that share the file system, and as much as it was for the directory that it is in. */
 static struct room room_of(const struct hst_engine *engine, uint32_t drive, uint64_t free_bytes)
 {
     const uint64_t own = store_dir_leftover(engine, drive);

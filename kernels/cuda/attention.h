@@ -7,8 +7,8 @@
 enum { ATTENTION_UNUSED_BYTES = sizeof((struct hst_dev_info *)0)->library_unused };
 
 /*
- * By the environment's HOISTWAY_ATTENTION: `own` never opens cuDNN, `cudnn` fails without it,
- * `cudnn-only` does too and sets *alone: what it does not serve is then refused. Unset or empty
+ * It goes by the environment's HOISTWAY_ATTENTION: `own` never opens cuDNN, `cudnn` fails without
+ * it, `cudnn-only` does too and sets *alone: what it does not serve is then refused. Unset or empty
  * takes it where it is (*sdpa is null where not; where it is there and of no use, `unused` says
  * why, else it is empty). Errors: -EINVAL another value, -ENODEV, -ENOMEM, with *failure (may be
  * null) written.

@@ -9,7 +9,7 @@
 #include <cublasLt.h>
 #include <hoistway/kernels.h>
 
-/* What is used of the library, by its own names. */
+/* These are used of the library, by its own names. */
 #define BLASLT_FUNCTIONS(X)                                                                        \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \

@@ -43,7 +43,7 @@ static inline struct cuda_dev *cuda_dev_of(struct hst_dev *dev)
 
 /* The negative errno that a CUDA error is reported as. */
 int cuda_errno(cudaError_t error);
-/* What can be done about a CUDA error of a card that was there. */
+/* It tells what can be done about a CUDA error of a card that was there. */
 enum hst_dev_why cuda_why(cudaError_t error);
 /* Writes *failure (may be null): one line without control characters, cut to fit. */
 __attribute__((format(printf, 4, 5))) void cuda_failure_set(struct hst_dev_failure *failure,
@@ -63,7 +63,7 @@ int cuda_enter(struct cuda_dev *dev);
 void cuda_dev_close(struct hst_dev *dev);
 /* Reads what does not change: name, PCI address, versions, sizes. */
 cudaError_t cuda_info_read(int index, struct hst_dev_info *info);
-/* What sysfs says of the device at info->pci under `root` ("/sys/bus/pci/devices"). */
+/* It reads what sysfs says of the device at info->pci under `root` ("/sys/bus/pci/devices"). */
 void cuda_info_read_pci(const char *root, struct hst_dev_info *info);
 void cuda_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 

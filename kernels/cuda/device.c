@@ -68,7 +68,7 @@ static void name_libraries(struct cuda_dev *cuda)
              version ? hst_sdpa_file(cuda->sdpa) : "");
 }
 
-/* What lies there in another version, and is the reason why own kernels serve, beside what
+/* It tells what lies there in another version, and is the reason why own kernels serve, beside what
  * attention_open has said. */
 static void tell_unlike(struct cuda_dev *cuda)
 {

@@ -2,7 +2,7 @@
 #ifndef HST_CUDA_LAUNCH_H
 #define HST_CUDA_LAUNCH_H
 /*
- * What every kernel's source includes first. Under nvcc it is CUDA; under a C++ compiler with
+ * Every kernel's source includes this first. Under nvcc it is CUDA; under a C++ compiler with
  * HST_SIMT it is the interpreter of tests/simt, so that every kernel also runs, and is checked for
  * races, on a machine without a GPU. The rules that this asks of kernels are in README.md.
  *

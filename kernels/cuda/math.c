@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the bits of a GPU's results depend on: who makes products and attention, the card, the
+ * The bits of a GPU's results depend on this: who makes products and attention, the card, the
  * driver, which compiles PTX. NVIDIA's libraries choose algorithms, for a shape the first one that
  * they propose: so their versions too, and variables of the environment that they read. Of the
  * budget one thing alone: whether cuDNN makes the backward of long sequences.
@@ -14,7 +14,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Those that change what the libraries compute or choose; not those that log or find files. */
+/* These change what the libraries compute or choose; others, that log or find files, are left
+ * out. */
 static const char *const variables[] = {
     "NVIDIA_TF32_OVERRIDE",      "CUBLAS_WORKSPACE_CONFIG",
     "CUBLASLT_WORKSPACE_SIZE",   "CUBLAS_EMULATE_SINGLE_PRECISION",

@@ -5,11 +5,11 @@
 #include "blaslt.h"
 
 /*
- * By the environment's HOISTWAY_MATMUL: `own` never opens cuBLASLt, `cublaslt` fails without it.
- * Unset or empty takes it where it is found; where it is not, *blaslt is null and `absent`, of
- * absent_bytes, names it. What is found and can not be used is an error, not a reason to make other
- * bits silently. Errors: -EINVAL another value, -ENODEV, -ENOMEM, with *failure (may be null)
- * written.
+ * It goes by the environment's HOISTWAY_MATMUL: `own` never opens cuBLASLt, `cublaslt` fails
+ * without it. Unset or empty takes it where it is found; where it is not, *blaslt is null and
+ * `absent`, of absent_bytes, names it. What is found and can not be used is an error, not a reason
+ * to make other bits silently. Errors: -EINVAL another value, -ENODEV, -ENOMEM, with *failure (may
+ * be null) written.
  */
 int matmul_open(unsigned compute_major, struct blaslt **blaslt, char *absent, size_t absent_bytes,
                 struct hst_dev_failure *failure);

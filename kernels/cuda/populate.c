@@ -36,7 +36,7 @@ static void *populate_part(void *arg)
     return NULL;
 }
 
-/* That this thread may use, beside the one that it is on. */
+/* It counts those that this thread may use, beside the one that it is on. */
 static size_t more_processors(void)
 {
     cpu_set_t set;

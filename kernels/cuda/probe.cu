@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether this build has code for the current GPU. Every kernel of the plugin is compiled for the
- * same architectures, so an empty one stands for all.
+ * This file tells whether the build has code for the current GPU. Every kernel of the plugin is
+ * compiled for the same architectures, so an empty one stands for all.
  */
 #include "launch.h"
 

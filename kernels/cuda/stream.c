@@ -115,7 +115,7 @@ static cudaError_t open_native(const struct cuda_dev *dev, struct cuda_stream *s
     return error;
 }
 
-/* What a failed GPU answers here, drain has told of. */
+/* drain has told of what a failed GPU answers here. */
 static void close_native(struct cuda_stream *s)
 {
     if (s->end && cudaEventDestroy(s->end) != cudaSuccess)
@@ -336,7 +336,7 @@ int cuda_stream_wait(struct hst_stream *stream, struct hst_event *event)
                            "wait for an event");
 }
 
-/* What a query or a sync of the event returned, as its stream's error. */
+/* It makes what a query or a sync of the event returned its stream's error. */
 static int event_result(struct cuda_event *e, struct state *state, cudaError_t error)
 {
     char recent[160];

@@ -24,7 +24,7 @@
 /* Elements in 16 bytes. */
 template <typename T> static constexpr int WIDE = 16 / (int)sizeof(T);
 
-/* What 16-bit elements lie in: the earlier of a pair in the low half. */
+/* 16-bit elements lie in these: the earlier of a pair in the low half. */
 template <int N> struct alignas(2 * N) words {
     uint32_t pair[N / 2];
 };

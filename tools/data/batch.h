@@ -2,8 +2,9 @@
 #ifndef HOISTWAY_TOOLS_DATA_BATCH_H
 #define HOISTWAY_TOOLS_DATA_BATCH_H
 /*
- * What rows are to a model: which token each input is, which one it has to tell, and which of the
- * row's inputs belong to its own document. A document that was split is one for each piece.
+ * This header says what rows are to a model: which token each input is, which one it has to tell,
+ * and which of the row's inputs belong to its own document. A document that was split is one for
+ * each piece.
  */
 #include "data/files.h"
 #include "data/pack.h"

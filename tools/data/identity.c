@@ -17,15 +17,15 @@
 #define PART_BYTES UINT64_C(4096)
 #define PARTS      UINT64_C(64)
 
-/* Where part `i` begins in a file that is larger than all parts: the first one at its beginning,
-   the last one at its end. */
+/* It returns where part `i` begins in a file that is larger than all parts: the first one at its
+   beginning, the last one at its end. */
 static uint64_t part_at(uint64_t size_bytes, uint64_t i)
 {
     const uint64_t last = size_bytes - PART_BYTES;
     return last / (PARTS - 1) * i + last % (PARTS - 1) * i / (PARTS - 1);
 }
 
-/* Of a small file all bytes in one part. */
+/* A small file has all bytes in one part. */
 static uint64_t part_count(uint64_t size_bytes)
 {
     return size_bytes <= PARTS * PART_BYTES ? 1 : PARTS;

@@ -71,7 +71,7 @@ struct placed {
     uint32_t count, row, column;
 };
 
-/* What is packed together. */
+/* These are packed together. */
 struct window {
     uint32_t seq_len;
     uint32_t count; /* that wait */

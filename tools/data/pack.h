@@ -11,7 +11,7 @@
 #define PACK_WINDOW       65536u     /* documents that are packed with one another */
 #define PACK_MOST_SEQ_LEN (1u << 20) /* T */
 
-/* What becomes of a document of more than T inputs. */
+/* It says what becomes of a document of more than T inputs. */
 enum pack_long {
     PACK_LONG_SPLIT = 1, /* pieces of T inputs, the last one shorter */
     PACK_LONG_CUT,       /* its first T inputs */

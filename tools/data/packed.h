@@ -4,11 +4,12 @@
 /* The documents of data files as rows. */
 #include "data/files.h"
 
-/** Whether files are packed: one of them knows documents, or its mask leaves a target out. Pure. */
+/** It tells whether files are packed: one of them knows documents, or its mask leaves a target out.
+ * Pure. */
 bool data_is_packed(struct token_files files);
 
-/** What becomes of long documents where nobody says it: those of a file with a mask, which are
- * chats, are refused; others are split. Pure. */
+/** It tells what becomes of long documents where nobody says it: those of a file with a mask, which
+ * are chats, are refused; others are split. Pure. */
 enum pack_long data_long_default(struct token_files files);
 
 /**

@@ -25,7 +25,7 @@ struct token_row {
     bool has_ids, has_mask, has_labels;
 };
 
-/** What is wrong with a row: where, and in which words. */
+/** It says what is wrong with a row: where, and in which words. */
 struct row_fault {
     size_t at; /* byte of the row */
     int native;
@@ -41,7 +41,7 @@ struct row_fault {
 int token_row_parse(const char *text, size_t size, uint64_t vocab, struct token_row *row,
                     struct row_fault *fault);
 void token_row_free(struct token_row *row);
-/** Whether a token of a row is learned. */
+/** It tells whether a token of a row is learned. */
 bool token_row_learned(const struct token_row *row, size_t i);
 /** Targets of a row, and those that it leaves out. */
 void token_row_targets(const struct token_row *row, uint64_t *targets, uint64_t *hidden);

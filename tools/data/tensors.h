@@ -37,9 +37,10 @@ int token_tensors_find(const char *path, const char *text, const struct st_heade
                        uint64_t data_begin, struct token_tensors *tensors,
                        struct hst_error *error);
 
-/** Whether a file begins like one of safetensors: 9 of its bytes, and how many it has. Pure. */
+/** It tells whether a file begins like one of safetensors: 9 of its bytes, and how many it has.
+ * Pure. */
 bool token_tensors_look(const unsigned char first[9], uint64_t size_bytes);
-/** Whether safetensors say that they are a token file, of whatever version. */
+/** It tells whether safetensors say that they are a token file, of whatever version. */
 bool token_tensors_named(const struct token_file *file);
 /** Reads the header of an open file and finds its parts. Null on failure. E106, E423. */
 int token_tensors_read(const struct token_file *file, struct token_tensors **tensors,

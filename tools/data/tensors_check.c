@@ -55,7 +55,7 @@ static struct stream stream_of(const struct token_file *file, enum token_part pa
     return (struct stream){.file = file, .part = &file->tensors->parts[part], .buffer = buffer};
 }
 
-/* Of offsets: from 0 to `end`, none below the one before, or, where `apart`, equal to it. */
+/* It checks offsets: from 0 to `end`, none below the one before, or, where `apart`, equal to it. */
 static int check_offset(const struct token_file *file, const char *name, uint64_t i, uint64_t was,
                         uint64_t is, uint64_t end, bool apart, struct hst_error *error)
 {
@@ -108,7 +108,7 @@ static int check_prompts(const struct token_file *file, uint64_t vocab, void *bu
     return rc;
 }
 
-/* Of the next `count` values of the mask: how many are 1. */
+/* It counts those of the next `count` values of the mask that are 1. */
 static int count_learned(struct stream *mask, uint64_t count, uint64_t *learned,
                          struct hst_error *error)
 {

@@ -56,7 +56,7 @@ static void fill(float *dst, size_t count, float value)
         dst[i] = value;
 }
 
-/* What of elements [offset, offset + count) lies in the row for padding becomes 0. */
+/* It makes 0 what of elements [offset, offset + count) lies in the row for padding. */
 static void clear_pad(const struct llama_config *c, uint64_t offset, float *dst, size_t count)
 {
     const uint64_t begin = (uint64_t)c->pad * c->hidden, end = begin + c->hidden;

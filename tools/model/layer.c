@@ -167,7 +167,7 @@ void layer_forward(struct pass *p, const struct layer_work *w, void *x)
     pass_add(p, hidden_count(p), x1, w->dn, x);
 }
 
-/* What is not saved, to the bit as the forward had it. */
+/* It recomputes what is not saved, to the bit as the forward had it. */
 static void complete(struct pass *p, const struct layer_work *w, const void *x)
 {
     pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);

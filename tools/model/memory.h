@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_MODEL_MEMORY_H
 #define HOISTWAY_TOOLS_MODEL_MEMORY_H
 /*
- * What the model keeps on the device for the engine's life, beside its units: the rotary constants,
+ * The model keeps this on the device for the engine's life, beside its units: the rotary constants,
  * and one step's batch and losses, so that a step needs one copy of each. The same layout on the
  * host, page-locked, which they are copied from and to.
  */

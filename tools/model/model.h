@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_MODEL_MODEL_H
 #define HOISTWAY_TOOLS_MODEL_MODEL_H
-/* What the files of the model share: the model itself, and the layout of its units' parameters. */
+/* The files of the model share this: the model itself, and the layout of its units' parameters. */
 #include "model/llama.h"
 
 /* Parts of the numbers, not of the machine (never set by a budget): see README.md. */
@@ -11,8 +11,8 @@
 /* Units in their order; layers as many as the model has, one of each of the others. */
 enum unit_kind { UNIT_EMBEDDING, UNIT_LAYER, UNIT_NORM, UNIT_HEAD, UNIT_KIND_COUNT };
 
-/* Of a layer, though not of every model's; each of the other units has one parameter. K and V, GATE
- * and UP are neighbours: layer.c uses each two together. */
+/* A layer has these, though not every model's; each of the other units has one parameter. K and V,
+ * GATE and UP are neighbours: layer.c uses each two together. */
 enum layer_param {
     LAYER_INPUT_NORM,
     LAYER_Q,
@@ -62,7 +62,8 @@ struct llama {
     size_t embedding_op_bytes, layer_op_bytes, norm_op_bytes, head_op_bytes;
 };
 
-/** Where a parameter is among those that a layer of this model has; LAYER_PARAM_MAX: how many. */
+/** It tells where a parameter is among those that a layer of this model has; LAYER_PARAM_MAX: how
+ * many. */
 size_t llama_layer_place(const struct llama *model, enum layer_param param);
 
 /** Place among llama_tensor's of the final norm; the head's own weight, if it has one, follows. */

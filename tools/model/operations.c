@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a grain computes beside products, for whoever measures how long it takes: the passes of a
- * layer and of the head themselves with products left out, and attention. Each in parts: fewer
- * tokens, and of attention fewer keys, sequences, and heads. The embedding's lookups and the
- * last norm are left out; they are little beside a layer.
+ * This file does what a grain computes beside products, for whoever measures how long it takes: the
+ * passes of a layer and of the head themselves with products left out, and attention. Each in
+ * parts: fewer tokens, and of attention fewer keys, sequences, and heads. The embedding's lookups
+ * and the last norm are left out; they are little beside a layer.
  */
 #include "model/blocks.h"
 
@@ -154,7 +154,7 @@ static double attention_flop(const struct hst_attention *a)
     return 4 * 2 * (double)(a->seq + 1) * width * tokens;
 }
 
-/* Of a grain, in one layer. */
+/* It is that of a grain, in one layer. */
 static struct hst_attention whole_attention(const struct llama_operations *of)
 {
     const struct llama *m = of->model;

@@ -10,7 +10,7 @@
  */
 #include "model/model.h"
 
-/* What a pass may leave out, for who measures how long the rest takes. */
+/* A pass may leave these out, for who measures how long the rest takes. */
 enum { PASS_PRODUCTS = 1, PASS_ATTENTION = 2 };
 
 struct pass {
@@ -50,7 +50,7 @@ void pass_head_norm_backward(struct pass *p, size_t heads, const void *x, size_t
 /** x dtype[tokens, width] + the bias at place `param`, in place; its gradient is added to. */
 void pass_bias(struct pass *p, size_t width, void *x, size_t param);
 void pass_bias_backward(struct pass *p, size_t width, const void *dy, size_t param);
-/** By the model's angles. */
+/** It turns by the model's angles. */
 void pass_rope(struct pass *p, void *x, size_t heads, bool inverse);
 void pass_attention(struct pass *p, struct hst_attention args);
 void pass_attention_backward(struct pass *p, struct hst_attention_backward args);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the name of a known model says of it; nothing else of a model is asked for there. */
+/* This file has what the name of a known model says of it; nothing else of a model is asked for
+ * there. */
 #include "model/llama.h"
 
 #include <hoistway/plan.h>

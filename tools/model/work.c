@@ -34,7 +34,7 @@ static size_t greater(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* What products and attention give, but for the MLP's. */
+/* It takes what products and attention give, but for the MLP's. */
 static void take_attention(const struct llama *model, struct work_area *area,
                            struct layer_work *work)
 {

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_MODEL_WORK_H
 #define HOISTWAY_TOOLS_MODEL_WORK_H
 /*
- * How a unit's work area is divided. The same function measures it and carves it: with a base of
- * null every pointer is null and only size_bytes counts. Layouts are those of a full grain; a
+ * This header divides a unit's work area. The same function measures it and carves it: with a base
+ * of null every pointer is null and only size_bytes counts. Layouts are those of a full grain; a
  * shorter one uses less.
  */
 #include "model/model.h"
@@ -66,13 +66,13 @@ struct head_work {
     struct hst_work op;
 };
 void head_work_carve(const struct llama *model, struct work_area *area, struct head_work *work);
-/** Of a slice; without state and sum. */
+/** It is that of a slice; without state and sum. */
 void head_slice_work_carve(const struct llama *model, struct work_area *area,
                            struct head_work *work);
 
-/** What a head in slices keeps for each token of a step, in bytes. */
+/** It returns what a head in slices keeps for each token of a step, in bytes. */
 size_t head_kept_bytes(const struct llama *model);
-/** Where `kept` has state and sum of the micro-batch that begins with `first_token`. */
+/** It finds where `kept` has state and sum of the micro-batch that begins with `first_token`. */
 void head_kept_carve(const struct llama *model, struct hst_work kept, size_t first_token,
                      struct head_work *work);
 #endif

@@ -281,7 +281,7 @@ static int bench_verb_step(int argc, char **argv)
     return rc ? cli_fail(&error) : CLI_EXIT_OK;
 }
 
-/* What can be measured. An option alone, but --help, is taken for the first one's. */
+/* These can be measured. An option alone, but --help, is taken for the first one's. */
 static const struct {
     const char *name, *about;
     int (*run)(int argc, char **argv);

@@ -126,7 +126,7 @@ static bool has(const char *directory, const char *name)
            access(path, F_OK) == 0;
 }
 
-/* What files of this project begin with, and others do not. */
+/* Files of this project begin with these, and others do not. */
 static const struct {
     const char *begin;
     enum kind kind;
@@ -138,7 +138,8 @@ static const struct {
     {"{\"program\":\"nvme-bench\"", KIND_BENCH},
 };
 
-/* By its first bytes: one of those, or the length of a header and the brace that it begins with. */
+/* It goes by the first bytes: one of those, or the length of a header and the brace that it begins
+ * with. */
 static enum kind kind_of_file(const char *path)
 {
     unsigned char first[32] = {0};
@@ -210,7 +211,7 @@ static int refuse_forming(const char *path, struct hst_error *error)
                 path);
 }
 
-/* What is made of a log, of something else. */
+/* It refuses, of something else, what is made of a log. */
 static int refuse_views(const char *path, const struct views_paths *views, struct hst_error *error)
 {
     const char *option = views->csv        ? "--csv"

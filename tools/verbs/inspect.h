@@ -32,7 +32,7 @@ void screen_say(struct screen *screen, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** Lines that are left; all of them are told: many. */
 unsigned screen_left(const struct screen *screen, const struct inspect_options *options);
-/** What a path or a name may look like on a line; line: where it is kept. */
+/** It returns what a path or a name may look like on a line; line: where it is kept. */
 const char *screen_name(const char *name, struct hst_error *line);
 
 #define INSPECT_TEXT_BYTES 256u /* a longer one is left out */
@@ -52,7 +52,7 @@ int inspect_bench(const char *path, const struct inspect_options *options,
 /** Data: text, tokens, rows of ids. */
 int inspect_tokens(const char *path, const struct inspect_options *options,
                    struct hst_error *error);
-/** Whether a file of safetensors is one of tokens. */
+/** It tells whether a file of safetensors is one of tokens. */
 bool inspect_has_tokens(const char *path);
 /** Options of packing without a length of rows. E402. */
 int inspect_check_packing(const struct inspect_options *options, struct hst_error *error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What measurements leave: the rates of a machine, results of nvme-bench. */
+/* This file shows what measurements leave: the rates of a machine, results of nvme-bench. */
 #include "base/text.h"
 #include "cli/json.h"
 #include "hf/input.h"

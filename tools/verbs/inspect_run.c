@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs leave beside models: logs, traces, files of a store. They may be cut short, by a kill
- * or because they are being written; that is told.
+ * This file shows what runs leave beside models: logs, traces, files of a store. They may be cut
+ * short, by a kill or because they are being written; that is told.
  */
 #include "base/text.h"
 #include "cli/json.h"

@@ -143,7 +143,7 @@ static const char *short_name(const char *name, size_t columns, struct hst_error
     return text;
 }
 
-/* What stands behind a row's name. */
+/* It writes what stands behind a row's name. */
 static void format_row(const struct hf_fold_row *row, char text[ROW_BYTES])
 {
     char dims[192], times[32] = "", size[TEXT_BYTES];
@@ -250,7 +250,7 @@ static int print_text(const struct look *look, const struct inspect_options *opt
 
 /* ---- the whole ---- */
 
-/* Whether it can be trained, from weights or without any. */
+/* It tells whether it can be trained, from weights or without any. */
 static void try_training(struct look *look, struct hst_error *why)
 {
     const bool weights = look->files != NULL;

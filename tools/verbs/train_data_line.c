@@ -30,7 +30,7 @@ const char *train_long_name(enum pack_long longer)
     return names[longer];
 }
 
-/* Where no document was long, --long has decided nothing. */
+/* --long has decided nothing where no document was long. */
 size_t train_packing_lines(const struct data *data, char *text, size_t bytes)
 {
     const struct data_packing *p = data_packing(data);

@@ -29,7 +29,7 @@ static bool is_stopped(const struct train_export *x)
     return x->stopped && *x->stopped;
 }
 
-/* What was trained is worth waiting for; the signal that ends the wait also ends the sleep. */
+/* A trained model is worth waiting for; the signal that ends the wait also ends the sleep. */
 static void wait_for_room(struct sink *sink)
 {
     const struct timespec pause = {.tv_nsec = 100000000};

@@ -46,7 +46,7 @@ int train_export_write(struct train_export *export, train_save *save, void *from
                        struct hst_error *error);
 /** Warns where weights are infinite in what was written (W430). */
 void train_export_warn(const struct train_export *export);
-/** Where what was written is rounded, one line of stdout that says how to get the master. */
+/** It tells, where what was written is rounded, in one line of stdout how to get the master. */
 void train_export_tell_rounded(const struct train_export *export);
 /** Removes what was begun and not written; nothing where there is no such thing. */
 void train_export_end(struct train_export *export);

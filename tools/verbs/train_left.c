@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of a GPU's memory nobody holds, at a run's start and at the ends of its steps: CUDA and its
- * libraries load code into it when it is first called.
+ * This file tells what of a GPU's memory nobody holds, at a run's start and at the ends of its
+ * steps: CUDA and its libraries load code into it when it is first called.
  */
 #include "base/text.h"
 #include "verbs/train_run.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a run is, in what sequences, and at what learning rates, where the data decides it: what
- * was not given fits data that is short, what was given is never changed.
+ * This file decides how long a run is, in what sequences, and at what learning rates, where the
+ * data decides it: what was not given fits data that is short, what was given is never changed.
  */
 #include "base/text.h"
 #include "cli/message.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the log of a run begins, and the views that are made of it. */
+/* This file begins the log of a run, and the views that are made of it. */
 #include "cli/message.h"
 #include "verbs/train_run.h"
 

@@ -26,7 +26,7 @@ size_t train_model_line(const struct llama_config *c, char text[TRAIN_CURSOR_BYT
         r->low_freq_factor, r->high_freq_factor, r->original_max_positions, pad);
 }
 
-/* Where its pad begins, or its end. */
+/* It returns where the line's pad begins, or its end. */
 static int pad_of(const char *line, int length)
 {
     const char *pad = memmem(line, (size_t)length, " pad ", strlen(" pad "));

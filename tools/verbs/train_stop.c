@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a run ends that is asked to. Where versions are kept it can always go on: from the version
- * that the store holds, or anew where there is none yet. Who starts it again needs one exit code
- * for that, whatever the run was at. A drive that then fails is a failure, and not that code: who
- * starts runs again at each 75 would do so for ever.
+ * This file ends a run that is asked to end. Where versions are kept it can always go on: from the
+ * version that the store holds, or anew where there is none yet. Who starts it again needs one exit
+ * code for that, whatever the run was at. A drive that then fails is a failure, and not that code:
+ * who starts runs again at each 75 would do so for ever.
  */
 #include "base/text.h"
 #include "cli/activity.h"
@@ -42,7 +42,7 @@ static bool keeps_versions(const struct train_options *o)
     return o->resume || (o->engine.store && (!durability || strcmp(durability, "none") != 0));
 }
 
-/* Of an engine that has not loaded, what the files say: another process may read them. */
+/* It tells, of an engine that has not loaded, what the files say: another process may read them. */
 static int version_held(const struct train *t, uint64_t *step, struct hst_error *error)
 {
     *step = t->loaded ? hst_engine_version(t->engine) : HST_NO_VERSION;

@@ -72,7 +72,7 @@ static double fetched_bytes(const struct hst_bound_in *in)
     return in->bytes.weight * in->weights_on_nvme * (double)hst_shape_params(&in->shape);
 }
 
-/* What the update moves between memory and drives. */
+/* The update moves this between memory and drives. */
 struct traffic {
     double read, written; /* never fewer written than read */
 };
@@ -123,7 +123,7 @@ static enum hst_bound_by longest_of(const struct hst_bound *b)
     return longest == b->link_s ? HST_BOUND_LINK : HST_BOUND_DRAM;
 }
 
-/* What a step moves between memory and drives, and computes. */
+/* It counts what a step moves between memory and drives, and computes. */
 static void count_work(const struct hst_bound_in *in, uint64_t tokens, struct hst_bound *b)
 {
     const struct hst_shape *s = &in->shape;

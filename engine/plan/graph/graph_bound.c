@@ -85,7 +85,7 @@ static void measure_nodes(struct bounds *b)
 
 /* ---- work, and the seconds it needs ---- */
 
-/* What one resource has to do in a window. */
+/* It holds what one resource has to do in a window. */
 struct load {
     double seconds;
     double in, out; /* the shortest ways to the first of it and from the last of it */
@@ -161,7 +161,8 @@ static double work_seconds(const struct sim_rates *r, const struct work *work, d
 
 /* ---- windows ---- */
 
-/* What is due for which anchor; nodes that may take longer than a step are in no window. */
+/* It sorts what is due for which anchor; nodes that may take longer than a step are in no
+ * window. */
 static void sort_by_due(struct bounds *b)
 {
     int32_t anchors = b->order.anchors;

@@ -14,7 +14,7 @@
 /* More than that, and the visits alone are anchors: a bound costs their number times the nodes'. */
 #define ANCHORS_MOST 512
 
-/* Of a lease in one lane: users numbered below that are due for an anchor. */
+/* It holds users of a reservation in one lane: those numbered below that are due for an anchor. */
 struct hold {
     int32_t due;
     uint32_t below;
@@ -170,7 +170,7 @@ static void hold_in_lane(struct finder *f, uint32_t pool, uint32_t place, uint32
     }
 }
 
-/* What must be done before a lease is lent: the pool has no other buffers. */
+/* It finds what must be done before a reservation is made: the pool has no other buffers. */
 static void hold(struct finder *f, uint32_t number)
 {
     const struct graph_lease *lease = &f->graph->leases[number];

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_PLAN_GRAPH_ORDER_H
 #define HOISTWAY_ENGINE_PLAN_GRAPH_ORDER_H
 /*
- * What of a graph must come after what, whatever its lanes do first. Pure.
+ * This header tells what of a graph must come after what, whatever its lanes do first. Pure.
  *
  * Anchors are nodes with a fixed place in a step: the visits, which follow one another, and what
  * lies between two of them with nothing beside it. They are numbered 0..n-1 in a period, the next

@@ -135,8 +135,8 @@ static void finish(struct walk *walk, struct walk_at at)
             user_done(walk, at, node->lease[i]);
 }
 
-/* What is not run is done at once: it holds no buffer, and no lane has to come by. Where it was to
- * be run when the period was opened, the leases it would have used are broken. */
+/* A node that is not run is done at once: it holds no buffer, and no lane has to come by. Where it
+ * was to be run when the period was opened, the leases it would have used are broken. */
 static void pass_over(struct walk *walk, uint64_t period, bool broken)
 {
     for (uint32_t i = 0; i < walk->graph->node_count; i++) {
@@ -310,7 +310,8 @@ static bool undone_user(const struct walk *walk, struct walk_loan loan, struct w
     return false;
 }
 
-/* Of the buffers of a pool that are all lent, the one that comes back first in program order. */
+/* It finds the buffer that comes back first in program order, of a pool whose buffers are all
+ * lent. */
 static bool next_to_come_back(const struct walk *walk, uint32_t pool, struct walk_at *on)
 {
     struct walk_at first = {UINT64_MAX, 0}, user;

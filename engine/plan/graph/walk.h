@@ -40,7 +40,7 @@ struct walk_period {
     struct walk_lease *leases; /* [lease_count] */
 };
 
-/* How far a lane or a pool is. */
+/* It says how far a lane or a pool is. */
 struct walk_place {
     uint64_t period;
     uint32_t at; /* in graph.lane or graph.pool */
@@ -74,7 +74,7 @@ void walk_open(struct walk *walk, unsigned parts);
 /** Leaves an opened period no other parts than these. What was started goes on; a buffer whose uses
  * are cut short is not kept for the next period. */
 void walk_narrow(struct walk *walk, uint64_t period, unsigned parts);
-/** Of an idle walk: nothing is kept for the next period; all buffers are free. */
+/** The walk is idle: nothing is retained for the next period; all buffers are free. */
 void walk_forget(struct walk *walk);
 /**
  * The buffer that holds what a lease left in it for its heir, from its last user's end until the
@@ -94,8 +94,8 @@ bool walk_next(struct walk *walk, enum lane lane, struct walk_at *at);
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
 bool walk_ready(struct walk *walk, struct walk_at at);
 /**
- * What a lane's next node waits for: an earlier node that is not done, a dependency or the user of
- * a buffer. False where it waits for nothing.   Cost: O(buffers).
+ * It tells what a lane's next node waits for: an earlier node that is not done, a dependency or the
+ * user of a buffer. False where it waits for nothing. Cost: O(buffers).
  */
 bool walk_waits_for(struct walk *walk, struct walk_at at, struct walk_at *on);
 /** Starts the lane's next node, which is ready: borrows its buffers. */

@@ -2,12 +2,13 @@
 #ifndef HOISTWAY_ENGINE_PLAN_PLACEMENT_SEARCH_H
 #define HOISTWAY_ENGINE_PLAN_PLACEMENT_SEARCH_H
 /*
- * Where a search for homes begins: placement_plan takes the usual way, plan/planner.c tries others
- * and has them simulated. Pure.
+ * A search for home tiers begins here: placement_plan takes the usual way, plan/planner.c tries
+ * others and has them simulated. Pure.
  */
 #include "plan/placement/lay_out.h"
 
-/* Of rings on drives and in a device's memory: 0 is the deepest, the last the least that works. */
+/* Buffer pools of drives and of a device have these depths: 0 the most, the last the least that
+ * works. */
 #define PLACEMENT_RING_DEPTHS   4u
 #define PLACEMENT_DEVICE_DEPTHS 3u
 #define PLACEMENT_ALL           5u
@@ -29,7 +30,7 @@ struct placement_how {
     uint32_t saved_eighths;
 };
 
-/** What placement_plan does: nothing has to be known of the machine. */
+/** placement_plan does this: nothing has to be known of the machine. */
 extern const struct placement_how PLACEMENT_USUAL;
 
 /** Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What passes before the first step: the arena in host memory is page-locked, whole, where a GPU
+ * This passes before the first step: the arena in host memory is page-locked, whole, where a GPU
  * copies from it; initial weights are read; weights and states are written where they live on
  * drives, and everything where versions are kept, as the first one. Each waits for the one before:
  * the arena is there before a tile is read, and a tile is read before it is written. Pure.

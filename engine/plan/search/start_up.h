@@ -5,7 +5,7 @@
 
 #include <hoistway/predict.h>
 
-/** What a run moves before its first step. */
+/** A run moves this before its first step. */
 struct start_bytes {
     uint64_t locked;  /* host memory that is page-locked for a GPU */
     uint64_t read;    /* from drives */
@@ -13,8 +13,8 @@ struct start_bytes {
 };
 
 /**
- * Of a run that begins, whose client reads `load_bytes`; or of one that goes on from a store, which
- * has what lives on drives and reads the rest.
+ * It serves a run that begins, whose client reads `load_bytes`; or one that goes on from a store,
+ * which has what lives on drives and reads the rest.
  */
 struct start_bytes start_up_bytes(const struct placement_in *in, const struct placement *placement,
                                   uint64_t load_bytes, bool resumes);

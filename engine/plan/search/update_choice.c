@@ -21,7 +21,7 @@ static void change_to(struct update_choice *c, bool optimistic)
     c->best_s[optimistic] = 0;
 }
 
-/* What was tried is over: the other one has its turn, or the faster one of both is kept. */
+/* The trial is over: the other one has its turn, or the faster one of both is kept. */
 static void end_trial(struct update_choice *c)
 {
     bool both = c->best_s[0] > 0 && c->best_s[1] > 0;

@@ -38,12 +38,12 @@ int cudnn_load(struct cudnn_api *api, void *library, const char *file,
 int cudnn_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, int native,
                const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/** Whether the failure is one of memory, not of what was asked for. */
+/** It tells whether the failure is one of memory, not of what was asked for. */
 bool cudnn_memory_short(cudnnStatus_t status);
 
 /**
- * Whether cuDNN itself can not be used: a part of it is missing or of another version, or it does
- * not go with the driver. What was asked for has nothing to do with it.
+ * It tells whether cuDNN itself can not be used: a part of it is missing or of another version, or
+ * it does not go with the driver. What was asked for has nothing to do with it.
  */
 bool cudnn_not_whole(cudnnStatus_t status);
 

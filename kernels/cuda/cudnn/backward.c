@@ -11,7 +11,7 @@
  */
 #include "plan.h"
 
-/* What the parts share. */
+/* The parts share this. */
 struct parts {
     struct graph *g;
     const struct sdpa_shape *shape;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CUDNN_CUT_H
 #define HST_CUDNN_CUT_H
-/* How a call is cut into runs of plans, so that none needs more workspace than there is. Pure. */
+/* This header cuts a call into runs of plans, so that none needs more workspace than there is.
+ * Pure. */
 #include "plan.h"
 #include "sdpa.h"
 
@@ -17,10 +18,11 @@ struct cut {
     size_t work_bytes; /* enough for every run, and its alignment; grows with the batch */
 };
 
-/** What cuDNN's workspace of such a plan is at most. */
+/** It returns the most that cuDNN's workspace of such a plan is. */
 size_t cut_work_bytes(enum sdpa_form form, const struct sdpa_shape *shape);
 
-/** What one group alone may need, on a device with this budget; HST_SDPA_WORK_BYTES or more. */
+/** It returns what one group alone may need, on a device with this budget; HST_SDPA_WORK_BYTES or
+ * more. */
 size_t cut_large_bytes(uint64_t budget_bytes);
 
 /**
@@ -36,7 +38,7 @@ struct run {
     struct sdpa_shape shape;
 };
 
-/** How many runs, and the index-th: rows outside, groups inside. */
+/** They tell how many runs there are, and the index-th: rows outside, groups inside. */
 size_t cut_count(const struct cut *cut, const struct hst_attention *args);
 struct run cut_run(const struct cut *cut, const struct hst_attention *args, size_t index);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CUDNN_DEVICE_H
 #define HST_CUDNN_DEVICE_H
-/* What is behind a struct hst_sdpa. */
+/* This header tells what is behind a struct hst_sdpa. */
 #include "cache.h"
 #include "sdpa.h"
 

@@ -14,7 +14,7 @@ struct sdpa_shape {
     cudnnDataType_t type; /* of all but lse: bf16 or half */
 };
 
-/* How a run names its tensors. */
+/* A run names its tensors like this. */
 enum sdpa_uid {
     SDPA_Q = 1,
     SDPA_K,
@@ -31,7 +31,7 @@ enum sdpa_uid {
     SDPA_UIDS /* one more than the last */
 };
 
-/* What plans are made for: an open device, or the description of one. */
+/* Plans are made for this: an open device, or the description of one. */
 struct cudnn_target {
     const struct cudnn_api *api;
     cudnnHandle_t handle;
@@ -40,7 +40,7 @@ struct cudnn_target {
     size_t version;    /* cuDNN's */
 };
 
-/* What a plan computes, and how its workspace grows. */
+/* It says what a plan computes, and how its workspace grows. */
 enum sdpa_form {
     SDPA_NONE, /* no plan of a card's is trusted */
     SDPA_FORWARD,

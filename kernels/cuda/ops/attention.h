@@ -2,7 +2,7 @@
 #ifndef HST_CUDA_ATTENTION_H
 #define HST_CUDA_ATTENTION_H
 /*
- * What the files of attention share: where a head's rows lie, and the doors between the files.
+ * The files of attention share this: where a head's rows lie, and the doors between the files.
  * attention.cu chooses; attention_any.cu serves every head_dim and dtype; attention_forward.cu and
  * attention_backward.cu serve bf16 and f16 on tensor cores for the head_dims they name.
  *

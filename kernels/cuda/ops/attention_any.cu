@@ -206,7 +206,7 @@ static __global__ void __launch_bounds__(THREADS)
               &a);
 }
 
-/* Of a query and a key: what the backward weighs by. */
+/* The backward weighs by these, of a query and a key. */
 struct any_slopes {
     float p, ds;
 };

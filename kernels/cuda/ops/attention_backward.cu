@@ -41,7 +41,7 @@ template <int D, bool NARROW> struct dkv_plan {
         (size_t)(2 * KEYS + 4 * QUERIES) * D * sizeof(word) + 2 * STATS * QUERIES * sizeof(float);
 };
 
-/* What one turn brings: a tile of queries and their dout, and lse·log2 e and delta of each; of a
+/* One turn brings this: a tile of queries and their dout, and lse·log2 e and delta of each; of a
  * narrow launch its first key too, an int among floats. */
 template <int D, bool NARROW> struct query_stream {
     typedef dkv_plan<D, NARROW> P;
@@ -111,7 +111,7 @@ static __device__ __forceinline__ void hide_later_queries(float (&s)[1][N][4], c
     }
 }
 
-/* Where a block of keys is on its way over the queries of its group. */
+/* It says where a block of keys is on its way over the queries of its group. */
 struct query_walk {
     size_t head;
     int first; /* query */

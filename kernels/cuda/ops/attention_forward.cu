@@ -43,7 +43,7 @@ template <int D, int WARPS> struct forward_plan {
     static constexpr size_t SHARED = (size_t)(ROWS + 2 * TURNS * KEYS) * D * sizeof(word);
 };
 
-/* What a lane keeps of its rows g and g + 8 of each 16-row block. */
+/* A lane keeps this of its rows g and g + 8 of each 16-row block. */
 template <int M> struct softmax_rows {
     float top[M][2]; /* greatest score yet, in units of log 2 */
     float sum[M][2]; /* of this lane's own columns */

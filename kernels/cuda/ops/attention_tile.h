@@ -34,14 +34,15 @@ typedef uint16_t word;
  */
 static constexpr int WARPS_RESIDENT = 8;
 
-/* Whether they fit the cards with the least, 100 KiB a multiprocessor, 1 KiB a block reserved: then
- * the kernel of four warps is the only one made. */
+/* It tells whether they fit the cards with the least, 100 KiB a multiprocessor, 1 KiB a block
+ * reserved: then the kernel of four warps is the only one made. */
 static constexpr bool fits_every_card(int blocks, size_t shared_bytes)
 {
     return (size_t)blocks * (shared_bytes + 1024) <= 100 << 10;
 }
 
-/* Whether `blocks` blocks of so much shared memory fit a multiprocessor of the current device. */
+/* It tells whether `blocks` blocks of so much shared memory fit a multiprocessor of the current
+ * device. */
 static inline cudaError_t blocks_fit(int blocks, size_t shared_bytes, bool *fit)
 {
     int device = 0, all = 0, reserved = 0;
@@ -283,7 +284,7 @@ static __device__ __forceinline__ void hide_earlier_keys(float (&c)[M][N][4],
 }
 
 /*
- * What a warp's rows of queries see: the first key of each row that a lane has, and of the first
+ * A warp's rows of queries see this: the first key of each row that a lane has, and of the first
  * and the last of the warp's; rows beyond the sequence are as its last.
  */
 template <int M> struct narrow_sight {
@@ -302,7 +303,7 @@ template <int M> struct narrow_sight {
                 lane[m][half] = first_key(
                     a, sequence, min(row + m * 16 + half * 8 + (int)threadIdx.x % 32 / 4, end));
     }
-    /* Whether some row sees a key before `key`. */
+    /* It tells whether some row sees a key before `key`. */
     __device__ __forceinline__ bool reaches(int key) const
     {
         return first < key;
@@ -322,7 +323,7 @@ template <int M> struct narrow_sight {
     }
 };
 
-/* Of a launch without first and window. */
+/* It serves a launch without first and window. */
 struct whole_sight {
     __device__ __forceinline__ whole_sight(const struct hst_attention &, size_t, int)
     {
@@ -343,7 +344,7 @@ template <int M> struct sight_of<true, M> {
     typedef narrow_sight<M> type;
 };
 
-/* What the lane's place alone adds to that. */
+/* It returns what the lane's place alone adds to that. */
 static __device__ __forceinline__ int lane_ahead()
 {
     return (int)(threadIdx.x % 32 / 4) - (int)(threadIdx.x % 4 * 2);

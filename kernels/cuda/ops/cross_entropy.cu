@@ -34,7 +34,7 @@ struct soft {
     float top, sum;
 };
 
-/* What is taken from numbers before exp: −∞ − −∞ would be a NaN where only −∞ was met. */
+/* It is taken from numbers before exp: −∞ − −∞ would be a NaN where only −∞ was met. */
 static __device__ __forceinline__ float base_of(float top)
 {
     return top == -INFINITY ? 0.0f : top;
@@ -271,7 +271,7 @@ static __device__ __forceinline__ void gradient_row(T *row, size_t vocab, float 
         gradient(row + i, load<1>(row + i), base, factor);
 }
 
-/* What a row's loss and gradient are made of, as state has it. */
+/* A row's loss and gradient are made of these, as state has them. */
 struct known {
     struct soft soft;
     float aimed; /* the target's logit */
@@ -283,7 +283,7 @@ static __device__ __forceinline__ size_t aim_of(const struct hst_cross_entropy &
     return a.targets[t] - a.first_column; /* huge where it lies before the block */
 }
 
-/* What was known of the row, and its columns of this call. */
+/* It joins what was known of the row, and its columns of this call. */
 template <typename T, int N, int U>
 static __device__ __forceinline__ struct known know(const struct hst_cross_entropy &a, size_t t,
                                                     const T *row)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CUDA_MATMUL_OPS_H
 #define HST_CUDA_MATMUL_OPS_H
-/* What the plugin's own matrix products share: which tile of C a block is at, and how C is left. */
+/* The plugin's own GEMMs share this: which tile of C a block is at, and how C is left. */
 #include "launchers.h"
 #include "vector.h"
 
@@ -16,7 +16,7 @@ static inline size_t matmul_tiles(const struct hst_matmul *args, size_t rows, si
     return ((args->m - 1) / rows + 1) * ((args->n - 1) / columns + 1) * batch;
 }
 
-/* Where a tile begins, and in which product's C. */
+/* It says where a tile begins, and in which GEMM's C. */
 struct tile_place {
     size_t row, column, product;
 };
@@ -37,13 +37,13 @@ static __device__ __forceinline__ tile_place place_of(size_t tile, const struct 
     return {(first + within % height) * ROWS, within / height * COLUMNS, product};
 }
 
-/* How many of `most` places from `first` on lie before `end`. */
+/* It counts how many of `most` places from `first` on lie before `end`. */
 static __device__ __forceinline__ int places_left(size_t first, size_t end, int most)
 {
     return end <= first ? 0 : end - first < (size_t)most ? (int)(end - first) : most;
 }
 
-/* Whether rows begin at multiples of that many bytes. */
+/* It tells whether rows begin at multiples of that many bytes. */
 static inline bool begins_at(const struct hst_matrix &matrix, size_t bytes)
 {
     size_t element = matrix.dtype == HST_F32 ? 4 : 2;

@@ -87,7 +87,7 @@ operand_at(const struct hst_matrix &matrix, size_t begin, size_t first, size_t e
 }
 
 /*
- * What a lane gives to ldmatrix for a warp's rows of A or columns of B, from `first` on. Of A the
+ * A lane gives this to ldmatrix for a warp's rows of A or columns of B, from `first` on. Of A the
  * four registers are a fragment; of B two fragments, of eight columns each.
  */
 template <bool ALONG, bool IS_A, int EXTENT> struct operand_view {

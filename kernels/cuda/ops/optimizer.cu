@@ -104,7 +104,7 @@ static __device__ __forceinline__ float canonical(float x)
     return bits_are_nan(__float_as_uint(x)) ? __uint_as_float(0x7fc00000u) : x;
 }
 
-/* What moves with one weight. */
+/* These move with one weight. */
 struct state {
     float p, m, v;
 };

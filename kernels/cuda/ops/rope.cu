@@ -19,7 +19,7 @@ enum {
     BITS_ALL = 8, /* of THREADS */
 };
 
-/* How a block's threads are shared out: bits of the thread's number, the rest are tokens. */
+/* A block's threads are shared out like this: bits of the thread's number, the rest are tokens. */
 struct rope_share {
     unsigned lane_bits, head_bits;
 };
@@ -38,7 +38,7 @@ static __device__ __forceinline__ void load_angles(const float *from, float (&v)
     }
 }
 
-/* Of one place, the angles of N elements, to be turned by. */
+/* It holds the angles of N elements of one place, to be turned by. */
 template <int N>
 static __device__ __forceinline__ void angles_at(const struct hst_rope &a, size_t place, size_t at,
                                                  float (&c)[N], float (&s)[N])
