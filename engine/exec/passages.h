@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_EXEC_PASSAGES_H
 #define HOISTWAY_ENGINE_EXEC_PASSAGES_H
-/* It holds what was given to the device: a ring for each of its lanes, in the order in which it
- * ends. */
+/* It holds what was given to the device: a ring for each of its lanes, in the order of its ends. */
 #include "session/engine_state.h"
 
 /**

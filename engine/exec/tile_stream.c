@@ -173,8 +173,7 @@ static int fetch_ahead(struct stream_state *s, bool must)
     return 0;
 }
 
-/* It returns where one part of a tile is to be worked on; null where the stream was not asked for
- * it. */
+/* One part of a tile is to be worked on here; null where the stream was not asked for it. */
 static unsigned char *part_at(const struct stream_state *s, const struct slot *slot,
                               enum extent_kind kind, uint32_t tile)
 {

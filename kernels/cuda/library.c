@@ -19,8 +19,7 @@
 /* Initialising these libraries once more in one process is slow, unloading them is not safe. */
 enum { OPEN_FLAGS = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE };
 
-/* These are places to look in behind the loader: a variable that names a folder (null: none), and a
- * pattern. */
+/* These places follow the loader: a variable that names a folder (null: none), and a pattern. */
 static const struct place {
     const char *variable, *pattern;
 } places[] = {
@@ -58,8 +57,7 @@ static bool is_in_place(struct dev_search *search, const struct place *place)
 
 /* ---- another version ------------------------------------------------------------------------- */
 
-/* It tells whether a file of the folder, or pattern of folders, is the library but for its
- * version. */
+/* It tells whether a file of the folder, or pattern, is the library but for its version. */
 static bool has_unlike(const char *folder, const char *soname, char *text, size_t text_bytes)
 {
     char pattern[PATH_MAX];

@@ -14,8 +14,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* These change what the libraries compute or choose; others, that log or find files, are left
- * out. */
+/* These change what the libraries compute or choose; those that log or find files are left out. */
 static const char *const variables[] = {
     "NVIDIA_TF32_OVERRIDE",      "CUBLAS_WORKSPACE_CONFIG",
     "CUBLASLT_WORKSPACE_SIZE",   "CUBLAS_EMULATE_SINGLE_PRECISION",

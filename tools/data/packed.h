@@ -4,8 +4,7 @@
 /* The documents of data files as rows. */
 #include "data/files.h"
 
-/** It tells whether files are packed: one of them knows documents, or its mask leaves a target out.
- * Pure. */
+/** Files are packed where one of them knows documents, or its mask leaves a target out. Pure. */
 bool data_is_packed(struct token_files files);
 
 /** It tells what becomes of long documents where nobody says it: those of a file with a mask, which

@@ -37,8 +37,7 @@ int token_tensors_find(const char *path, const char *text, const struct st_heade
                        uint64_t data_begin, struct token_tensors *tensors,
                        struct hst_error *error);
 
-/** It tells whether a file begins like one of safetensors: 9 of its bytes, and how many it has.
- * Pure. */
+/** A file begins like one of safetensors, by 9 of its bytes and how many it has. Pure. */
 bool token_tensors_look(const unsigned char first[9], uint64_t size_bytes);
 /** It tells whether safetensors say that they are a token file, of whatever version. */
 bool token_tensors_named(const struct token_file *file);

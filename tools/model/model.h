@@ -62,7 +62,7 @@ struct llama {
     size_t embedding_op_bytes, layer_op_bytes, norm_op_bytes, head_op_bytes;
 };
 
-/** It tells where a parameter is among those that a layer of this model has; LAYER_PARAM_MAX: how
+/** It gives the place of a parameter among those of a layer of this model; LAYER_PARAM_MAX: how
  * many. */
 size_t llama_layer_place(const struct llama *model, enum layer_param param);
 

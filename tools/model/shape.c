@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file has what the name of a known model says of it; nothing else of a model is asked for
+/* This file has what a known model's name says of it; nothing else of a model is asked for
  * there. */
 #include "model/llama.h"
 

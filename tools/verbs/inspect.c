@@ -138,7 +138,7 @@ static const struct {
     {"{\"program\":\"nvme-bench\"", KIND_BENCH},
 };
 
-/* It goes by the first bytes: one of those, or the length of a header and the brace that it begins
+/* It goes by the first bytes: one of those, or a header's length and the brace that it begins
  * with. */
 static enum kind kind_of_file(const char *path)
 {

@@ -161,8 +161,7 @@ static double work_seconds(const struct sim_rates *r, const struct work *work, d
 
 /* ---- windows ---- */
 
-/* It sorts what is due for which anchor; nodes that may take longer than a step are in no
- * window. */
+/* It sorts what is due for which anchor; nodes that may outlast a step are in no window. */
 static void sort_by_due(struct bounds *b)
 {
     int32_t anchors = b->order.anchors;

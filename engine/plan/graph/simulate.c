@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #define PERIODS_DEFAULT 6u
-/* A node that ends within this share of a jump ends with it: sums of the same seconds in another
- * order. */
+/* A node that ends within this share of a jump ends with it: the same seconds were summed
+ * otherwise. */
 #define SAME_TIME 1e-12
 
 struct lane_run {

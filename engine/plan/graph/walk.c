@@ -310,8 +310,7 @@ static bool undone_user(const struct walk *walk, struct walk_loan loan, struct w
     return false;
 }
 
-/* It finds the buffer that comes back first in program order, of a pool whose buffers are all
- * lent. */
+/* It finds the buffer that comes back first in program order, of a pool that is all lent. */
 static bool next_to_come_back(const struct walk *walk, uint32_t pool, struct walk_at *on)
 {
     struct walk_at first = {UINT64_MAX, 0}, user;

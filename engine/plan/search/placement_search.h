@@ -7,7 +7,7 @@
  */
 #include "plan/placement/lay_out.h"
 
-/* Buffer pools of drives and of a device have these depths: 0 the most, the last the least that
+/* Buffer pools of drives and of a device are so deep: 0 is deepest, the last the least that
  * works. */
 #define PLACEMENT_RING_DEPTHS   4u
 #define PLACEMENT_DEVICE_DEPTHS 3u

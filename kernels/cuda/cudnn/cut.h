@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CUDNN_CUT_H
 #define HST_CUDNN_CUT_H
-/* This header cuts a call into runs of plans, so that none needs more workspace than there is.
- * Pure. */
+/* It cuts a call into runs of plans, so that none needs more workspace than there is. Pure. */
 #include "plan.h"
 #include "sdpa.h"
 
@@ -21,8 +20,7 @@ struct cut {
 /** It returns the most that cuDNN's workspace of such a plan is. */
 size_t cut_work_bytes(enum sdpa_form form, const struct sdpa_shape *shape);
 
-/** It returns what one group alone may need, on a device with this budget; HST_SDPA_WORK_BYTES or
- * more. */
+/** One group alone may need this, on a device with this budget; HST_SDPA_WORK_BYTES or more. */
 size_t cut_large_bytes(uint64_t budget_bytes);
 
 /**

@@ -41,8 +41,7 @@ static constexpr bool fits_every_card(int blocks, size_t shared_bytes)
     return (size_t)blocks * (shared_bytes + 1024) <= 100 << 10;
 }
 
-/* It tells whether `blocks` blocks of so much shared memory fit a multiprocessor of the current
- * device. */
+/* It tells whether `blocks` blocks of so much shared memory fit a multiprocessor of this device. */
 static inline cudaError_t blocks_fit(int blocks, size_t shared_bytes, bool *fit)
 {
     int device = 0, all = 0, reserved = 0;
