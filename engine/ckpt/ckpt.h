@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_CKPT_H
 #define HOISTWAY_ENGINE_CKPT_H
-/* What a handle of <hoistway/ckpt.h> holds, for the files of this folder. */
+/* This header says what a handle of <hoistway/ckpt.h> holds, for the files of this folder. */
 #include "plan/placement/placement.h"
 #include "store/look.h"
 #include "tier/extent.h"
@@ -54,7 +54,7 @@ struct ckpt_extent {
     struct store_entry entry;
 };
 
-/** Of a handle whose version is loaded. tile < ckpt->tile_count. */
+/** The handle's version is loaded. tile < ckpt->tile_count. */
 struct ckpt_extent ckpt_extent(const struct hst_ckpt *ckpt, uint32_t tile, enum extent_kind kind);
 
 /* One that has been read, or a piece of it. */
@@ -98,7 +98,7 @@ int ckpt_refuse_part(const struct ckpt_part *part, struct hst_error *error);
 void kept_name(uint64_t step, char name[KEPT_NAME_BYTES]);
 /** False where it is no such name. */
 bool kept_parse(const char *name, uint64_t *step);
-/** Whether the first of a store's directories is a copy that the store around it keeps. */
+/** It tells whether the first of a store's directories is a copy that the store around it keeps. */
 bool kept_is_copy(const char *store);
 
 /* ---- ckpt.c ---------------------------------------------------------------------------------- */

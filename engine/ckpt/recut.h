@@ -8,7 +8,7 @@
  */
 #include "ckpt/ckpt.h"
 
-/* Of one kind. While one tile is written the next is put together. */
+/* It holds tiles of one kind. While one tile is written the next is put together. */
 struct recut_lane {
     uint32_t next;       /* the rank's tile that is put together */
     uint64_t elements;   /* of it, that have come */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_STORE_STATE_H
 #define HOISTWAY_ENGINE_STORE_STATE_H
-/* What a store holds, for the files of this folder. */
+/* This header says what a store holds, for the files of this folder. */
 #include "store/choose.h"
 #include "store/files.h"
 #include "store/store.h"
@@ -69,12 +69,12 @@ int store_allocate(struct store *store);
 void store_note_committed(struct store *store);
 /** Null with *error filled. */
 struct store *store_new(const struct store_config *config, struct hst_error *error);
-/** Of an extent, in the manifest. */
+/** It returns the number of an extent in the manifest. */
 uint32_t store_extent_of(const struct store *store, enum extent_kind kind, uint32_t index);
 /** Waits for what is in flight; a context that broke down has nothing. */
 void store_drain(struct store *store);
 void store_free(struct store *store);
-/** What follows a failure; the first one stays. Returns `native`. */
+/** It does what follows a failure; the first one stays. Returns `native`. */
 int store_fail(struct store *store, int native, const char *what);
 
 /* own.c: the store's own transfers */

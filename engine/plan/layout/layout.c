@@ -316,7 +316,7 @@ static uint64_t tiles_in(uint64_t elements, uint32_t tile_elements)
     return elements / tile_elements + (elements % tile_elements > 0);
 }
 
-/* Of a row's first shards, which have so many elements: no tile goes on in the next shard. */
+/* A row's first shards have so many elements: no tile goes on in the next shard. */
 static uint64_t tiles_of_shards(uint64_t elements, uint64_t shard, uint32_t tile_elements)
 {
     if (shard == 0)
