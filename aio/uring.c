@@ -168,7 +168,7 @@ static int uring_open(struct hst_aio *aio, const char **step)
 
 /*
  * The files leave the ring before it ends. The kernel takes a ring apart in its own time, and as
- * long as that holds a file, the file system of the file can not be unmounted. Only the thread of
+ * long as that holds a file, the file system of the file cannot be unmounted. Only the thread of
  * the ring can do this, and where requests are still out the call would wait for them.
  */
 static void ring_close(struct hst_aio *aio)

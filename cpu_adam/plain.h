@@ -13,7 +13,7 @@
 #include <math.h>
 
 struct constants {
-    struct hst_adam_coef coef; /* a copy: stores through the arrays can not change it */
+    struct hst_adam_coef coef; /* a copy: stores through the arrays cannot change it */
     struct noise_key noise;
 };
 

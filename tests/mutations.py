@@ -150,7 +150,7 @@ def try_row(build, row, seconds):
     """How the row went: caught, survived, untried, stale, broken; and a few words on it."""
     tests = sorted((t for t in map(build.whole, row.tests) if t in seconds), key=seconds.get)
     if not tests:
-        return 'untried', f'{", ".join(row.tests)} can not be run here'
+        return 'untried', f'{", ".join(row.tests)} cannot be run here'
     path = os.path.join(build.source, row.file)
     whole = read(path)
     found = whole.count(row.old.encode())

@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */
     if (say_flush(stdout) != 0 && code == CLI_EXIT_OK) {
-        fail(&error, FAIL_WRITE, -EIO, "stdout can not be written (%s).", strerror(errno));
+        fail(&error, FAIL_WRITE, -EIO, "stdout cannot be written (%s).", strerror(errno));
         return cli_fail(&error);
     }
     return code;

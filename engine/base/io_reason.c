@@ -39,7 +39,7 @@ void io_reason(const struct io_refusal *refusal, char *text, size_t text_bytes)
                  head);
     else if (refusal->error == ENOMEM)
         snprintf(text, text_bytes,
-                 "io_uring can not have its queues %s: RLIMIT_MEMLOCK is %s. Fix: ulimit -l "
+                 "io_uring cannot have its queues %s: RLIMIT_MEMLOCK is %s. Fix: ulimit -l "
                  "unlimited, or --io threads (pread/pwrite; slower)",
                  head, limit);
     else

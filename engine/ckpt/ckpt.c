@@ -134,11 +134,10 @@ static int load_version(struct hst_ckpt *ckpt, struct hst_error *error)
 
 static int refuse_format(const struct hst_ckpt *ckpt, const char *what, struct hst_error *error)
 {
-    return store_refuse(
-        error, HST_E_STORE_FORMAT, -EINVAL,
-        "the store in %s can not be read: %s. Fix: use the version of hoistway that "
-        "wrote it",
-        ckpt->paths[0], what);
+    return store_refuse(error, HST_E_STORE_FORMAT, -EINVAL,
+                        "the store in %s cannot be read: %s. Fix: use the version of hoistway that "
+                        "wrote it",
+                        ckpt->paths[0], what);
 }
 
 static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)

@@ -117,7 +117,7 @@ static struct ckpt_part next_part(struct reader *r, unsigned char *bytes)
 /* ---- files ---- */
 
 /*
- * A directory that can not be written to (mounted read-only, full) can not be probed: its files are
+ * A directory that cannot be written to (mounted read-only, full) cannot be probed: its files are
  * then read through the page cache by a context that was probed elsewhere.
  */
 static int open_context(struct reader *r, uint32_t d)
@@ -150,7 +150,7 @@ static int open_files(struct reader *r)
         }
         if (rc)
             store_refuse(r->error, rc == -EBUSY ? HST_E_STORE_BUSY : HST_E_READ, rc,
-                         "the store's files in %s can not be read: %s. Fix: check the directory",
+                         "the store's files in %s cannot be read: %s. Fix: check the directory",
                          ckpt->paths[d], strerror(-rc));
     }
     return rc;

@@ -96,7 +96,7 @@ static int make_directory(struct target *t, uint32_t d)
     t->made[d] = mkdir(t->paths[d], 0700) == 0;
     if (!t->made[d] && errno != EEXIST)
         return store_refuse(t->error, HST_E_STORE_DIR, -errno,
-                            "the directory %s can not be made: %s. Fix: another --out", t->paths[d],
+                            "the directory %s cannot be made: %s. Fix: another --out", t->paths[d],
                             strerror(errno));
     int rc = store_directory_open(t->paths[d], &directory, t->error);
     if (rc)
@@ -143,7 +143,7 @@ static int open_drives(struct target *t)
         if (rc)
             return store_refuse(
                 t->error, rc == -ENOSPC || rc == -EDQUOT ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
-                "%s can not be written to: %s. Fix: another --out", t->paths[d], strerror(-rc));
+                "%s cannot be written to: %s. Fix: another --out", t->paths[d], strerror(-rc));
     }
     return 0;
 }

@@ -75,7 +75,7 @@ static void tell(struct verify *v, const struct ckpt_part *part, uint64_t offset
         v->watch->damage(v->watch->context, &damage);
 }
 
-/* 0; -EBADMSG; or why it can not be read. */
+/* 0; -EBADMSG; or why it cannot be read. */
 static int check_block(struct verify *v, const struct ckpt_part *part, uint64_t at, uint64_t bytes,
                        uint64_t hash)
 {

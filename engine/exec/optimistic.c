@@ -19,7 +19,7 @@ bool optimistic_wants_slots(const struct hst_engine *engine)
 static int refuse(struct hst_engine *engine, const char *reason)
 {
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                       "the update can not be optimistic: %s. Fix: --update deferred", reason);
+                       "the update cannot be optimistic: %s. Fix: --update deferred", reason);
 }
 
 /* What is on drives has its second slot in the store, which frees it with every step's version, but

@@ -23,7 +23,7 @@ struct machine_memory {
     uint64_t cgroup_left_bytes;
     uint64_t address_left_bytes; /* RLIMIT_AS less what is mapped; UINT64_MAX: no limit */
 };
-/** Errors: -EIO where /proc/meminfo can not be read. */
+/** Errors: -EIO where /proc/meminfo cannot be read. */
 int machine_memory(struct machine_memory *memory);
 /** The least of the three. */
 uint64_t machine_memory_left(const struct machine_memory *memory);

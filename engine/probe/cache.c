@@ -222,7 +222,7 @@ static void keep(struct cache *c, const struct hst_rates *rates, char *text)
     int n = hst_rates_format(rates, text + used, FILE_BYTES - used);
     int rc = n < 0 ? n : replace(c, text, used + (size_t)n);
     if (rc)
-        note(c, "the cache %.90s/%s can not be written: %s", c->path, c->name, strerror(-rc));
+        note(c, "the cache %.90s/%s cannot be written: %s", c->path, c->name, strerror(-rc));
 }
 
 /* A figure that is missing may be there in a moment: then it is asked again. What there was no

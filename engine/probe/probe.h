@@ -71,7 +71,7 @@ size_t probe_touch(const struct probe *probe, void *memory, size_t bytes, double
 
 /** The host's update in bf16, slice by slice, on memory of its own. */
 struct probe_load;
-/** Null: that memory can not be had. most_bytes: of it. */
+/** Null: that memory cannot be had. most_bytes: of it. */
 struct probe_load *probe_load_open(struct probe *probe, uint64_t most_bytes);
 /** Updates one slice. Returns the bytes that it moved through memory. */
 double probe_load_slice(struct probe_load *load);

@@ -97,7 +97,7 @@ static void open_lane(struct drives *d, uint32_t index)
     if (drive->aio)
         lane->aio = drive->aio;
     else if ((rc = hst_aio_open(&config, drive->directory, &lane->aio, &lane->info)))
-        leave_out(lane, "the directory can not be used", rc);
+        leave_out(lane, "the directory cannot be used", rc);
     if (rc)
         return;
     rc =
@@ -235,7 +235,7 @@ static bool run_round(struct drives *d, struct round *round)
         int rc = busy ? hst_aio_wait_any(contexts, count, ready, UINT64_MAX) : 0;
         for (uint32_t i = 0; i < count; i++)
             if (rc < 0)
-                leave_out(lanes[i], "its queue can not be waited for", rc);
+                leave_out(lanes[i], "its queue cannot be waited for", rc);
             else if (ready[i])
                 collect(lanes[i], round);
         busy = busy && rc >= 0;

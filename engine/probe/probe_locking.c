@@ -90,7 +90,7 @@ void probe_locking(struct probe *probe)
     if (rc == -ENOSPC)
         probe_fail(figure, "budgets or free memory leave too little to lock");
     else if (rc)
-        probe_fail(figure, "memory can not be page-locked: %s", strerror(-rc));
+        probe_fail(figure, "memory cannot be page-locked: %s", strerror(-rc));
     else
         snprintf(figure->how, sizeof figure->how, "%zu MiB mapped, zeroed and locked, %.40s",
                  bytes >> 20, hst_dev_name(probe->dev));

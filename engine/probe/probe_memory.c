@@ -364,7 +364,7 @@ void probe_half(struct probe_load *load)
     struct probe *probe = b->probe;
     unsigned width = probe->parallel.width;
     if (width > 1 && !probe->workers) {
-        probe_half_fail(probe, "the caller's workers can not rest");
+        probe_half_fail(probe, "the caller's workers cannot rest");
         return;
     }
     b->most = (width + 1) / 2;

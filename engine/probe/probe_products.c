@@ -344,7 +344,7 @@ void probe_products(struct probe *probe)
     struct bench b = {0};
     if (in->product_count == 0 || !probe->dev) {
         fail_all(probe,
-                 in->product_count ? "the host device can not be opened" : "no product was given");
+                 in->product_count ? "the host device cannot be opened" : "no product was given");
         return;
     }
     int rc = open_bench(probe, &b);

@@ -33,7 +33,7 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
     int rc = machine_memory(&memory);
     if (rc)
         return report_fail(&engine->report, HST_E_BUDGET, rc,
-                           "the free memory can not be read from /proc/meminfo");
+                           "the free memory cannot be read from /proc/meminfo");
     char wish[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES];
     keep_address_space(&memory, engine->config.threads);
     uint64_t left = machine_memory_left(&memory);
@@ -86,7 +86,7 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
             drive->path ? machine_disk_left(drive->parent ? drive->parent : drive->path, &left) : 0;
         if (rc)
             return report_fail(&engine->report, HST_E_STORE_DIR, rc,
-                               "the free space of %s can not be read", drive->path);
+                               "the free space of %s cannot be read", drive->path);
         if (!wish)
             left = (uint64_t)(DEFAULT_SHARE * (double)left);
         struct room room = drive->path ? room_of(engine, d, left) : (struct room){left, left};

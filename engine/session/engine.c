@@ -126,8 +126,7 @@ static int open_parts(struct hst_engine *engine)
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%s", why);
     rc = versions_configure(engine);
     rc = rc ? rc : store_dirs_make(engine);
-    rc =
-        rc ? rc : device_open(engine); /* first: it takes address space that budgets can not have */
+    rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
     return rc ? rc : device_prepare(engine);
 }

@@ -89,7 +89,7 @@ static bool owns_unfinished(const struct hst_engine *engine, uint32_t unit)
     return false;
 }
 
-/* -EINVAL where the call can not be served. Any order of units can; the declared one is fast. */
+/* -EINVAL where the call cannot be served. Any order of units can; the declared one is fast. */
 static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     if (engine->phase < PHASE_LOADED || (engine->phase == PHASE_STEP) != (sweep != HST_EVAL))

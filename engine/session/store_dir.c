@@ -96,7 +96,7 @@ static int make(struct hst_engine *engine, struct drive *drive, const struct sto
     }
     drive->created = mkdir(drive->path, 0700) == 0;
     if (!drive->created && errno != EEXIST)
-        return refuse_directory(engine, drive, -errno, "can not be created",
+        return refuse_directory(engine, drive, -errno, "cannot be created",
                                 "create its parent, or give another --store");
     return 0;
 }
@@ -265,11 +265,11 @@ static int fail_open(struct hst_engine *engine, const struct drive *drive, int n
         return refuse_full(engine, drive, native, "the few MiB of the I/O probe");
     if (native == -EFBIG)
         return report_fail(&engine->report, HST_E_STORE_DIR, native,
-                           "store directory %s can not hold the few MiB of the I/O probe: %s",
+                           "store directory %s cannot hold the few MiB of the I/O probe: %s",
                            drive->path, file_limit(HST_AIO_PROBE_BYTES, limit));
     if (info->refused_call)
         return report_fail(&engine->report, HST_E_STORE_DIR, native,
-                           "store directory %s can not be used: a sandbox refuses %s (%s), and "
+                           "store directory %s cannot be used: a sandbox refuses %s (%s), and "
                            "without it core dumps and forked children would get the store's "
                            "buffers. Fix: a seccomp profile that allows %s",
                            drive->path, info->refused_call, strerror(-native), info->refused_call);
@@ -389,8 +389,8 @@ int store_dirs_rates(struct hst_engine *engine, struct placement_in *in)
             return refuse_full(engine, drive, rc, "the file that its rate is measured with");
         if (rc == -EFBIG)
             return report_fail(&engine->report, HST_E_STORE_DIR, rc,
-                               "the rate of store directory %s can not be measured: %s",
-                               drive->path, file_limit(RATE_BYTES, limit));
+                               "the rate of store directory %s cannot be measured: %s", drive->path,
+                               file_limit(RATE_BYTES, limit));
         if (rc)
             return refuse_directory(engine, drive, rc, "failed the measurement of its rate",
                                     "check the drive and its free space, or leave it out");
@@ -484,11 +484,11 @@ int store_dirs_open(struct hst_engine *engine)
     rc = scratch_open(files, engine->drive_count, &engine->placement, &at, &engine->extents);
     if (rc == -EFBIG)
         return report_fail(&engine->report, HST_E_WRITE, rc,
-                           "the scratch file in %s can not be created: %s", engine->drives[at].path,
+                           "the scratch file in %s cannot be created: %s", engine->drives[at].path,
                            file_limit(engine->placement.drive_bytes[at], limit));
     if (rc)
         return report_fail(&engine->report, is_full(rc) ? HST_E_DISK_SPACE : HST_E_WRITE, rc,
-                           "the scratch file of %s in %s can not be created: %s. Fix: free "
+                           "the scratch file of %s in %s cannot be created: %s. Fix: free "
                            "space, raise the quota, or give another --store",
                            size_text(engine->placement.drive_bytes[at], size),
                            engine->drives[at].path, strerror(-rc));

@@ -114,7 +114,7 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
                          error);
     else if (c->remove && unlinkat(directory->fd, text, 0) < 0)
         rc = store_refuse(error, HST_E_STORE_DIR, -errno,
-                          "%s/%s can not be removed: %s. Fix: give another directory",
+                          "%s/%s cannot be removed: %s. Fix: give another directory",
                           directory->path, text, strerror(errno));
     close(fd);
     return rc;

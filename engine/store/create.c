@@ -117,11 +117,11 @@ static int make_file(struct store *store, uint32_t d, struct hst_error *error)
     if (rc == 0)
         return 0;
     if (rc == -EFBIG)
-        return store_refuse(error, HST_E_STORE_DIR, rc, "%s/%s can not be made: %s",
+        return store_refuse(error, HST_E_STORE_DIR, rc, "%s/%s cannot be made: %s",
                             store->directories[d].path, name, file_limit(bytes, limit));
     const bool full = rc == -ENOSPC || rc == -EDQUOT;
     return store_refuse(error, full ? HST_E_DISK_SPACE : HST_E_STORE_DIR, rc,
-                        "%s/%s, of %s, can not be made: %s. Fix: %s", store->directories[d].path,
+                        "%s/%s, of %s, cannot be made: %s. Fix: %s", store->directories[d].path,
                         name, size_text_up(bytes, size), strerror(-rc),
                         full ? "free space there, or give another directory"
                              : "give another directory");

@@ -35,7 +35,7 @@ static int refuse_open(const char *path, int rc, struct hst_error *error)
                             "the directory itself",
                             path);
     return store_refuse(error, HST_E_STORE_DIR, rc,
-                        "store directory %s can not be opened: %s. Fix: name one that can", path,
+                        "store directory %s cannot be opened: %s. Fix: name one that can", path,
                         strerror(-rc));
 }
 
@@ -51,7 +51,7 @@ DIR *store_directory_list(const struct store_directory *directory, struct hst_er
     if (names)
         return names;
     store_refuse(error, HST_E_STORE_DIR, -errno,
-                 "%s can not be listed: %s. Fix: give another directory", directory->path,
+                 "%s cannot be listed: %s. Fix: give another directory", directory->path,
                  strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -135,7 +135,7 @@ int store_directory_take(const struct store_directory *directory, struct hst_err
     if (rc == 0)
         return 0;
     return store_refuse(error, HST_E_STORE_ACCESS, rc,
-                        "store directory %s has mode %04o and can not be made its owner's alone: "
+                        "store directory %s has mode %04o and cannot be made its owner's alone: "
                         "%s. Fix: chmod 700 it, or name a directory that is not there yet",
                         directory->path, (unsigned)st.st_mode & 07777, strerror(-rc));
 }

@@ -187,7 +187,7 @@ int store_file_open_own(const struct store_directory *directory, const char *nam
     if (fd >= 0)
         close(fd);
     if (rc)
-        return store_refuse(error, HST_E_READ, rc, "%s/%s can not be opened: %s. Fix: check it",
+        return store_refuse(error, HST_E_READ, rc, "%s/%s cannot be opened: %s. Fix: check it",
                             directory->path, name, strerror(-rc));
     return store_refuse(error, HST_E_STORE_ACCESS, -EPERM,
                         "%s/%s is not a file of its owner's alone (user %u, mode %04o, %u names). "
@@ -203,7 +203,7 @@ static int refuse_header(const struct store_directory *directory, const char *na
                       : flaw.error == -ENOENT ? "give the directory of a store, or an empty one"
                                               : "restore the file from a copy";
     return store_refuse(error, HST_E_STORE_FORMAT, flaw.error == -ENOENT ? -EINVAL : flaw.error,
-                        "%s/%s can not be read as a store's file: %s. Fix: %s", directory->path,
+                        "%s/%s cannot be read as a store's file: %s. Fix: %s", directory->path,
                         name, flaw.what, fix);
 }
 
@@ -244,7 +244,7 @@ int store_file_look(const struct store_directory *directory, const char *name,
     *bad_copies = 0;
     for (unsigned copy = 0; copy < 2; copy++) {
         const off_t at = copy == 0 ? 0 : st.st_size - (off_t)sizeof page;
-        flaws[copy] = (struct store_flaw){-EBADMSG, "it is too short, or can not be read"};
+        flaws[copy] = (struct store_flaw){-EBADMSG, "it is too short, or cannot be read"};
         if (at >= 0 && pread(fd, page, sizeof page, at) == (ssize_t)sizeof page)
             flaws[copy] = store_header_decode(page, copy, &copies[copy]);
         *bad_copies |= flaws[copy].error ? 1u << copy : 0;
@@ -381,7 +381,7 @@ static int publish_one(const struct store_directory *directory, uint32_t rank, u
     }
     if (renameat(directory->fd, forming, directory->fd, published) < 0)
         return store_refuse(error, HST_E_STORE_DIR, -errno,
-                            "%s/%s can not be named %s: %s. Fix: give another directory",
+                            "%s/%s cannot be named %s: %s. Fix: give another directory",
                             directory->path, forming, published, strerror(errno));
     return store_directory_sync(directory, error);
 }

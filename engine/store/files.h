@@ -72,7 +72,7 @@ void store_file_name(uint32_t rank, uint32_t drive, bool forming, char name[STOR
 void store_room_name(uint32_t rank, uint32_t drive, char name[STORE_NAME_BYTES]);
 #define STORE_LOCK_TIMEOUT_MS 30000u /* also what a context of <hoistway/aio.h> waits by itself */
 #define STORE_QUIET_MS        1000u  /* until it is told that a file is waited for */
-/** Waits until nobody has the file, or so long; keeps nothing. Whether nobody has, or it can not be
+/** Waits until nobody has the file, or so long; keeps nothing. Whether nobody has, or it cannot be
  * seen. */
 bool store_file_wait(const struct store_directory *directory, const char *name,
                      uint32_t timeout_ms);
@@ -89,7 +89,7 @@ bool store_name_parse(const char *text, struct store_name *name);
  * named at all, and which. */
 bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,
                        uint32_t *directory, uint32_t *drive);
-/** Bytes that this file of a store takes in the directory already; 0 where it can not be seen. */
+/** Bytes that this file of a store takes in the directory already; 0 where it cannot be seen. */
 uint64_t store_bytes_there(const char *directory, uint32_t rank, uint32_t drive);
 /** The same of one that is being made, or whose making was killed. */
 uint64_t store_bytes_forming(const char *directory, uint32_t rank, uint32_t drive);

@@ -37,7 +37,7 @@ struct store_id {
      -ENOENT    no such page was ever written here: another magic
      -ENOTSUP   a byte order, version or feature that this code does not know
      -EBADMSG   a checksum
-     -EINVAL    a value that can not be */
+     -EINVAL    a value that cannot be */
 struct store_flaw {
     int error; /* 0: none */
     const char *what;

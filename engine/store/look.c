@@ -44,7 +44,7 @@ static int open_file(struct look *look, uint32_t d, bool hold, struct hst_error 
     look->fds[d] = openat(look->directories[d].fd, name,
                           O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (look->fds[d] < 0)
-        return store_refuse(error, HST_E_READ, -errno, "%s/%s can not be opened: %s. Fix: check it",
+        return store_refuse(error, HST_E_READ, -errno, "%s/%s cannot be opened: %s. Fix: check it",
                             look->directories[d].path, name, strerror(errno));
     bool locked = flock(look->fds[d], LOCK_SH | LOCK_NB) == 0;
     /* a killed process holds its lock until its last requests are done */
@@ -80,7 +80,7 @@ static int read_superblocks(struct look *look, struct hst_error *error)
             struct store_flaw *flaw = &all.flaw[slot][copy];
             const uint64_t at = store_superblock_at(&look->headers[0], slot, copy);
             const int rc = read_exactly(look->fds[0], page, sizeof page, at);
-            *flaw = rc ? (struct store_flaw){rc, "it can not be read"}
+            *flaw = rc ? (struct store_flaw){rc, "it cannot be read"}
                        : store_superblock_decode(page, slot, copy, &look->headers[0],
                                                  &all.read[slot][copy]);
         }
@@ -105,7 +105,7 @@ static int read_manifest(struct look *look, const struct store_ref *ref, uint32_
     for (unsigned copy = 2; copy-- > 0;) { /* the first one last: it stays */
         const uint64_t at = store_manifest_at(&look->headers[0], ref->slot, copy);
         const int rc = read_exactly(look->fds[0], look->manifest, ref->bytes, at);
-        flaw[copy] = rc ? (struct store_flaw){rc, "it can not be read"}
+        flaw[copy] = rc ? (struct store_flaw){rc, "it cannot be read"}
                         : store_manifest_decode(look->manifest, ref, look->headers, &look->about);
     }
     if (flaw[0].error && flaw[1].error == 0) {

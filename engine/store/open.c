@@ -51,7 +51,7 @@ static int refuse_extent(const struct opening *o, int native)
     struct store_entry entry;
     char name[STORE_NAME_BYTES], what[160];
     if (bad->error == 0)
-        return refuse_damaged(o, native, "can not be compared with its hashes");
+        return refuse_damaged(o, native, "cannot be compared with its hashes");
     store_entry_get(store->manifest, store_extent_of(store, bad->kind, bad->index), &entry);
     store_file_name(store->rank, entry.drive, false, name);
     snprintf(what, sizeof what,
@@ -81,8 +81,8 @@ static int open_file(struct opening *o, uint32_t d)
                             store->directories[d].path, name);
     if (rc)
         return store_refuse(o->error, rc == -EFBIG ? HST_E_STORE_DIR : HST_E_READ, rc,
-                            "%s/%s can not be opened: %s. Fix: %s", store->directories[d].path,
-                            name, strerror(-rc), rc == -EFBIG ? "ulimit -f unlimited" : "check it");
+                            "%s/%s cannot be opened: %s. Fix: %s", store->directories[d].path, name,
+                            strerror(-rc), rc == -EFBIG ? "ulimit -f unlimited" : "check it");
     return 0;
 }
 
@@ -97,7 +97,7 @@ static int sync_files(struct opening *o)
     int rc = own_wait(store);
     rc = rc ? rc : own_result(store);
     if (rc)
-        return refuse_damaged(o, rc, "can not be synced");
+        return refuse_damaged(o, rc, "cannot be synced");
     for (uint32_t d = 0; d < store->drives && rc == 0; d++)
         rc = store_directory_sync(&store->directories[d], o->error);
     return rc;
@@ -125,13 +125,13 @@ static int read_superblocks(struct opening *o)
                 STORE_PAGE_BYTES);
     int rc = own_wait(store);
     if (rc)
-        return refuse_damaged(o, rc, "can not be read");
+        return refuse_damaged(o, rc, "cannot be read");
     for (unsigned i = 0; i < 4; i++) {
         struct store_flaw *flaw = &o->superblocks.flaw[i / 2][i % 2];
         *flaw = store_superblock_decode(store->pages[i], i / 2, i % 2, h,
                                         &o->superblocks.read[i / 2][i % 2]);
         if (store->own.ops[i].result)
-            *flaw = (struct store_flaw){store->own.ops[i].result, "it can not be read"};
+            *flaw = (struct store_flaw){store->own.ops[i].result, "it cannot be read"};
     }
     if (!store_choose_superblock(&o->superblocks, &o->newest, &o->trusted))
         return refuse_damaged(o, -EBADMSG, "has no superblock that is whole");
@@ -390,7 +390,7 @@ static int roll_back(struct opening *o)
     return rc;
 }
 
-/* Copies that are bad, from those that are good. One that can not be written stays bad. */
+/* Copies that are bad, from those that are good. One that cannot be written stays bad. */
 static void repair(struct opening *o)
 {
     struct store *store = o->store;

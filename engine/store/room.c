@@ -19,14 +19,14 @@ static int refuse_room(const struct store_directory *directory, const char *name
     const bool full = native == -ENOSPC || native == -EDQUOT;
     if (native == -EFBIG)
         return store_refuse(error, HST_E_STORE_DIR, native,
-                            "%s/%s can not be made for gradients and activations: %s",
+                            "%s/%s cannot be made for gradients and activations: %s",
                             directory->path, name, file_limit(bytes, limit));
     return store_refuse(error,
                         full               ? HST_E_DISK_SPACE
                         : native == -EBUSY ? HST_E_STORE_BUSY
                                            : HST_E_STORE_DIR,
                         native,
-                        "%s/%s can not have the %s that gradients and activations take: %s. "
+                        "%s/%s cannot have the %s that gradients and activations take: %s. "
                         "Fix: %s",
                         directory->path, name, size_text_up(bytes, size), strerror(-native),
                         full               ? "free space there, or --place grads=dram,acts=dram"
@@ -105,7 +105,7 @@ static int look(const struct store_directory *directory, const char *name, struc
     if (found.error == 0)
         return 0;
     return store_refuse(error, HST_E_STORE_FORMAT, found.error == -ENOENT ? -EINVAL : found.error,
-                        "%s/%s can not be read as a store's room for gradients and activations: "
+                        "%s/%s cannot be read as a store's room for gradients and activations: "
                         "%s. Fix: move it away: a store keeps nothing there between runs",
                         directory->path, name, found.what);
 }

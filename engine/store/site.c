@@ -20,7 +20,7 @@ static int refuse(const struct store_site *site, int native, const char *what, c
 
 static int refuse_making(const struct store_site *site, int native, struct hst_error *error)
 {
-    return refuse(site, native, "can not be created",
+    return refuse(site, native, "cannot be created",
                   native == -ENAMETOOLONG ? "give a shorter one to --store"
                                           : "create its parent, or give another --store",
                   error);
@@ -77,7 +77,7 @@ static int refuse_within(const struct store_site *inner, const struct store_site
 }
 
 /* Also where neither is there yet: made, the second would be in the way of the first. A path that
-   can not be resolved is told by who looks at it. */
+   cannot be resolved is told by who looks at it. */
 static int check_apart(const struct store_site *one, const struct store_site *other,
                        struct hst_error *error)
 {
@@ -136,7 +136,7 @@ static int look_at(struct store_site *site, struct hst_error *error)
     const bool link = site->there && S_ISLNK(status.st_mode);
     if (stat(site->path, &status))
         return refuse(site, -errno,
-                      link ? "is a symbolic link that leads to nothing" : "can not be looked at",
+                      link ? "is a symbolic link that leads to nothing" : "cannot be looked at",
                       "give another --store", error);
     if (!S_ISDIR(status.st_mode))
         return refuse(site, -ENOTDIR, S_ISREG(status.st_mode) ? "is a file" : "is no directory",

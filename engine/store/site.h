@@ -23,8 +23,8 @@ struct store_site {
 
 /**
  * Fills in all but the paths. Errors: -EINVAL one is named twice; -EEXIST one would be in another
- * one, or in a store; those of stat(2) and access(2), -ENOTDIR: it is there and can not be used, or
- * can not be made.
+ * one, or in a store; those of stat(2) and access(2), -ENOTDIR: it is there and cannot be used, or
+ * cannot be made.
  */
 int store_sites_look(struct store_site *sites, uint32_t count, struct hst_error *error);
 /**

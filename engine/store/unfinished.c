@@ -45,7 +45,7 @@ int store_unfinished_begin(const struct store_directory *directory, struct hst_e
         return refuse_unfinished(directory, error);
     if (fd < 0)
         return store_refuse(error, HST_E_STORE_DIR, -errno,
-                            "%s/%s can not be made: %s. Fix: another --out", directory->path,
+                            "%s/%s cannot be made: %s. Fix: another --out", directory->path,
                             STORE_UNFINISHED, strerror(errno));
     close(fd);
     int rc = store_directory_sync(directory, error);

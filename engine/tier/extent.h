@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_TIER_EXTENT_H
 #define HOISTWAY_ENGINE_TIER_EXTENT_H
 /*
- * Extents (plan/placement.h): bytes that live where the host can not work on them, on a drive or in
+ * Extents (plan/placement.h): bytes that live where the host cannot work on them, on a drive or in
  * a GPU's memory. Exec asks for extents, never for files; a provider knows files, slots and hashes.
  * scratch.c has one slot, or two, and leaves nothing behind; a store that commits has two and fills
  * the same table; hbm.c copies.

@@ -23,7 +23,7 @@ struct book {
 
 void hst_book_open(struct book *book, const struct hst_dev_config *config);
 void hst_book_close(struct book *book); /* nothing is held: asserted */
-/** Before anything is allocated, so that two threads can not both have the last byte: -ENOSPC. */
+/** Before anything is allocated, so that two threads cannot both have the last byte: -ENOSPC. */
 int hst_book_take(struct book *book, enum book_side side, size_t size_bytes);
 /** It was had: the peak is of what was had, not of what was tried. */
 void hst_book_keep(struct book *book, enum book_side side);

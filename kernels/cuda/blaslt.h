@@ -38,7 +38,7 @@ struct blaslt_library {
 #define BLASLT_TEXT(macro)    BLASLT_TEXT_OF(macro)
 #define BLASLT_SONAME         "libcublasLt.so." BLASLT_TEXT(CUBLAS_VER_MAJOR)
 
-/* 0; -ENOENT where it is not found, -ENODEV where it can not be used, with *failure
+/* 0; -ENOENT where it is not found, -ENODEV where it cannot be used, with *failure
    (HST_DEV_LIBRARY) written. */
 int blaslt_open(struct blaslt_library *library, struct hst_dev_failure *failure);
 void blaslt_close(struct blaslt_library *library);

@@ -8,7 +8,7 @@ int hst_sdpa_open(struct hst_sdpa **sdpa, struct hst_dev_failure *failure)
 {
     (void)sdpa;
     cuda_failure_set(failure, HST_DEV_LIBRARY, 0,
-                     "cuDNN can not be used: its headers were not there when this was built");
+                     "cuDNN cannot be used: its headers were not there when this was built");
     return -ENOENT;
 }
 

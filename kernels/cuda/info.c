@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file tells what is known of a GPU: most from the runtime, once; the link and the NUMA node
- * from sysfs, where Linux tells of every PCI device in one line per file. What can not be read
+ * from sysfs, where Linux tells of every PCI device in one line per file. What cannot be read
  * stays 0, -1 or "".
  */
 #include "cuda.h"

@@ -7,7 +7,7 @@
 /*
  * It goes by the environment's HOISTWAY_MATMUL: `own` never opens cuBLASLt, `cublaslt` fails
  * without it. Unset or empty takes it where it is found; where it is not, *blaslt is null and
- * `absent`, of absent_bytes, names it. What is found and can not be used is an error, not a reason
+ * `absent`, of absent_bytes, names it. What is found and cannot be used is an error, not a reason
  * to make other bits silently. Errors: -EINVAL another value, -ENODEV, -ENOMEM, with *failure (may
  * be null) written.
  */

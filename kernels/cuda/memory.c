@@ -177,7 +177,7 @@ static int not_locked(struct cuda_dev *dev, cudaError_t error, size_t size_bytes
     (void)cudaGetLastError();
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     cuda_failure_set(&failure, HST_DEV_LOCKED_MEMORY, error,
-                     "GPU %d: %zu bytes of host memory can not be page-locked: %s (%s); the limit "
+                     "GPU %d: %zu bytes of host memory cannot be page-locked: %s (%s); the limit "
                      "of locked memory (RLIMIT_MEMLOCK) is %lld bytes, -1 is none",
                      dev->index, size_bytes, cudaGetErrorName(error), cudaGetErrorString(error),
                      (long long)limit.rlim_cur);

@@ -39,7 +39,7 @@ static bool in_use;       /* a device computes with it, or did: its core stays *
 
 /* ---- which kernels --------------------------------------------------------------------------- */
 
-/* A core that this processor can not run would end the process: refused before it is named. */
+/* A core that this processor cannot run would end the process: refused before it is named. */
 static int check_core(const char *core, const char *from, struct hst_dev_failure *failure)
 {
     const struct host_core *known = host_core_find(core);
@@ -55,7 +55,7 @@ static int check_core(const char *core, const char *from, struct hst_dev_failure
     return 0;
 }
 
-/* OpenBLAS would take a core that this processor can not run, or pass over a name that it does not
+/* OpenBLAS would take a core that this processor cannot run, or pass over a name that it does not
    know: bits that were to be pinned would not be. */
 static int check_environment(struct hst_dev_failure *failure)
 {

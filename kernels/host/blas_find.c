@@ -6,7 +6,7 @@
  * alternative for any of three flavours (blas.c says which one is right).
  *
  * Before it is loaded there must be room for it: where its constructor, or a thread's first
- * product, can not map a buffer, OpenBLAS tries again for ever. Measured (0.3.21): 42 MiB of
+ * product, cannot map a buffer, OpenBLAS tries again for ever. Measured (0.3.21): 42 MiB of
  * library, when it is loaded 128 MiB per processor that is configured and for two at least, and
  * then 128 MiB per thread that calls it. It is address space: pages come when they are used.
  */
@@ -55,7 +55,7 @@ bool host_blas_room(bool loaded, unsigned callers, struct hst_dev_failure *failu
         snprintf(says, sizeof says, " (ulimit -v is %" PRIu64 " MiB)",
                  (uint64_t)limit.rlim_cur >> 20);
     dev_fail(failure, 0, HST_DEV_ADDRESS_SPACE, 0,
-             "OpenBLAS maps %" PRIu64 " MiB for %u thread%s and waits for ever where it can not, "
+             "OpenBLAS maps %" PRIu64 " MiB for %u thread%s and waits for ever where it cannot, "
              "and so much address space is not left%s",
              needed >> 20, callers, callers == 1 ? "" : "s", says);
     return false;

@@ -116,7 +116,7 @@ static const struct {
     [AMX_BF16] = {7, 0, EDX, 22, 0x60000},
 };
 
-/* Registers that the kernel saves: XCR0, 0 where it can not be read. */
+/* Registers that the kernel saves: XCR0, 0 where it cannot be read. */
 static uint32_t saved_state(void)
 {
     unsigned a, b, c, d;

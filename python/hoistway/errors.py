@@ -18,7 +18,7 @@ CONTROL = 426
 TOKENIZER = 427
 PYTHON = 428
 
-EXIT_STATUS_2 = (USAGE, VALUE, MISSING, PYTHON)  # the command itself asks for what can not be
+EXIT_STATUS_2 = (USAGE, VALUE, MISSING, PYTHON)  # the command itself asks for what cannot be
 
 Path = tuple  # of keys and indices: where in a row a value is
 
@@ -44,7 +44,7 @@ class BadRow(Exception):
 
 
 def shown(text: object) -> str:
-    """Text of others, which can not forge a line of ours."""
+    """Text of others, which cannot forge a line of ours."""
     return ''.join(c if c.isprintable() else c.encode('unicode_escape').decode('ascii')
                    for c in str(text))
 

@@ -123,7 +123,7 @@ def by_marks(chat: Chat, template: Template, turns: list[int], marks: str) -> tu
 def by_twin(chat: Chat, template: Template, turns: list[int], whole: str,
             why: Inapplicable) -> Document:
     """(d)"""
-    refusal = (f"what of turn {why.turn + 1} is learned can not be told from the template of "
+    refusal = (f"what of turn {why.turn + 1} is learned cannot be told from the template of "
                f"'{template.name}': {why.reason}")
     twin = twin_of(template.text(chat.tools))
     path = chat.place(why.turn)

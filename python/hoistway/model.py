@@ -62,7 +62,7 @@ def _read(folder: str, file: str) -> bytes:
     except OSError as wrong:
         fix = ("save it with transformers: AutoTokenizer.from_pretrained(…).save_pretrained(DIR)"
                if file == 'tokenizer.json' else '--model DIR with the files of the model')
-        raise Refusal(MODEL, f"'{path}' can not be read ({wrong.strerror}). Fix: {fix}") from None
+        raise Refusal(MODEL, f"'{path}' cannot be read ({wrong.strerror}). Fix: {fix}") from None
 
 
 def _json(folder: str, file: str) -> dict:
@@ -93,7 +93,7 @@ def load(name: str, vocab_of: str | None = None) -> Model:
         backend = tokenizer.backend_tokenizer
     except Exception as wrong:  # whatever a library makes of bad files
         first = (str(wrong).splitlines() or [type(wrong).__name__])[0]
-        raise Refusal(MODEL, f"transformers can not load the tokenizer of '{name}': "
+        raise Refusal(MODEL, f"transformers cannot load the tokenizer of '{name}': "
                       f'{shown(first)[:200]}. Fix: download its files again') from None
     keep_blanks(backend)
     backend.no_truncation()

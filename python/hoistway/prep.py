@@ -65,7 +65,7 @@ def template_text(path: str | None) -> str | None:
         with open(path, encoding='utf-8') as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as wrong:
-        raise Refusal(TEMPLATE, f"the template '{path}' can not be read ({wrong}). Fix: --template "
+        raise Refusal(TEMPLATE, f"the template '{path}' cannot be read ({wrong}). Fix: --template "
                       'FILE') from None
 
 

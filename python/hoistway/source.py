@@ -171,7 +171,7 @@ def _table(name: str, kind: str) -> Iterator[tuple[int, dict]]:
         yield from enumerate(map(_without_null, rows), 1)
     except Exception as wrong:  # of many libraries, each with its own
         first = (str(wrong).splitlines() or [type(wrong).__name__])[0]
-        raise Refusal(DATA_FORMAT, f"'{name}' can not be read as {kind}: {first}") from None
+        raise Refusal(DATA_FORMAT, f"'{name}' cannot be read as {kind}: {first}") from None
 
 
 def chunks(names: list[str]) -> Iterator[Chunk]:

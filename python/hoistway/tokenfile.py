@@ -79,7 +79,7 @@ class TokenFile:
             raise self._unwritable(wrong) from None
 
     def _unwritable(self, wrong: OSError) -> Refusal:
-        return Refusal(WRITE, f"'{self.path}' can not be written ({wrong.strerror}). Fix: --out in "
+        return Refusal(WRITE, f"'{self.path}' cannot be written ({wrong.strerror}). Fix: --out in "
                        'a directory that can be written and has room')
 
     @property

@@ -52,7 +52,7 @@ def check_log(path: str) -> None:
         with open(path, 'rb') as file:
             begin = file.read(13)
     except OSError as error:
-        raise Refusal(DATA_FILE, f"'{path}' can not be read: {error.strerror}. Fix: the file of "
+        raise Refusal(DATA_FILE, f"'{path}' cannot be read: {error.strerror}. Fix: the file of "
                       "train's --log") from error
     if begin != b'{"kind":"run"':
         raise Refusal(DATA_FILE, f"'{path}' is not the log of a run. Fix: the file of train's "

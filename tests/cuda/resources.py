@@ -159,7 +159,7 @@ def faults_of_use(use):
     if use.threads * use.registers > 65536:
         yield f'{where}: {use.threads} threads of {use.registers} registers exceed 65,536'
     if not use.blocks:
-        yield (f'{where} can not be launched: {use.threads} threads, {use.registers} registers, '
+        yield (f'{where} cannot be launched: {use.threads} threads, {use.registers} registers, '
                f'{use.static} + {use.dynamic} bytes of shared memory')
     if 0 < use.blocks < use.promised:
         yield (f'{where}: a multiprocessor holds {use.blocks} blocks, __launch_bounds__ promises '

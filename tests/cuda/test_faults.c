@@ -315,7 +315,7 @@ static void memory_that_can_not_be_locked_is_told(void **state)
     assert_int_equal(hst_dev_host_alloc(dev, 3 * MIB, &host), -ENOMEM);
     assert_null(host);
     expect_story(dev, HST_DEV_LOCKED_MEMORY, 2,
-                 "3145728 bytes of host memory can not be page-locked");
+                 "3145728 bytes of host memory cannot be page-locked");
     expect_story(dev, HST_DEV_LOCKED_MEMORY, 2, "RLIMIT_MEMLOCK");
     hst_dev_close(&dev);
 }

@@ -84,7 +84,7 @@ class Faults(unittest.TestCase):
         self.assertIn('exceed 65,536', faults_of(threads=288)[0])
 
     def test_a_block_that_does_not_fit_a_card_is_one(self):
-        self.assertIn('can not be launched', faults_of(blocks=0)[0])
+        self.assertIn('cannot be launched', faults_of(blocks=0)[0])
 
     def test_of_all_kernels_these_alone_may_spill(self):
         with open(os.path.join(HERE, '../..', resources.PAGE), encoding='utf-8') as file:

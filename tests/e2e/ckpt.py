@@ -173,7 +173,7 @@ class Look(Case):
             file.write('{"architectures": ["Mystery"], "model_type": "mystery"}')
         told = json.loads(self.good('inspect', other, '--json'))
         self.assertEqual((told['trainable'], len(told['tensors'])), (False, 30))
-        self.assertIn('can not be trained: ', self.good('inspect', other))
+        self.assertIn('cannot be trained: ', self.good('inspect', other))
 
     def test_list_tells_versions_and_who_has_the_store(self):
         store = self.path('store')
@@ -368,7 +368,7 @@ class Refusals(Case):
         self.refuse(2, 403, 'no store is named', 'ckpt', 'verify')
         self.refuse(2, 403, '--world', 'ckpt', 'reshard', 'x', '--out', 'y')
         self.refuse(2, 403, '--model', 'ckpt', 'export', 'x', '--export', 'y')
-        self.refuse(1, 105, 'can not be opened', 'ckpt', 'list', self.path('nowhere'))
+        self.refuse(1, 105, 'cannot be opened', 'ckpt', 'list', self.path('nowhere'))
         self.assertIn('verify', self.good('ckpt', '--help'))
 
 
@@ -445,7 +445,7 @@ class Reshard(Case):
         self.refuse(2, 616, 'r00000.d0.blk is there', *reshard, two, '--world=2')
         self.refuse(2, 402, 'Fix: --world 1 to ', *reshard, self.path('new'), '--world=999')
         self.refuse(2, 402, '--world', *reshard, self.path('new'), '--world=0')
-        self.refuse(1, 105, 'can not be made', *reshard, self.path('a/b'), '--world=2')
+        self.refuse(1, 105, 'cannot be made', *reshard, self.path('a/b'), '--world=2')
         self.refuse(1, 105, '', *reshard, self.path('new'), '--world=2', preexec_fn=lambda:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, 16 << 20)))
         for out in (store, os.path.join(store, 'sub'), os.path.join(two, '..', 'store', 'sub')):

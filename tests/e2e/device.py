@@ -91,7 +91,7 @@ class Devices(unittest.TestCase):
             self.assertRegex(done.stdout, f'(?m)^{row}$')
 
     def test_homes_that_can_not_be_are_refused_on_a_gpu(self):
-        self.refused(402, 2, 'carry can not be placed in nvme',
+        self.refused(402, 2, 'carry cannot be placed in nvme',
                      options=('--device=far', '--place=carry=nvme'))
         self.refused(402, 2, 'all three or none of them',
                      options=('--device=far', '--place=states=nvme,weights=hbm'))

@@ -240,7 +240,7 @@ class Disks(unittest.TestCase):
             os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize - 20 * MIB)
         done = train(self.store)
         self.assert_refused(done, 301, 'MiB')
-        self.assertNotIn('can not be made', done.stderr)
+        self.assertNotIn('cannot be made', done.stderr)
 
     def kill_while_it_is_made(self, stores, *published):
         """What a start leaves that is killed then: files under their first names, but for those
@@ -398,7 +398,7 @@ class Disks(unittest.TestCase):
         try:
             fcntl.ioctl(fd, FS_IOC_SHUTDOWN, struct.pack('<I', how))
         except OSError as error:
-            self.skipTest(f'a file system can not be shut down here: {error}')
+            self.skipTest(f'a file system cannot be shut down here: {error}')
         finally:
             os.close(fd)
 

@@ -345,9 +345,9 @@ class Failures(unittest.TestCase):
             try:
                 done = train(self.store, user=65534, group=65534, extra_groups=[])
             except PermissionError:
-                self.skipTest('the program lies where an ordinary user can not read it')
+                self.skipTest('the program lies where an ordinary user cannot read it')
             if done.returncode in (126, 127):  # the loader's or the shell's, not the program's
-                self.skipTest('the program lies where an ordinary user can not read it')
+                self.skipTest('the program lies where an ordinary user cannot read it')
         else:
             os.mkdir(self.store, 0o500)
             done = train(self.store)
@@ -364,16 +364,16 @@ class Failures(unittest.TestCase):
                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK,
                                                                (limit, limit)))
         except PermissionError:
-            self.skipTest('the program lies where an ordinary user can not read it')
+            self.skipTest('the program lies where an ordinary user cannot read it')
         if done.returncode in (126, 127):
-            self.skipTest('the program lies where an ordinary user can not read it')
+            self.skipTest('the program lies where an ordinary user cannot read it')
         self.assertEqual(done.returncode, 0, done.stderr)
         if ': io_uring, ' not in done.stderr:
             self.skipTest('io_uring is refused here')
         self.assertIn('ulimit -l is 256.0 KiB', done.stderr)
 
     def test_a_limit_of_address_space_is_refused_where_threads_would_starve(self):
-        """OpenBLAS waits for ever for memory that it can not have: so it must not come to that."""
+        """OpenBLAS waits for ever for memory that it cannot have: so it must not come to that."""
         for limit in (450 << 20, 600 << 20):
             done = train(
                 self.store,

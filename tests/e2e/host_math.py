@@ -59,7 +59,7 @@ class Math(unittest.TestCase):
                 [PROGRAM, 'plan', '--model', 'llama-3-8b', '--device', 'host', '--host-math',
                  core], env=PLAIN, capture_output=True, text=True, timeout=60, check=False)
             if 'error[E204]' in done.stderr:
-                self.skipTest(f'{core} can not be had: {done.stderr}')
+                self.skipTest(f'{core} cannot be had: {done.stderr}')
 
     def test_the_log_names_version_and_core(self):
         self.needs('Haswell')

@@ -112,7 +112,7 @@ class Look(unittest.TestCase):
         with open(self.path('bare', 'config.json'), 'w', encoding='ascii') as file:
             file.write('{}')
         text = self.seen(self.path('bare'))
-        self.assertIn('config.json alone, no weights\n  can not be trained: ', text)
+        self.assertIn('config.json alone, no weights\n  cannot be trained: ', text)
         self.train('--durability=none', '--export', self.path('out'))
         self.assertIn('in 1 file, exported by hoistway\n', self.seen(self.path('out')))
         self.assertEqual([self.told(p)['exported'] for p in (self.path('out'), MODEL)],

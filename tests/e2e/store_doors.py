@@ -59,7 +59,7 @@ NO_DIRECTORIES = (
     ('fifo', 105, 1, 'is no directory'),
     ('fifo/', 105, 1, 'Not a directory'),
     ('n' * 300, 105, 1, 'File name too long'),
-    ('none/below', 105, 1, 'can not be created'),
+    ('none/below', 105, 1, 'cannot be created'),
     ('s,s/in', 616, 2, 'the store directory s/in would be in the store directory s,'),
     ('s/in,./s', 616, 2, 'the store directory s/in would be in the store directory ./s,'),
     ('s,./s/', 402, 2, 'names the directory ./s/ twice'),

@@ -243,7 +243,7 @@ static void so_is_what_the_callers_workers_can_not_do(void **state)
     for (int asked = 0; asked == 0 || (!r.cached && asked < 5); asked++) {
         assert_int_equal(hst_rates_get(&probe, folder, 60, &r), 0);
         assert_true(asked > 0 || !r.cached);
-        assert_non_null(strstr(r.figures[HST_RATE_HALF_BF16].how, "can not rest"));
+        assert_non_null(strstr(r.figures[HST_RATE_HALF_BF16].how, "cannot rest"));
     }
     assert_true(r.cached);
     hst_dev_close(&dev);
@@ -408,7 +408,7 @@ static void what_others_may_write_is_not_read(void **state)
     assert_non_null(cache_distrust(&status, S_IFREG, 8));
     status.st_mode |= S_IWGRP;
     assert_non_null(cache_distrust(&status, S_IFREG, 7));
-    if (geteuid() == 0) { /* others can not make a file another's */
+    if (geteuid() == 0) { /* others cannot make a file another's */
         assert_int_equal(chmod(folder, 0700), 0);
         assert_int_equal(chown(path, 65534, 65534), 0);
         expect(ask(folder, 1, 60), 1, false, "it belongs to another user");
@@ -432,7 +432,7 @@ static void without_a_place_everything_is_measured(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     small = (struct rlimit){.rlim_cur = 100, .rlim_max = limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0); /* writing on would be a signal */
-    expect(ask(folder, 3, 60), 3, false, "can not be written: File too large");
+    expect(ask(folder, 3, 60), 3, false, "cannot be written: File too large");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     expect(ask(folder, 2, 60), 2, false, ""); /* nothing was left */
 }

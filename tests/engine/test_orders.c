@@ -77,7 +77,7 @@ static const struct own_order OWN_ORDERS[] = {
     {{0, 1, 2, 3, LAST}, {4, 0, 1, 2, 3, LAST}},
     {{0, 1, 2, 3, LAST}, {4, 3, 2, 1, 0, LAST}},
     {{0, 1, 2, 3, LAST}, {4, 3, 2, 0, 1, LAST}},       /* left where gradients are kept */
-    {{0, 1, 0, 2, 3, 3, LAST}, {4, 3, 2, 1, 0, LAST}}, /* some twice: can not be learned */
+    {{0, 1, 0, 2, 3, 3, LAST}, {4, 3, 2, 1, 0, LAST}}, /* some twice: cannot be learned */
     {{LAST}, {2, 3, 4, 1, 0, LAST}},
 };
 

@@ -438,7 +438,7 @@ static void on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason(void **sta
         const char *place, *reason;
         bool host_updates;
     } cases[] = {
-        {"carry=dram", "carry can not be placed in dram here", false},
+        {"carry=dram", "carry cannot be placed in dram here", false},
         {"states=hbm,weights=dram", "all three or none", false},
         {"states=hbm", "--state bf16", true},
     };

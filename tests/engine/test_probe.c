@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Probes: of this machine, that their figures can be; of simulated drives, that they are right; and
- * that what can not be measured says why and disturbs nothing else.
+ * that what cannot be measured says why and disturbs nothing else.
  */
 #include "assert_figure.h"
 #include "machine/workers.h"
@@ -322,7 +322,7 @@ static void half_of_the_callers_workers_are_no_figure(void **state)
     assert_measured(&r.figures[HST_RATE_HALF_BF16], 1e4, 1e14);
     parallel.width = 2;
     assert_int_equal(hst_probe(&probe, &r), 0);
-    assert_failed(&r.figures[HST_RATE_HALF_BF16], "workers can not rest");
+    assert_failed(&r.figures[HST_RATE_HALF_BF16], "workers cannot rest");
     assert_measured(&r.figures[HST_RATE_SHARED], 1e4, 1e16);
     hst_dev_close(&dev);
 }
@@ -531,7 +531,7 @@ static void a_drive_that_fails_at_any_request_says_so_and_leaves_nothing(void **
     }
 }
 
-/* ---- real directories that can not be used ---- */
+/* ---- real directories that cannot be used ---- */
 
 static void a_directory_that_is_not_there_or_is_no_directory_says_so(void **state)
 {
@@ -542,8 +542,8 @@ static void a_directory_that_is_not_there_or_is_no_directory_says_so(void **stat
         .size = sizeof probe, .parts = HST_PROBE_DRIVES, .drives = drives, .drive_count = 2};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
-    assert_failed(&r.drives[0].read, "the directory can not be used: No such file");
-    assert_failed(&r.drives[1].read, "the directory can not be used: ");
+    assert_failed(&r.drives[0].read, "the directory cannot be used: No such file");
+    assert_failed(&r.drives[1].read, "the directory cannot be used: ");
     assert_failed(&r.figures[HST_RATE_MIXED], "drive 0: ");
 }
 

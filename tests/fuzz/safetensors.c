@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A safetensors file: whatever is accepted is what the format promises, so that reading a tensor
- * later can not go wrong.
+ * later cannot go wrong.
  */
 #include "fuzz.h"
 

@@ -43,7 +43,7 @@ def opens(runner, settings=None):
     done = runner.command([need(place.program('hoistway'), 'hoistway'), 'bench', 'kernels',
                            '--device', runner.device, '--only', 'copies', '--smoke', '--json'],
                           settings)
-    said = re.search(r'^error\[E2..\] (?:device "[^"]*" can not be opened: )?(.*)$', done.err, re.M)
+    said = re.search(r'^error\[E2..\] (?:device "[^"]*" cannot be opened: )?(.*)$', done.err, re.M)
     return None if done.code == 0 else said.group(1) + done.whole() if said else done.why()
 
 
@@ -80,7 +80,7 @@ def why_absent(runner):
 
 
 def without_cublaslt(runner, absent):
-    """Where cuBLASLt is there and can not be used, the rest is told without it."""
+    """Where cuBLASLt is there and cannot be used, the rest is told without it."""
     if 'cublasLt' not in (absent or '') or os.environ.get('HOISTWAY_MATMUL'):
         return absent
     if opens(runner, {'HOISTWAY_MATMUL': 'own'}):

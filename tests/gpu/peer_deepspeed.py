@@ -25,7 +25,7 @@ from peer_torch import Llama, torch  # exits 77 where there is no torch
 try:
     import deepspeed
 except Exception as missing:  # as torch, it has many ways not to load
-    print(f'skipped: deepspeed can not be imported: {missing}')
+    print(f'skipped: deepspeed cannot be imported: {missing}')
     sys.exit(77)
 
 

@@ -26,7 +26,7 @@ try:
     from torch import nn
     from torch.utils.checkpoint import checkpoint
 except Exception as missing:  # a torch that is there but does not load says so in many ways
-    print(f'skipped: torch can not be imported: {missing}')
+    print(f'skipped: torch cannot be imported: {missing}')
     sys.exit(77)
 
 GROUPED = tuple(int(n) for n in re.findall(r'\d+', torch.__version__)[:2]) >= (2, 5)

@@ -13,7 +13,7 @@ commands, every test and every figure; logs/ in it holds what each command said.
 what had no time, else with these parts anew. --smoke: tiny shapes, once each, for a device that is
 interpreted; such figures measure nothing.
 
-Exit 0: nothing failed (a figure short of its goal is told, not failed; so is a part that can not
+Exit 0: nothing failed (a figure short of its goal is told, not failed; so is a part that cannot
 run here, for want of torch or of a tool); 1: something failed, or the suite did not run; 2: wrong
 arguments, or a FOLDER that cannot be used; 77: there is no such device; 128 and a signal's number:
 SIGTERM, SIGINT or SIGHUP ended it, with all that it ran, and the report has what was told.
@@ -333,7 +333,7 @@ def measured(path):
 
 def tell_absent(runner, report, arguments, absent):
     """Without the device a report has what explains it; one that has measured something stays."""
-    line = f'{arguments.device} can not be used: {absent}'
+    line = f'{arguments.device} cannot be used: {absent}'
     print(f'gpu: {line}', file=sys.stderr)
     path = os.path.join(arguments.out, 'report.json')
     if not measured(path):

@@ -24,7 +24,7 @@ BARE = {'PATH': '/usr/bin:/bin', 'LANG': 'C'}
 
 
 def hidden():
-    """What runs a command where the build folder and OpenBLAS's are empty; [] where it can not."""
+    """What runs a command where the build folder and OpenBLAS's are empty; [] where it cannot."""
     covers = [BUILD, '/usr/lib/x86_64-linux-gnu/openblas-openmp']
     script = ' && '.join(f'mount -t tmpfs none "{c}"' for c in covers if os.path.isdir(c))
     command = ['unshare', '-rm', 'sh', '-c', script + ' && exec "$@"', 'sh']
@@ -136,7 +136,7 @@ class Bundle(unittest.TestCase):
     def test_the_gpu_job_runs_or_says_why_not(self):
         done = self.run_bare('./run', 'gpu', 'doctor', '--out', os.path.join(self.scratch, 'out'))
         if done.returncode == 77:
-            self.assertRegex(done.stderr, r'(?m)^gpu: cuda:0 can not be used: .')
+            self.assertRegex(done.stderr, r'(?m)^gpu: cuda:0 cannot be used: .')
         else:
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

@@ -143,13 +143,13 @@ class DeepSpeed(Peers):
 
     def test_where_it_is_not_there_the_reason_is_told(self):
         self.packages(deepspeed='raise ImportError("no such package")')
-        with self.assertRaisesRegex(training.Skipped, 'deepspeed can not be imported: no such'):
+        with self.assertRaisesRegex(training.Skipped, 'deepspeed cannot be imported: no such'):
             peers.deepspeed(self.runner, '3b', 2)
         self.packages(gpu=False)
         with self.assertRaisesRegex(training.Skipped, 'torch 2.9.0 finds no GPU'):
             peers.deepspeed(self.runner, '3b', 2)
         self.write('torch.py', 'raise ImportError("nor this")')
-        with self.assertRaisesRegex(training.Skipped, 'torch can not be imported: nor this'):
+        with self.assertRaisesRegex(training.Skipped, 'torch cannot be imported: nor this'):
             peers.deepspeed(self.runner, '3b', 2)
 
     def test_a_peer_that_breaks_or_hangs_has_failed(self):

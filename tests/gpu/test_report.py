@@ -68,7 +68,7 @@ class Report(unittest.TestCase):
         done, told = report(self.out, 'attention', 'kernels', HOISTWAY_PLUGIN_PATH=self.broken())
         self.assertEqual(done.returncode, 77, done.stdout)  # no device at all
         self.assertEqual([part['name'] for part in told['parts']], ['facts'])
-        self.assertIn('cuda:0 can not be used: ', told['concerns'][0])
+        self.assertIn('cuda:0 cannot be used: ', told['concerns'][0])
         self.assertIn('libcublasLt.so.13', told['facts'])
         done, told = report(self.out, 'peer-1b', 'kernels', HOISTWAY_TORCH_PYTHON='/bin/false')
         results = {part['name']: part['result'] for part in told['parts']}

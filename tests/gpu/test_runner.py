@@ -260,13 +260,13 @@ class Doctor(Programs):
 BROKEN = '''\
 #!/bin/sh
 [ "$HOISTWAY_MATMUL" != own ] || exit {own}
-echo 'error[E201] device "cuda:0" can not be opened: cublasLtCreate of /x/libcublasLt.so.13: no' >&2
+echo 'error[E201] device "cuda:0" cannot be opened: cublasLtCreate of /x/libcublasLt.so.13: no' >&2
 exit 1
 '''
 
 
 class GoingOn(Programs):
-    """What a report does where a library is there and can not be used."""
+    """What a report does where a library is there and cannot be used."""
 
     def opening(self, own):
         self.program('hoistway', BROKEN.format(own=own))

@@ -14,7 +14,7 @@ REFUSED = ('error[E301]', 'error[E302]')  # by the plan: before anything was tak
 
 
 class Skipped(Exception):
-    """A part that can not run here, with the reason."""
+    """A part that cannot run here, with the reason."""
 
 
 class Failed(Exception):

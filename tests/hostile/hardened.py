@@ -4,7 +4,7 @@
 
     hardened.py FILE...
 
-Looks at each with readelf: it can be placed anywhere, its stack and tables of functions can not be
+Looks at each with readelf: it can be placed anywhere, its stack and tables of functions cannot be
 executed or written, and calls that check buffers and stack are in it. Exits 77 without readelf.
 """
 import re

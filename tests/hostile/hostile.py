@@ -54,11 +54,11 @@ def explained(code):
 
 
 def works(**how):
-    """Why the program can not be started so; None where it can."""
+    """Why the program cannot be started so; None where it can."""
     try:
         done = run(['--version'], **how)
     except PermissionError:
-        return 'it lies where an ordinary user can not read it'
+        return 'it lies where an ordinary user cannot read it'
     return (done.stderr or f'exit {done.returncode}') if done.returncode else None
 
 
@@ -214,7 +214,7 @@ class Hostile(unittest.TestCase):
         folder.config['vocab_size'] = 65
         folder.save()
         self.assertRegex(run(['inspect', folder.path('model')]).stdout,
-                         r'can not be trained: .*embed_tokens.weight has shape \[64, 8\]')
+                         r'cannot be trained: .*embed_tokens.weight has shape \[64, 8\]')
         folder.put('no suffix', 'data')
         self.assertRegex(run(['inspect', folder.path('data')]).stderr,
                          r'\Aerror\[E420\] .*Fix: .*--token-dtype u16')

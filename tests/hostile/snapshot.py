@@ -91,7 +91,7 @@ class Snapshot(unittest.TestCase):
                 self.taken(self.train(model, '--init', 'random'))
                 done = self.run_it(NVME_BENCH, self.path('none'), '--plan', model, '--gpu-tflops',
                                    '150')  # which reads the model, and then misses the drive
-                self.refused(done, 105, 'none. can not be used')
+                self.refused(done, 105, 'none. cannot be used')
                 self.assertEqual(self.train(model, durability='step').returncode, 0)
                 self.taken(self.run_it(PROGRAM, 'ckpt', 'export', self.path('store'), '--model',
                                        model, '--export', out))

@@ -53,7 +53,7 @@ class Bare(unittest.TestCase):
         self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
         self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
         self.assertTrue(done.stderr.startswith('run: python3 is missing, which runs the GPU suite '
-                                               '(Debian: apt install python3); and cuda:0 can not '
+                                               '(Debian: apt install python3); and cuda:0 cannot '
                                                f'be used: {ABSENT}'), done.stderr)
         self.assertEqual(done.stdout, '')
 
@@ -70,11 +70,11 @@ class Bare(unittest.TestCase):
         print(done.stderr, end='')
         self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
         self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith(f'gpu: cuda:0 can not be used: {ABSENT}'),
+        self.assertTrue(done.stderr.startswith(f'gpu: cuda:0 cannot be used: {ABSENT}'),
                         done.stderr)
         with open(self.root + '/srv/bundle/gpu-report/report.json', encoding='utf-8') as file:
             told = json.load(file)
-        self.assertTrue(told['concerns'][0].startswith('cuda:0 can not be used: '), told)
+        self.assertTrue(told['concerns'][0].startswith('cuda:0 cannot be used: '), told)
         self.assertIn('trixie', told['machine']['system'])
         self.assertEqual(told['facts']['libcublasLt.so.13'], 'not found')
 

@@ -209,7 +209,7 @@ if sys.argv[1] == 'sources':
     def test_the_gpu_job_installs_nothing_and_says_what_to_carry(self):
         done = self.gpu_where_packages_are_missing()
         self.assertEqual((done.returncode, done.stdout), (2, ''))
-        self.assertRegex(done.stderr, r'(?s)\Arun: hoistway can not be built here, .*liburing-dev '
+        self.assertRegex(done.stderr, r'(?s)\Arun: hoistway cannot be built here, .*liburing-dev '
                                       r'.*without a network carry a bundle here, which ./run bundl')
 
     def test_the_gpu_job_runs_what_has_been_built(self):

@@ -107,7 +107,7 @@ static void senseless_requests_are_refused(void **state)
     hst_dev_close(NULL);
 }
 
-/* Of the caller's own memory: whoever can not lock says so, and what is locked is still its own. */
+/* Of the caller's own memory: whoever cannot lock says so, and what is locked is still its own. */
 static void pages_are_locked_and_let_go_outside_the_budget(void **state)
 {
     (void)state;

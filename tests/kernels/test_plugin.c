@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices by name: what is no name, where plugins are looked for, and that a plugin which can not
+ * Devices by name: what is no name, where plugins are looked for, and that a plugin which cannot
  * be used is refused with its reason. Argument 1 is the folder of the sample plugins.
  */
 #include <setjmp.h>

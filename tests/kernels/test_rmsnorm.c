@@ -318,7 +318,7 @@ static void refusals_case(struct suite *s, const void *parameters)
     wrong[2].work.size_bytes = hst_rmsnorm_backward_work_bytes(s->dev, 2, 8) - 1;
     wrong[3].dweight = NULL;
     wrong[4].dx = f + 128;
-    wrong[4].accumulate = true; /* dx can not be dy and another gradient */
+    wrong[4].accumulate = true; /* dx cannot be dy and another gradient */
     wrong[5].width = 0;
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(hst_op_rmsnorm_backward(s->stream, &wrong[i]), -EINVAL);

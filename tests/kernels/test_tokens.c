@@ -502,7 +502,7 @@ static bool reports_ids(void)
     return host;
 }
 
-/* Where the device can tell in time, nothing is written; where it can not, the row is NaN. */
+/* Where the device can tell in time, nothing is written; where it cannot, the row is NaN. */
 static void an_id_out_of_range_never_goes_unseen(void **state)
 {
     (void)state;

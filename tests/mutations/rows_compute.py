@@ -6,7 +6,7 @@ mutate(
     'engine/probe/probe_operations.c', 'engine/compute',
     ('a part grows', 't->amount * probe_growth(seconds, wish_s)', 't->amount'),
     ('never beyond the whole', 'wish_s), t->operation->amount)', 'wish_s), 1e300)'),
-    ('one that can not grow ends it', 't->amount > before && ', ''),
+    ('one that cannot grow ends it', 't->amount > before && ', ''),
     ('a part is told', 't.amount < o->amount ?', '0 ?'),
     ('an amount that is none is refused', 't->amount > 0 && ', ''),
     ('so is one without end', ' && isfinite(t->amount)', ''),

@@ -81,7 +81,7 @@ mutate(
     ('the folder above', 'strcmp(name, "..") != 0 &&\n', '\n'),
     ('a name with a path', ' &&\n           !strpbrk(name, "/\\\\");', ';'),
     ('a link that leaves the folder', 'RESOLVE_BENEATH | ', ''),
-    ('a link, where the kernel can not resolve',
+    ('a link, where the kernel cannot resolve',
      'openat(directory_fd, name, OPEN_FLAGS | O_NOFOLLOW)',
      'openat(directory_fd, name, OPEN_FLAGS)'),
     ('a FIFO is not waited for', ' | O_NONBLOCK', ''),
@@ -106,12 +106,12 @@ mutate(
 mutate(
     'tools/hf/model_weights.c',
     'tools/hf_index tools/hf_safetensors tools/hf_faults tools/hf_read',
-    ('a file that can not be opened',
+    ('a file that cannot be opened',
      'rc = folder_input(&model->folder, name, &file->input);\n    if (rc)'),
     ('the refusal of the length', 'st_header_bytes(file->path, first, bytes, &header_bytes, error);'
      '\n    if (rc)'),
     ('no memory for the header', 'if (!file->text)'),
-    ('a header that can not be read', 'file->text, header_bytes);\n    if (rc)'),
+    ('a header that cannot be read', 'file->text, header_bytes);\n    if (rc)'),
     ('the refusal of a file', 'names[i], code, file, error);\n        if (rc)'),
     ('a tensor in two files',
      'if (compare_names(&model->by_name[i - 1], &model->by_name[i]) == 0)'),
@@ -128,7 +128,7 @@ mutate(
     ('a tensor that is missing', 'if (!t)'),
     ('another shape', 'if (t->dim_count != dim_count || '
      'memcmp(t->dims, dims, dim_count * sizeof *dims) != 0)'),
-    ('a dtype that can not be read', 'if (!hf_tensor_readable(t))'),
+    ('a dtype that cannot be read', 'if (!hf_tensor_readable(t))'),
     ('a file that was changed', 'input_unchanged(&file->input) ? 0 : -ESTALE', '0'),
     ('a read that fails', 'count * width);\n    if (rc)'),
     ('elements that were not required', '!t->required || ', ''),

@@ -21,7 +21,7 @@ mutate(
      'const size_t shown = count <= left ? count : left ? left - 1 : 0;',
      'const size_t shown = count;\n    (void)left;'),
     ('a config.json alone is a model', 'int native = bare ? 0 :', 'int native ='),
-    ('what can not be trained begins with no weights', 'look->trainable ? ": plan',
+    ('what cannot be trained begins with no weights', 'look->trainable ? ": plan',
      'true ? ": plan'),
 )
 
@@ -77,7 +77,7 @@ mutate(
     ('what an earlier run has told is a part of its views',
      'if (!native && t->began > 0 && t->log.reader.take && is_regular(o->log))'),
     ('a run begins with a page', 'views_show(&t->views);', ''),
-    ('what can not be written is refused as the run begins',
+    ('what cannot be written is refused as the run begins',
      'if (!native && t->views.native)'),
 )
 

@@ -116,7 +116,7 @@ mutate(
     ('half of the workers rest', '    b->most = (width + 1) / 2;\n', ''),
     ('half of them is rounded up', 'b->most = (width + 1) / 2;', 'b->most = width / 2;'),
     ('who rests is told to', 'if (b->most > 0 && probe->workers)'),
-    ("the caller's can not rest", 'if (width > 1 && !probe->workers)'),
+    ("the caller's cannot rest", 'if (width > 1 && !probe->workers)'),
     ('one alone is half of itself', 'if (width > 1 && !probe->workers)', 'if (!probe->workers)'),
 )
 mutate(
@@ -129,7 +129,7 @@ mutate(
 )
 mutate(
     'engine/probe/cache.c', 'engine/cache',
-    ("what the caller's workers can not do is no failure", '? copies && !probe->parallel',
+    ("what the caller's workers cannot do is no failure", '? copies && !probe->parallel',
      '? copies'),
 )
 mutate(

@@ -93,7 +93,7 @@ mutate(
 )
 mutate(
     'engine/store/site.c', 'tools/cli_plan e2e/store_doors',
-    ('a directory without a parent can not be made',
+    ('a directory without a parent cannot be made',
      'return rc ? refuse_making(site, rc, error) : 0;', 'return 0;'),
     ('a directory in another one is told before both are made', 'if (is_within(second, first))'),
     ('a directory is one by whatever name', 'if (strcmp(first, second) == 0)'),

@@ -264,7 +264,7 @@ class Prep(unittest.TestCase):
         with open(table, 'wb') as file:
             file.write(b'no table')
         os.unlink(self.out)
-        self.refused(table, 423, 'can not be read as parquet')
+        self.refused(table, 423, 'cannot be read as parquet')
 
     # ---- bad input -------------------------------------------------------------------------------
 

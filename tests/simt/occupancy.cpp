@@ -3,7 +3,7 @@
  * NVIDIA's own occupancy calculator (cuda_occupancy.h) for the card that the double pretends to be
  * (HST_FAKE_CUDA=cc=X.Y). Each line of stdin has a block's threads, a thread's registers, and the
  * block's static and dynamic shared memory in bytes; the line that answers it has the blocks that
- * a multiprocessor holds, 0 where the card can not launch one.
+ * a multiprocessor holds, 0 where the card cannot launch one.
  */
 #include <cuda_runtime_api.h>
 

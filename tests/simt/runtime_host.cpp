@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The fake runtime's page-locked host memory. It keeps account of what is registered, refuses what
- * the real one can not page-lock, and stops the program where memory is given back that the
+ * the real one cannot page-lock, and stops the program where memory is given back that the
  * device may still read or write: on a card that ends in bytes of somebody else.
  */
 #include "runtime.h"

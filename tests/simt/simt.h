@@ -4,7 +4,7 @@
 /*
  * CUDA C++ for a machine without a GPU: what a kernel's source sees under g++ with HST_SIMT.
  * Blocks run one after another; each CUDA thread is a fiber that runs until it meets a barrier or a
- * warp collective. README.md says how to write kernels for it and what it can not show.
+ * warp collective. README.md says how to write kernels for it and what it cannot show.
  *
  *   HST_LAUNCH((kernel<T, 4>), grid, block, shared_bytes, stream, arguments...)   enqueued, run
  *     when the stream is waited for; arguments are captured by value

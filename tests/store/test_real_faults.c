@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Faults of real I/O: what aio can mend is not noticed, what it can not mend stops the run, and the
+ * Faults of real I/O: what aio can mend is not noticed, what it cannot mend stops the run, and the
  * version before is as it was. (Every operation in turn: faults.c, on a drive of its own.)
  */
 #include "toy.h"

@@ -163,7 +163,7 @@ const char *toy_compare(struct toy *toy, struct store *store, uint64_t version)
         memset(toy->read, 0xa5, toy_bytes(toy, i));
         int rc = extents_read(extents, toy_kind(i), i % TOY_TILES, toy->read, &transfer);
         if (rc || extents_wait(extents, &transfer))
-            return "an extent that can not be read";
+            return "an extent that cannot be read";
         if (!toy_holds(toy, i, toy->stamps[version][i], toy->read))
             return "other bytes";
     }

@@ -371,7 +371,7 @@ static int open_bench(struct bench *bench)
         bench->memory = map;
     if (!bench->seconds || !bench->ratios || !bench->team || !bench->memory)
         return fail(bench->error, FAIL_BUDGET, -ENOMEM,
-                    "bench adam: %s of memory or the threads can not be had. Fix: fewer "
+                    "bench adam: %s of memory or the threads cannot be had. Fix: fewer "
                     "--elements or --threads",
                     text_size(bench->memory_bytes, size));
     madvise(bench->memory, bench->memory_bytes, MADV_HUGEPAGE);

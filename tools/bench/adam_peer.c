@@ -73,7 +73,7 @@ int adam_peer_open(const char *path, bench_peer_adamw **peer, struct hst_error *
 {
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (!library)
-        return fail(error, FAIL_VALUE, -EINVAL, "--peer %s can not be opened: %s", path, dlerror());
+        return fail(error, FAIL_VALUE, -EINVAL, "--peer %s cannot be opened: %s", path, dlerror());
     *(void **)peer = dlsym(library, "hst_peer_adamw");
     if (!*peer)
         return fail(error, FAIL_VALUE, -EINVAL,

@@ -37,9 +37,9 @@ static int predict(const struct bench_forecast_in *in, const struct bench_run *r
     int rc = hst_probe(&probe, &rates);
     rc = rc ? rc : hst_engine_predict(run->engine, &rates, p);
     if (rc)
-        return fail(error, FAIL_BUDGET, rc, "the step can not be predicted");
+        return fail(error, FAIL_BUDGET, rc, "the step cannot be predicted");
     if (p->step_s <= 0)
-        return fail(error, FAIL_VALUE, -ENODATA, "the step can not be predicted: %s", p->why);
+        return fail(error, FAIL_VALUE, -ENODATA, "the step cannot be predicted: %s", p->why);
     return 0;
 }
 

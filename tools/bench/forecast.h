@@ -33,7 +33,7 @@ struct bench_forecast {
  * Runs one case after another, three times over; each probes the machine and plans, warms up,
  * measures the drives, predicts, and only then measures its steps. Of a case's rounds the one with
  * the median ratio of prediction to step counts, and of its plans the one with theirs. Errors:
- * negative errno with *error; also where a step can not be predicted.
+ * negative errno with *error; also where a step cannot be predicted.
  */
 int bench_forecast(const struct bench_forecast_in *in,
                    struct bench_forecast_case cases[BENCH_FORECAST_CASES], struct hst_error *error);

@@ -16,7 +16,7 @@ struct gemm_timer;
 
 /**
  * Every thread will multiply its m/threads rows of each shape, straight through the BLAS. Null
- * where memory or threads can not be had.
+ * where memory or threads cannot be had.
  */
 struct gemm_timer *gemm_timer_create(const struct gemm_shape *shapes, size_t count,
                                      unsigned threads);

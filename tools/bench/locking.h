@@ -29,7 +29,7 @@ const char *bench_pages_name(enum bench_pages pages);
 uint64_t bench_locking_bytes(uint64_t most, uint64_t available);
 
 /**
- * Locks memory and lets it go, `rounds` times of each kind. Where most_bytes can not be locked, the
+ * Locks memory and lets it go, `rounds` times of each kind. Where most_bytes cannot be locked, the
  * half of it is tried, and so on. The device's budget for host memory is raised. Errors: negative
  * errno with *error.
  */

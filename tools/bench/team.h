@@ -7,7 +7,7 @@ struct team;
 
 typedef void team_share(void *arg, unsigned thread, unsigned threads);
 
-/** Null where memory or threads can not be had. */
+/** Null where memory or threads cannot be had. */
 struct team *team_create(unsigned threads);
 /** Calls share once for each of the first `threads` threads and waits for all of them. */
 void team_run(struct team *team, unsigned threads, team_share *share, void *arg);

@@ -225,11 +225,10 @@ void activity_begin(const char *what)
     state.active = true;
     pthread_mutex_unlock(&state.lock);
     if (rc)
-        cli_warn(
-            CLI_NO_THREAD,
-            "what the program is at is not shown: a thread for it can not be started (%s). All "
-            "else goes on. Fix: raise ulimit -u, end other programs.",
-            strerror(rc));
+        cli_warn(CLI_NO_THREAD,
+                 "what the program is at is not shown: a thread for it cannot be started (%s). All "
+                 "else goes on. Fix: raise ulimit -u, end other programs.",
+                 strerror(rc));
 }
 
 void activity_count(uint64_t done_bytes, uint64_t total_bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_CHILD_H
 #define HOISTWAY_TOOLS_CLI_CHILD_H
-/* Another program's words, for what this process can not ask itself. */
+/* Another program's words, for what this process cannot ask itself. */
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the first GPU whether it can be used, and has the words where a device can not. */
+/* Asks the first GPU whether it can be used, and has the words where a device cannot. */
 #include "cli/device.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ int device_refused(const char *name, int native, const struct hst_dev_failure *f
                    struct hst_error *error)
 {
     if (failure->why == HST_DEV_OK)
-        return fail(error, FAIL_DEVICE, native, "device \"%.40s\" can not be opened: %s", name,
+        return fail(error, FAIL_DEVICE, native, "device \"%.40s\" cannot be opened: %s", name,
                     strerror(-native));
     return fail(error, FAIL_DEVICE, native, "device \"%.40s\" can not be opened: %s. Fix: %s", name,
                 failure->text, hst_dev_fix(failure->why));

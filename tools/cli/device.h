@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_DEVICE_H
 #define HOISTWAY_TOOLS_CLI_DEVICE_H
-/* Which device a verb computes on where the user named none; what is told of one that can not be
+/* Which device a verb computes on where the user named none; what is told of one that cannot be
  * used. */
 #include "base/fail.h"
 
@@ -11,7 +11,7 @@
 struct device_choice {
     const char *name; /* of hst_dev_open; static, or the user's own */
     bool gpu;         /* not the host */
-    bool warn;        /* a GPU is there, but can not be used */
+    bool warn;        /* a GPU is there, but cannot be used */
     char why[512];    /* why the host was chosen; "" where the user named it */
 };
 

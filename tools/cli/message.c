@@ -33,7 +33,7 @@ enum cli_exit cli_exit_code(const struct hst_error *error)
     }
 }
 
-/* Through fail(), so that a file name with a newline can not forge a line of ours. */
+/* Through fail(), so that a file name with a newline cannot forge a line of ours. */
 static void print_line(const char *kind, char letter, int code, const char *text)
 {
     struct hst_error line;

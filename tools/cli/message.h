@@ -22,8 +22,8 @@ int cli_fail(const struct hst_error *error);
 
 /** The tools' own notes and warnings; the engine's bring their number along. */
 enum cli_code {
-    CLI_RATES = 106,     /* rates measured before can not be used */
-    CLI_WRITE = 107,     /* the log can not be written any more */
+    CLI_RATES = 106,     /* rates measured before cannot be used */
+    CLI_WRITE = 107,     /* the log cannot be written any more */
     CLI_DEVICE = 201,    /* the device in use */
     CLI_ROOM = 301,      /* an export waits for room on its disk */
     CLI_NO_THREAD = 310, /* nothing shows what the program is at */

@@ -17,8 +17,8 @@ int output_unwritable(const struct output_kind *kind, const char *path, struct h
 {
     int native = errno;
     return fail(error, FAIL_WRITE, -native,
-                "the %s '%.300s' can not be written (%s). Fix: give %s a writable path.",
-                kind->noun, path, strerror(native), kind->option);
+                "the %s '%.300s' cannot be written (%s). Fix: give %s a writable path.", kind->noun,
+                path, strerror(native), kind->option);
 }
 
 /* Empty, or of this kind: anything else is somebody's data. */

@@ -15,7 +15,7 @@ struct output_kind {
 };
 
 /**
- * Refuses a path that can not be written, and what is there unless it is empty or of this kind (so
+ * Refuses a path that cannot be written, and what is there unless it is empty or of this kind (so
  * that data and models are safe) and no other run has it open; writes nothing. A null path is fine.
  * E107.
  */
@@ -26,7 +26,7 @@ int output_open(const struct output_kind *kind, const char *path, FILE **file,
 /** Opens it likewise, to be read and gone on with; empty where there is none. */
 int output_reopen(const struct output_kind *kind, const char *path, FILE **file,
                   struct hst_error *error);
-/** errno says why the path can not be written. Returns it, negative, with *error (E107). */
+/** errno says why the path cannot be written. Returns it, negative, with *error (E107). */
 int output_unwritable(const struct output_kind *kind, const char *path, struct hst_error *error);
 
 #endif

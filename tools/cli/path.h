@@ -6,7 +6,7 @@
 
 /**
  * It tells whether a path is a directory or something in it, links followed. Neither need exist,
- * but the directory that holds it has to: what can not be followed is in nothing.
+ * but the directory that holds it has to: what cannot be followed is in nothing.
  */
 bool path_is_in(const char *path, const char *directory);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what a line of the run log holds. After a line that can not be written there are no
+ * Decides what a line of the run log holds. After a line that cannot be written there are no
  * others: a log with holes misleads.
  */
 #include "cli/runlog.h"
@@ -144,7 +144,7 @@ static int write_line(struct run_log *log, size_t bytes, struct hst_error *error
     fwrite(log->text, 1, bytes, log->file);
     if (fflush(log->file) == 0 && !ferror(log->file)) {
         if (log->sync)
-            (void)fdatasync(fileno(log->file)); /* a device, a pipe can not be */
+            (void)fdatasync(fileno(log->file)); /* a device, a pipe cannot be */
         log->size_bytes = ftello(log->file);
         return 0;
     }

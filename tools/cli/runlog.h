@@ -63,7 +63,7 @@ struct run_summary {
 };
 
 /**
- * Refuses a path that can not be written, and what is there unless it is empty or the log of a run
+ * Refuses a path that cannot be written, and what is there unless it is empty or the log of a run
  * (so that data and models are safe); writes nothing: to be called before a run begins. E107.
  */
 int run_log_check(const char *path, struct hst_error *error);

@@ -26,7 +26,7 @@ static int refuse(struct hst_error *error, const char *directory, int native)
                     directory, strerror(-native));
     case -ENOENT:
         return fail(error, FAIL_STORE_DIR, native,
-                    "the store directory '%.250s' can not be created: the directory above it does "
+                    "the store directory '%.250s' cannot be created: the directory above it does "
                     "not exist. Fix: mkdir -p it.",
                     directory);
     case -ENOTDIR:
@@ -36,12 +36,12 @@ static int refuse(struct hst_error *error, const char *directory, int native)
                     directory);
     case -EFBIG:
         return fail(error, FAIL_STORE_DIR, native,
-                    "the store directory '%.250s' can not be used: the greatest file size is "
+                    "the store directory '%.250s' cannot be used: the greatest file size is "
                     "limited (RLIMIT_FSIZE). Fix: ulimit -f unlimited.",
                     directory);
     default:
         return fail(error, FAIL_STORE_DIR, native,
-                    "the store directory '%.250s' can not be used: %s. Fix: give --store a "
+                    "the store directory '%.250s' cannot be used: %s. Fix: give --store a "
                     "directory on a local drive that you may write to.",
                     directory, strerror(-native));
     }
@@ -109,12 +109,12 @@ int store_check(const char *directory, struct hst_aio_info *info, struct hst_err
     hst_aio_close(&aio);
     if (native && info->refused_call)
         return fail(error, FAIL_STORE_DIR, native,
-                    "the store directory '%.250s' can not be used: a sandbox refuses %s (%s). Fix: "
+                    "the store directory '%.250s' cannot be used: a sandbox refuses %s (%s). Fix: "
                     "a seccomp profile that allows %s.",
                     directory, info->refused_call, strerror(-native), info->refused_call);
     if (native == -ENOENT || native == -EOPNOTSUPP || native == -EISDIR)
         return fail(error, FAIL_STORE_DIR, native,
-                    "the store directory '%.250s' can not be used: '%.100s' is on a file system "
+                    "the store directory '%.250s' cannot be used: '%.100s' is on a file system "
                     "that takes no files (%s). Fix: give --store a directory on a local drive.",
                     directory, path, strerror(-native));
     return native ? refuse(error, directory, native) : 0;

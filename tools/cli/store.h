@@ -19,8 +19,8 @@ struct store_list {
 bool store_next(struct store_list *list);
 
 /**
- * Refuses a store directory on a network file system (E105); the engine refuses all others that can
- * not be used.
+ * Refuses a store directory on a network file system (E105); the engine refuses all others that
+ * cannot be used.
  */
 int store_check_local(const char *directory, struct hst_error *error);
 

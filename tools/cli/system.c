@@ -11,7 +11,7 @@
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
-/* The start of a small file of the system, as text; empty where it can not be read. */
+/* The start of a small file of the system, as text; empty where it cannot be read. */
 static void read_text(const char *path, char *text, size_t text_bytes)
 {
     size_t n = 0;

@@ -5,7 +5,7 @@
  * The computation of one unit on one micro-batch, as a row of operations. The first error is kept
  * in the pass and everything after it does nothing, so that a block reads as its formulas; who
  * started the pass looks at `rc` at its end. A pass with `measure` set enqueues nothing and finds
- * out how much workspace the same row of operations needs: what is declared can not differ from
+ * out how much workspace the same row of operations needs: what is declared cannot differ from
  * what is used.
  */
 #include "model/model.h"

@@ -28,7 +28,7 @@ struct comparison {
     uint32_t pair_count;
     struct row rows[MAX_ROWS];
     size_t row_count;
-    char notes[MAX_NOTES][NB_SENTENCE]; /* what can not be compared, or not like for like */
+    char notes[MAX_NOTES][NB_SENTENCE]; /* what cannot be compared, or not like for like */
     size_t note_count;
 };
 

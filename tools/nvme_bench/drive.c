@@ -27,7 +27,7 @@ uint64_t nb_drive_room(uint64_t size_bytes, uint64_t free_bytes)
     return free_bytes > kept ? free_bytes - kept : 0;
 }
 
-/* It tells whether space is reserved there without being written. True also where that can not be
+/* It tells whether space is reserved there without being written. True also where that cannot be
    tried: then no scratch file can be made either. */
 static bool has_fallocate(const char *directory)
 {
@@ -69,7 +69,7 @@ int nb_drive_identify(struct nb_drive *drive, struct hst_error *error)
     drive->numa_node = -1;
     if (!utf8_all_shown(drive->path, strlen(drive->path)))
         return fail(error, FAIL_VALUE, -EINVAL,
-                    "'%.200s' has characters that a report can not show. Fix: give it another "
+                    "'%.200s' has characters that a report cannot show. Fix: give it another "
                     "name, or go there and name '.'.",
                     drive->path);
     if (nb_drive_is_simulated(drive->path)) {
@@ -85,7 +85,7 @@ int nb_drive_identify(struct nb_drive *drive, struct hst_error *error)
                     drive->path);
     if (rc)
         return fail(error, FAIL_STORE_DIR, rc,
-                    "the directory '%.200s' can not be used: %s. Fix: give a directory on the "
+                    "the directory '%.200s' cannot be used: %s. Fix: give a directory on the "
                     "drive to be measured.",
                     drive->path, strerror(-rc));
     take(&found, drive);

@@ -53,7 +53,7 @@ static int refuse(const struct source *s, const char *key)
                 s->path, key);
 }
 
-/* It refuses what has a type or a magnitude that its key can not have. */
+/* It refuses what has a type or a magnitude that its key cannot have. */
 static int refuse_value(const struct source *s, const struct field *f, struct jsn_value v)
 {
     int shown = v.end - v.begin < 40 ? (int)(v.end - v.begin) : 40;
@@ -327,7 +327,7 @@ static int read_file(const char *path, char **text, size_t *size, struct hst_err
         input_close(&input);
     }
     return rc ? fail(error, FAIL_READ, rc,
-                     "'%.200s' can not be read (%s). Fix: give a file written by nvme-bench "
+                     "'%.200s' cannot be read (%s). Fix: give a file written by nvme-bench "
                      "--json.",
                      path,
                      rc == -EFBIG    ? "more than 16 MiB"

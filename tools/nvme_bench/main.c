@@ -111,7 +111,7 @@ static int compare(const struct nb_args *a, struct nb_result *first, struct hst_
     return rc;
 }
 
-/* Whatever can not be done, what was measured is printed. */
+/* Whatever cannot be done, what was measured is printed. */
 static int report(const struct nb_args *a, const struct nb_result *r, struct nb_target *html,
                   struct hst_error *error)
 {
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
     int code = run(argc, argv);
     /* Results that did not reach their file are a failure, even if all else went well. */
     if (say_flush(stdout) != 0 && (code == CLI_EXIT_OK || code == CLI_EXIT_NOT_ENOUGH)) {
-        fail(&error, FAIL_WRITE, -EIO, "stdout can not be written (%s).", strerror(errno));
+        fail(&error, FAIL_WRITE, -EIO, "stdout cannot be written (%s).", strerror(errno));
         return cli_fail(&error);
     }
     return code;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how much a run writes, and refuses what can not or should not be measured, before
+ * Decides how much a run writes, and refuses what cannot or should not be measured, before
  * anything is written; then opens the scratch files, which have no name: however the program ends,
  * nothing of them is left.
  */
@@ -279,7 +279,7 @@ static int refuse_open(struct nb_bench *b, const struct nb_drive *d, int native,
         return fail(b->error, FAIL_DEVICE, native,
                     "there is no memory for what is in flight. Fix: smaller --blocks or --depths.");
     return fail(b->error, FAIL_STORE_DIR, native,
-                "'%.200s' can not be used: %s. Fix: give a directory on a drive that you may write "
+                "'%.200s' cannot be used: %s. Fix: give a directory on a drive that you may write "
                 "to.",
                 d->path, strerror(-native));
 }

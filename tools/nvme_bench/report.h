@@ -21,13 +21,13 @@ struct nb_pair {
 /** The same drives first, what is left in order, then those without a counterpart. Pure. */
 uint32_t nb_pair_drives(const struct nb_result *a, const struct nb_result *b,
                         struct nb_pair pairs[2 * NB_MAX_DRIVES]);
-/** Two results, the second in terms of the first, and what of them can not be compared. */
+/** Two results, the second in terms of the first, and what of them cannot be compared. */
 void nb_compare(const struct nb_result *a, const struct nb_result *b, const char *const names[2],
                 bool json, FILE *out);
 
 /**
  * Reads what nb_report_json wrote. Files are hostile: every number is checked, nothing is trusted.
- * E402 what is not such a file, E106 what can not be read.
+ * E402 what is not such a file, E106 what cannot be read.
  */
 int nb_result_load(const char *path, struct nb_result *result, struct hst_error *error);
 

@@ -18,7 +18,7 @@ static double cpu_seconds(void)
 
 /* ---- real drives: a thread per lane ---- */
 
-/* All begin at once, or, where one can not be started, none. */
+/* All begin at once, or, where one cannot be started, none. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -130,7 +130,7 @@ int nb_run_lanes(struct nb_bench *b, struct nb_lane *const *lanes, const struct 
         rc = run_threads(lanes, jobs, count);
     cpu = cpu_seconds() - cpu;
     if (rc)
-        return fail(b->error, FAIL_DEVICE, rc, "threads can not be started (%s). Fix: --threads 1.",
+        return fail(b->error, FAIL_DEVICE, rc, "threads cannot be started (%s). Fix: --threads 1.",
                     strerror(-rc));
     for (uint32_t i = 0; i < count; i++)
         if (lanes[i]->error)

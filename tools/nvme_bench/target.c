@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides when a report's file is touched: what can not be written is found out before measuring,
+/* Decides when a report's file is touched: what cannot be written is found out before measuring,
    an earlier report is replaced only by a new one. */
 #include "nvme_bench/target.h"
 
@@ -12,7 +12,7 @@
 static int refuse(const struct nb_target *target, int native, struct hst_error *error)
 {
     return fail(error, FAIL_WRITE, -native,
-                "--html '%.200s' can not be written (%s). Fix: give a path that you may write to.",
+                "--html '%.200s' cannot be written (%s). Fix: give a path that you may write to.",
                 target->path, strerror(native));
 }
 

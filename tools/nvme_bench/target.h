@@ -16,7 +16,7 @@ struct nb_target {
 
 /** E402 where a report would replace the result that it is made from. Both may be null. */
 int nb_target_check(const char *path, const char *source, struct hst_error *error);
-/** E107 where it can not be written. Borrows path. */
+/** E107 where it cannot be written. Borrows path. */
 int nb_target_open(struct nb_target *target, const char *path, struct hst_error *error);
 /** It returns a stream: what is written there replaces what the file held; null: *error. */
 FILE *nb_target_begin(struct nb_target *target, struct hst_error *error);

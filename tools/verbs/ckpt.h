@@ -17,7 +17,7 @@ int ckpt_store(const struct cli_operands *operands, char store[CKPT_STORE_BYTES]
 /**
  * Prints what a store holds. A version that is damaged has a row that says so. Text has at most so
  * many rows, of the last version and the newest kept ones. Errors, with *error: those of
- * hst_ckpt_open, of the first that can not be opened.
+ * hst_ckpt_open, of the first that cannot be opened.
  */
 int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *error);
 

@@ -14,7 +14,7 @@
 #define KEPT_MAX 1024u
 
 struct row {
-    struct hst_ckpt *ckpt; /* null: it can not be opened */
+    struct hst_ckpt *ckpt; /* null: it cannot be opened */
     struct hst_ckpt_info info;
     uint64_t step;
     bool kept;

@@ -45,7 +45,7 @@ struct run {
     const struct options *options;
     struct json_writer json;
     struct ckpt_progress progress;
-    uint64_t unread; /* damaged blocks that can not be read at all */
+    uint64_t unread; /* damaged blocks that cannot be read at all */
     uint64_t damaged;
     int exit_code; /* of versions that could not be verified */
 };
@@ -199,7 +199,7 @@ int ckpt_verb_verify(int argc, char **argv)
     const struct cli_verb verb = {
         .name = "ckpt verify",
         .about = "Reads every byte of a store's versions and compares it with what was written.\n"
-                 "Ends with 65 where some are others, 74 where some can not be read.",
+                 "Ends with 65 where some are others, 74 where some cannot be read.",
         .sets = {{table, sizeof table / sizeof table[0], &options}},
         .set_count = 1,
         .operands = &operands,

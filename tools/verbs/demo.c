@@ -109,7 +109,7 @@ static int write_failed(struct demo *demo, const char *path)
 {
     int native = errno;
     return fail(&demo->error, FAIL_WRITE, -native,
-                "can not write '%.300s' (%s). Fix: --dir DIR with a directory you may write to.",
+                "cannot write '%.300s' (%s). Fix: --dir DIR with a directory you may write to.",
                 path, strerror(native));
 }
 

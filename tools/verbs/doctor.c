@@ -85,7 +85,7 @@ static void check_cores(struct doctor *d)
                       d->machine.cores, d->machine.cpu);
     else
         doctor_report(d, "cores", STATUS_WARN, "give train --threads N",
-                      "the number of physical cores can not be told");
+                      "the number of physical cores cannot be told");
 }
 
 static void check_instructions(struct doctor *d)

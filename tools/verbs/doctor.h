@@ -40,9 +40,9 @@ struct doctor {
     bool json;
     struct doctor_check checks[DOCTOR_MAX_CHECKS];
     size_t count;
-    char store_rung[64];         /* empty: the store can not be used */
+    char store_rung[64];         /* empty: the store cannot be used */
     char gpu[128];               /* the first GPU that can be used; empty: none */
-    struct hst_topology machine; /* zeroed where it can not be told */
+    struct hst_topology machine; /* zeroed where it cannot be told */
     struct doctor_rate rates[DOCTOR_MAX_RATES];
     size_t rate_count;
     struct doctor_room rooms[DOCTOR_MAX_ROOMS];

@@ -80,7 +80,7 @@ static void report_card(struct doctor *d, unsigned index, const struct hst_dev_i
 static void report_link(struct doctor *d, const struct hst_dev_info *info)
 {
     if (!info->pcie_generation_max || !info->pcie_lanes_max) {
-        doctor_report(d, "pcie", STATUS_OK, NULL, "the link of %s can not be told",
+        doctor_report(d, "pcie", STATUS_OK, NULL, "the link of %s cannot be told",
                       info->pci[0] ? info->pci : "the GPU");
         return;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file finds where a Python environment keeps NVIDIA's libraries. On a rented machine they are
- * often there and nowhere else. The engine's library starts no program, so its search can not ask;
+ * often there and nowhere else. The engine's library starts no program, so its search cannot ask;
  * doctor asks, and prints what to export.
  */
 #include "cli/child.h"

@@ -180,8 +180,8 @@ static int find_kind(const char *path, enum kind *kind, struct hst_error *error)
 {
     struct stat st;
     if (stat(path, &st) < 0)
-        return fail(error, FAIL_DATA_FILE, -errno,
-                    "%.250s can not be looked at: %s. Fix: check it.", path, strerror(errno));
+        return fail(error, FAIL_DATA_FILE, -errno, "%.250s cannot be looked at: %s. Fix: check it.",
+                    path, strerror(errno));
     if (!S_ISDIR(st.st_mode)) {
         *kind = kind_of_file(path);
         return 0;

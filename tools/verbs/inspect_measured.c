@@ -26,7 +26,7 @@ static int read_whole(const char *path, uint64_t most, char **text, uint64_t *by
         *bytes = input.size_bytes;
         input_close(&input);
     }
-    return rc ? fail(error, FAIL_DATA_FILE, rc, "%.250s can not be read: %s. Fix: check it.", path,
+    return rc ? fail(error, FAIL_DATA_FILE, rc, "%.250s cannot be read: %s. Fix: check it.", path,
                      rc == -EFBIG ? "it is larger than any such file" : input_why(rc))
               : 0;
 }

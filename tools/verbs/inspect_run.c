@@ -18,7 +18,7 @@ static FILE *open_text(const char *path, struct hst_error *error)
 {
     FILE *file = fopen(path, "re");
     if (!file)
-        fail(error, FAIL_DATA_FILE, -errno, "%.250s can not be opened: %s. Fix: check it.", path,
+        fail(error, FAIL_DATA_FILE, -errno, "%.250s cannot be opened: %s. Fix: check it.", path,
              strerror(errno));
     return file;
 }
@@ -28,7 +28,7 @@ static int close_text(FILE *file, const char *path, struct hst_error *error)
     const bool failed = ferror(file);
     fclose(file);
     return failed ? fail(error, FAIL_READ, -EIO,
-                         "%.250s can not be read. Fix: see dmesg for its drive.", path)
+                         "%.250s cannot be read. Fix: see dmesg for its drive.", path)
                   : 0;
 }
 
@@ -204,8 +204,8 @@ int inspect_store_file(const char *path, const struct inspect_options *options,
     if (native) {
         free(copy);
         free(other);
-        return fail(error, FAIL_DATA_FILE, native,
-                    "%.250s can not be looked at: %s. Fix: check it.", path, strerror(-native));
+        return fail(error, FAIL_DATA_FILE, native, "%.250s cannot be looked at: %s. Fix: check it.",
+                    path, strerror(-native));
     }
     const char *name = basename(copy), *directory = dirname(other);
     const bool named =

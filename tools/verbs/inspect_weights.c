@@ -18,7 +18,7 @@ struct look {
     const char *path;
     bool directory, exported;
     struct hf_model *files;     /* null: a config.json alone */
-    struct hf_model *trainable; /* null: it can not be trained */
+    struct hf_model *trainable; /* null: it cannot be trained */
     const char *why;            /* then */
     struct device_choice device;
     struct hf_look_tensor *tensors;
@@ -229,7 +229,7 @@ static void say_training(struct screen *screen, const struct look *look)
         screen_say(screen, "  would train in %s, the default on %s, and be exported in %s",
                    precision_of(look), look->device.name, export_of(look));
     } else if (look->directory) {
-        screen_say(screen, "  can not be trained: %s", look->why);
+        screen_say(screen, "  cannot be trained: %s", look->why);
     }
 }
 

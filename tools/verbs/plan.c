@@ -143,7 +143,7 @@ static int read_rates(const char *path, struct hst_rates *rates, struct hst_erro
     int native = input_open_path(path, &input);
     if (native)
         return fail(error, FAIL_VALUE, native,
-                    "--rates '%.200s' can not be read (%s). Fix: name a file that --save-rates "
+                    "--rates '%.200s' cannot be read (%s). Fix: name a file that --save-rates "
                     "wrote.",
                     path, input_why(native));
     native = input_read_all(&input, HST_RATES_TEXT_BYTES, &text);

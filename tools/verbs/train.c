@@ -206,7 +206,7 @@ static int load_or_resume(struct train *t)
         cli_warn(CLI_TENSOR,
                  "%.150s has weights that are infinite%s or not a number (%" PRIu64
                  ", the first in "
-                 "%.100s): the loss can not be finite. Fix: %s.",
+                 "%.100s): the loss cannot be finite. Fix: %s.",
                  t->options->model, f16 ? " (in fp16: beyond 65504)" : "", t->nonfinite_count,
                  t->nonfinite_tensor,
                  f16 ? "--precision bf16, or weights without them" : "use weights without them");
@@ -494,7 +494,7 @@ static int check_told(struct train *t)
                     directory);
     native = say_flush(stdout);
     if (native)
-        return fail(t->error, FAIL_WRITE, native, "stdout can not be written (%s). %s%.300s",
+        return fail(t->error, FAIL_WRITE, native, "stdout cannot be written (%s). %s%.300s",
                     strerror(-native), exported, directory);
     return 0;
 }

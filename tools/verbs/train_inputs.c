@@ -89,7 +89,7 @@ static int check_weights(struct train *t)
 
 /*
  * Ids that stay far below the vocabulary are another tokenizer's, or were cut to fewer bits. Ids of
- * 16 bits are suspect wherever they can not name all of it, however large they are.
+ * 16 bits are suspect wherever they cannot name all of it, however large they are.
  */
 static void tell_other_ids(const struct train *t, uint64_t vocab)
 {
@@ -98,7 +98,7 @@ static void tell_other_ids(const struct train *t, uint64_t vocab)
         return;
     if (data_has_u16(t->data) && vocab > U16_IDS)
         cli_note(CLI_SMALL_IDS,
-                 "the data's token ids have 16 bits, which can not name all of the model's %" PRIu64
+                 "the data's token ids have 16 bits, which cannot name all of the model's %" PRIu64
                  " ids (the largest in its first MiB is %" PRIu64
                  "): is the data of this model's tokenizer?",
                  vocab, largest);

@@ -76,7 +76,7 @@ static const char style[] =
 
 /* ---- text ---- */
 
-/* A name that others gave can not become a part of the page, or steer a terminal. */
+/* A name that others gave cannot become a part of the page, or steer a terminal. */
 static void put_escaped(FILE *file, const char *name)
 {
     struct hst_error line;

@@ -51,13 +51,13 @@ int views_read(struct views *views, const char *log, struct hst_error *error)
 {
     FILE *file = fopen(log, "re");
     if (!file)
-        return fail(error, FAIL_DATA_FILE, -errno, "%.250s can not be opened: %s. Fix: check it.",
+        return fail(error, FAIL_DATA_FILE, -errno, "%.250s cannot be opened: %s. Fix: check it.",
                     log, strerror(errno));
     record_read(file, views_take, views);
     const bool failed = ferror(file);
     fclose(file);
     return failed ? fail(error, FAIL_READ, -EIO,
-                         "%.250s can not be read. Fix: see dmesg for its drive.", log)
+                         "%.250s cannot be read. Fix: see dmesg for its drive.", log)
                   : 0;
 }
 

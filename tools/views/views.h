@@ -24,13 +24,13 @@ struct views {
     struct hst_error error;
 };
 
-/** Refuses what can not be written or is something else: writes nothing. E107. */
+/** Refuses what cannot be written or is something else: writes nothing. E107. */
 int views_check(const struct views_paths *paths, struct hst_error *error);
 /** Replaces earlier ones. After an error nothing is open. */
 int views_open(struct views *views, const struct views_paths *paths, struct hst_error *error);
 /** It takes one line of a log; of an odd line null. Failures: views->native. */
 void views_take(void *context, const char *line, size_t bytes);
-/** All lines that a log has so far. E106 and E420 where it can not be read. */
+/** All lines that a log has so far. E106 and E420 where it cannot be read. */
 int views_read(struct views *views, const char *log, struct hst_error *error);
 /** Writes the page as the run stands. */
 void views_show(struct views *views);

@@ -179,7 +179,7 @@ struct hst_update_bytes {
  * Source: Kingma & Ba 2015, arXiv:1412.6980, Alg. 1; Loshchilov & Hutter 2019, arXiv:1711.05101,
  * Alg. 2, both in PyTorch's form: eps is added after the bias correction of v. There AdamW shrinks
  * the weight before the step, p ← (1 - lr·wd)·p - step; here both are subtracted at once, the same
- * value with one rounding, and 1 - lr·wd, which f32 can not hold (1 - 1e-7 is off by 19 % of the
+ * value with one rounding, and 1 - lr·wd, which f32 cannot hold (1 - 1e-7 is off by 19 % of the
  * decay), is never formed. Moments in bf16: Zamirai et al. 2020, arXiv:2010.06192 (stochastic
  * rounding).
  */

@@ -97,8 +97,8 @@ struct hst_ckpt_damage {
     uint64_t tile;            /* counted over all ranks */
     uint32_t rank;
     const char *directory, *file;
-    uint64_t offset, bytes; /* in that file: a block, or what of it can not be read */
-    int error; /* -EBADMSG other bytes than were written; else why they can not be read */
+    uint64_t offset, bytes; /* in that file: a block, or what of it cannot be read */
+    int error; /* -EBADMSG other bytes than were written; else why they cannot be read */
 };
 
 /* Called while bytes are read; may be null. Other than 0 ends the call with -ECANCELED. */

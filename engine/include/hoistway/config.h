@@ -148,7 +148,7 @@ struct hst_config {
     /*
      * A step whose gradient norm is not finite, or after clipping so large that Adam's v may
      * overflow (HST_GRAD_NORM_MOST in cpu_adam.h), is skipped in every precision, as in fp16, where
-     * else it ends the run (E701). No update is then made in the backward that can not be taken
+     * else it ends the run (E701). No update is then made in the backward that cannot be taken
      * back, whatever `clip` says. A run may be resumed with or without it.
      */
     bool skip_nonfinite;

@@ -59,7 +59,7 @@ enum hst_code {
     HST_E_STORE_DIR = 105,     /* store directory missing, no directory, not writable */
     HST_E_READ = 106,          /* a read failed, in the store or in the caller's reader */
     HST_E_WRITE = 107,         /* a write to the store failed */
-    HST_E_DEVICE = 201,        /* a device, or worker threads, that can not be had */
+    HST_E_DEVICE = 201,        /* a device, or worker threads, that cannot be had */
     HST_E_DEVICE_MEMORY = 202, /* the device's memory ran out, beside what was planned */
     HST_E_DEVICE_FAILED = 203, /* the device failed while it computed or copied */
     HST_E_HOST_MATH = 204,     /* kernels were named that this processor or OpenBLAS has not got */
@@ -236,7 +236,7 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
  *
  * Errors: -ENOENT no version was ever committed (not sticky: load then); -EINVAL another model or
  * configuration than this one (the message names what), or hst_config.accept said no; those of a
- * store that can not be used (E610 to E617), of which none has changed it; -EIO and the like;
+ * store that cannot be used (E610 to E617), of which none has changed it; -EIO and the like;
  * -ECANCELED where hst_config.stopped ended it.
  */
 int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,

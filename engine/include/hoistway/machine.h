@@ -271,7 +271,7 @@ struct hst_probe {
  * LOCKING         64 MiB or more, so that once takes 0.2 s, within memory_bytes and an eighth of
  *                 what is free; more threads zero what is larger, so that it may be locked faster
  *
- * A figure that can not be measured is 0 and says why: a full drive, a device without memory left,
+ * A figure that cannot be measured is 0 and says why: a full drive, a device without memory left,
  * a part without a handle to measure. The others do not suffer.
  *
  * Errors: -EINVAL, *rates being untouched; -ECANCELED `stopped` has ended it, and *rates has no
@@ -298,7 +298,7 @@ int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
  * possible.
  *
  * Errors, *rates being untouched: -EINVAL, also for a max_age_s that is negative or NaN;
- * -ECANCELED, and nothing is put into the cache. A cache that can not be read or written is no
+ * -ECANCELED, and nothing is put into the cache. A cache that cannot be read or written is no
  * error.
  */
 int hst_rates_get(const struct hst_probe *probe, const char *folder, double max_age_s,
@@ -321,7 +321,7 @@ int hst_rates_find(const struct hst_probe *probe, const char *folder, double max
 int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_bytes);
 /**
  * The reverse. Errors, *rates being untouched: -EBADMSG it is not such a text, not whole, or says
- * what can not be.
+ * what cannot be.
  */
 int hst_rates_parse(const char *text, struct hst_rates *rates);
 

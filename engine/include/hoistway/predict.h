@@ -34,7 +34,7 @@ struct hst_prediction {
  * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
  * taken from the steps' own seconds, so these can be judged by it. In a plan `rates` say what
  * computation, norm and update will take: the client's products and operations, and fp32's or
- * bf16's update (fp16: fp32's). What it can not know is not guessed: *prediction then
+ * bf16's update (fp16: fp32's). What it cannot know is not guessed: *prediction then
  * has step_s 0 and says why.
  *
  * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device; in a plan

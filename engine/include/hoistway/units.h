@@ -70,7 +70,7 @@ struct hst_unit_desc {
     } slices;
     /*
      * Device memory in which the forward of one micro-batch can leave activations that the backward
-     * would else compute again from the checkpoint; 0: it can not. Units are given it, for all
+     * would else compute again from the checkpoint; 0: it cannot. Units are given it, for all
      * micro-batches of a step, as far as there is room (view.saved), which spares a third of a
      * backward. Not with slices or HST_UNIT_NO_FORWARD.
      */

@@ -16,7 +16,7 @@
 #include <xxhash.h>
 
 #define MAX_PARAM_ELEMENTS (1ull << 40)
-#define MAX_ELEMENTS       (1ull << 50) /* of all parameters: sums of bytes can not overflow */
+#define MAX_ELEMENTS       (1ull << 50) /* of all parameters: sums of bytes cannot overflow */
 
 struct layout_name {
     const char *name; /* the parameter's */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts units that are larger than all that can not be cut. Where a slice ends depends on the model
+ * Cuts units that are larger than all that cannot be cut. Where a slice ends depends on the model
  * and the tile alone, never on a budget: of a model there is one layout that is cut, and one that
  * is whole.
  */

@@ -406,7 +406,7 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
 static int refuse_place(const struct placement_in *in, enum hst_class class, const char *reason,
                         char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "%s can not be placed in %s here%s", hst_class_name(class),
+    snprintf(why, why_bytes, "%s cannot be placed in %s here%s", hst_class_name(class),
              hst_tier_name(in->wish.tier[class]), reason);
     return -EINVAL;
 }

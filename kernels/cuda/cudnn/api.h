@@ -42,7 +42,7 @@ int cudnn_fail(struct hst_dev_failure *failure, int rc, enum hst_dev_why why, in
 bool cudnn_memory_short(cudnnStatus_t status);
 
 /**
- * It tells whether cuDNN itself can not be used: a part of it is missing or of another version, or
+ * It tells whether cuDNN itself cannot be used: a part of it is missing or of another version, or
  * it does not go with the driver. What was asked for has nothing to do with it.
  */
 bool cudnn_not_whole(cudnnStatus_t status);

@@ -289,8 +289,8 @@ VEC_INLINE vec vec_scale(vec y, vec n, vec shifted)
  * e^x, within 1 ulp of the exact value over all floats (tested densely, subnormal results included;
  * NaN stays NaN). x = n·ln 2 + r with |r| ≤ ln 2 / 2: n by adding and taking away 1.5·2^23; ln 2 in
  * two parts, the first short enough that n times it is exact; e^r = 1 + (r + r²·p(r)), p fitted for
- * least relative error of the whole on that interval. 2^n is two factors where the processor can
- * not scale by itself: n reaches beyond the exponents of one float.
+ * least relative error of the whole on that interval. 2^n is two factors where the processor
+ * cannot scale by itself: n reaches beyond the exponents of one float.
  */
 VEC_INLINE vec vec_exp(vec x)
 {

@@ -86,18 +86,18 @@ enum hst_dev_flag {
 enum hst_dev_why {
     HST_DEV_OK = 0,
     HST_DEV_NO_PLUGIN,     /* no such plugin was found; text lists where it was looked for */
-    HST_DEV_BROKEN_PLUGIN, /* it was found and can not be used: not loadable, other version */
+    HST_DEV_BROKEN_PLUGIN, /* it was found and cannot be used: not loadable, other version */
     HST_DEV_NO_DRIVER,     /* the machine has no driver for such a device */
     HST_DEV_OLD_DRIVER,    /* its driver is too old for this build */
     HST_DEV_NO_DEVICE,     /* none, or none with this index */
     HST_DEV_ARCHITECTURE,  /* there is one, but this build has no code for it */
-    HST_DEV_LIBRARY,       /* a library that the plugin opens (cuBLASLt) can not be used */
+    HST_DEV_LIBRARY,       /* a library that the plugin opens (cuBLASLt) cannot be used */
     HST_DEV_MEMORY,        /* out of memory: the text says how much was asked for and is free */
     HST_DEV_EXECUTION,     /* a launch, copy or call failed; native is the device's own code */
     HST_DEV_NAME,          /* no name of a device */
-    HST_DEV_LOCKED_MEMORY, /* host memory can not be had or page-locked; the text says the limit */
-    HST_DEV_BLAS,          /* OpenBLAS is not found, or can not be used by several threads */
-    HST_DEV_CORE,          /* the core of OpenBLAS that was named can not be had */
+    HST_DEV_LOCKED_MEMORY, /* host memory cannot be had or page-locked; the text says the limit */
+    HST_DEV_BLAS,          /* OpenBLAS is not found, or cannot be used by several threads */
+    HST_DEV_CORE,          /* the core of OpenBLAS that was named cannot be had */
     HST_DEV_ADDRESS_SPACE, /* OpenBLAS needs more address space than there is */
     HST_DEV_ENVIRONMENT,   /* a variable of the environment chooses what there is not */
     HST_DEV_HIDDEN,        /* CUDA_VISIBLE_DEVICES names nothing that is there */
@@ -128,7 +128,7 @@ struct hst_dev_ops;
  * ../lib of it, the folder that this was built with, and where the system's loader looks. It stays
  * loaded until the process ends, held at one thread.
  * Errors: -EINVAL, -ENOMEM (also: too little address space, for which OpenBLAS would wait for
- * ever), -ENODEV (no OpenBLAS, or not with host_math), -ENOTSUP (one that several threads can not
+ * ever), -ENODEV (no OpenBLAS, or not with host_math), -ENOTSUP (one that several threads cannot
  * call); hst_dev_open tells them apart. The caller destroys it. Starts no thread. OpenBLAS takes a
  * core's name from the environment alone: the first call in a process sets and resets
  * OPENBLAS_CORETYPE where host_math is given, or where OpenBLAS took its oldest kernels for a
@@ -193,7 +193,7 @@ struct hst_dev_info {
     unsigned pcie_generation, pcie_lanes, pcie_generation_max, pcie_lanes_max;
     char libraries[96];       /* "cuBLASLt 13.1.0, cuDNN 9.19.0", "own products" */
     char library_files[512];  /* of these, in that order, commas between; cut at the end */
-    char library_unused[400]; /* files that are there and can not be used, and why: own kernels */
+    char library_unused[400]; /* files that are there and cannot be used, and why: own kernels */
     char absent[32]; /* the library of matrix products that was not found: own ones serve */
     unsigned plans;  /* of cuDNN's, built when a shape was asked for first */
     double plans_s;  /* how long that took */

@@ -236,8 +236,8 @@ int hst_op_cast(struct hst_stream *stream, const struct hst_cast *args);
 
 /**
  * out[t] = weight[ids[t]]: ids u32[tokens] < vocab; weight dtype[vocab, width]; out dtype[tokens,
- * width]. An id out of range: on the host -EDOM, sticky, with nothing written; on a device that can
- * not tell in time, the row is NaN (and so is the loss), nothing outside is read.
+ * width]. An id out of range: on the host -EDOM, sticky, with nothing written; on a device that
+ * cannot tell in time, the row is NaN (and so is the loss), nothing outside is read.
  *
  * By blocks (rows > 0): weight dtype[rows, width] holds the rows [first_row, first_row + rows) of
  * the vocabulary, which may be any that lie in it. The rows of out whose ids lie elsewhere in the

@@ -14,7 +14,7 @@ extern "C" {
 /**
  * One entry per call of kernels.h and of measure.h, same meaning, arguments already checked
  * (hst_dev_*, hst_stream_* and hst_op_* check at the boundary, then call). Every entry is set; what
- * a device can not do returns -ENOTSUP.
+ * a device cannot do returns -ENOTSUP.
  */
 struct hst_dev_ops {
     size_t size; /* sizeof(struct hst_dev_ops): append only */

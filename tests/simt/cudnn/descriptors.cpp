@@ -149,7 +149,7 @@ static cudnnStatus_t get(const Descriptor &d, cudnnBackendAttributeName_t name,
     if (row == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE &&
         d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && type == CUDNN_TYPE_INT64)
         return give(d.work_bytes, requested, count, array);
-    return fail(CUDNN_STATUS_NOT_SUPPORTED, "attribute %d of type %d can not be asked for", row,
+    return fail(CUDNN_STATUS_NOT_SUPPORTED, "attribute %d of type %d cannot be asked for", row,
                 (int)d.type);
 }
 

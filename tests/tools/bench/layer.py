@@ -119,7 +119,7 @@ class BenchLayer(unittest.TestCase):
             self.assertEqual(done.stderr.count('\n'), 1)
         done = bench('--smoke', '--device', 'nothing')
         self.assertEqual(done.returncode, 1)
-        self.assertIn('error[E201] device "nothing" can not be opened', done.stderr)
+        self.assertIn('error[E201] device "nothing" cannot be opened', done.stderr)
 
 
 @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')

@@ -463,7 +463,7 @@ class Rates(Case):
             with self.subTest(name):
                 self.assert_refused(done, 402, 2, 'no file of rates')
         for path in (self.folder, self.path('missing'), '/dev/zero'):
-            self.assert_refused(self.run_plan('--rates', path), 402, 2, 'can not be read')
+            self.assert_refused(self.run_plan('--rates', path), 402, 2, 'cannot be read')
 
     def test_a_cache_that_is_not_trusted_is_said(self):
         self.plan('--dram=256M')

@@ -516,7 +516,7 @@ class Training(Folder):
                 text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(re.findall(r'(?m)^error\[E107\] .*$', done.stderr),
-                         ['error[E107] stdout can not be written (No space left on device). '
+                         ['error[E107] stdout cannot be written (No space left on device). '
                           f'The model was exported to {out}'])
 
     def test_a_log_that_can_not_grow_is_told_and_the_model_exported(self):

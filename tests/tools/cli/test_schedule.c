@@ -222,7 +222,7 @@ static void a_loss_that_stays_2_above_the_first_for_20_steps_is_told_once(void *
     assert_int_equal(told_at(losses, 60), 31);
     losses[30] = NAN; /* counts as above */
     assert_int_equal(told_at(losses, 60), 31);
-    losses[0] = NAN; /* can not be compared with: the next is the first */
+    losses[0] = NAN; /* cannot be compared with: the next is the first */
     losses[1] = 5.25;
     assert_int_equal(told_at(losses, 60), 31);
     for (int i = 0; i < 60; i++)

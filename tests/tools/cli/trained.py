@@ -185,7 +185,7 @@ class Ids(Folder):
             for args in ((f'--data={raw}', '--token-dtype=u16'), (f'--data={llmc}',)):
                 done = self.train(*args)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertEqual(f"note[I422] the data's token ids have 16 bits, which can not "
+                self.assertEqual(f"note[I422] the data's token ids have 16 bits, which cannot "
                                  f"name all of the model's {vocab} ids " in done.stderr, told,
                                  done.stderr)
                 self.assertEqual('I422' in done.stderr, told, done.stderr)

@@ -7,7 +7,7 @@
 VERSION is 4.57.6, say, or `newest`. Its wheel is fetched from PyPI with pip, once, and never
 installed or run: its sources are parsed with `ast`. What the classes that can be trained reach is
 looked at: their modelling and configuration files, masks, rope, attention, cache, loss, and the
-base classes. Exits 77 where PyPI can not be reached.
+base classes. Exits 77 where PyPI cannot be reached.
 
 A key that is missing in tools/hf/config_keys.c: read what it does there, then build it, refuse it,
 or say there why it is without effect.

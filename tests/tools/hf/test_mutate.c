@@ -239,7 +239,7 @@ static void the_same_texts_are_json_as_for_jansson(void **state)
     assert_in_range(accepted, ROUNDS / 10, 2 * ROUNDS);
 }
 
-/* A page that can not be read follows the text, wherever it is cut. */
+/* A page that cannot be read follows the text, wherever it is cut. */
 static void nothing_is_read_beyond_the_end_of_a_text(void **state)
 {
     (void)state;

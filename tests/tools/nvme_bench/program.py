@@ -191,7 +191,7 @@ class CommandLine(Case):
     def test_a_page_that_fails_later_does_not_lose_the_results(self):
         done = run(*SIM, *PLAN, '--json', '--html', '/dev/full')
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("error[E107] --html '/dev/full' can not be written (No space", done.stderr)
+        self.assertIn("error[E107] --html '/dev/full' cannot be written (No space", done.stderr)
         self.assertFalse(json.loads(done.stdout)['plan']['feeds'])
         page = os.path.join(self.beside, 'r.html')
 
@@ -424,7 +424,7 @@ class Machine(Case):
         self.assertAlmostEqual(announced(zeros) - announced(plain), 32, delta=0.11)
         self.assertLessEqual(sizes[1], announced(zeros) * 2**20)
         failed = run(*patient, preexec_fn=forbid_writing_zeros)
-        self.assert_refused(failed, 105, 1, 'can not be used')
+        self.assert_refused(failed, 105, 1, 'cannot be used')
         self.assertLess(failed.stderr.index('will write'), failed.stderr.index('error[E105]'))
 
     def on_tmpfs(self, size, *more, fill=None):
@@ -530,7 +530,7 @@ class Machine(Case):
         except PermissionError:
             done = None
         if not done or done.returncode in (126, 127):  # the loader's: the library is out of reach
-            self.skipTest('the program lies where an ordinary user can not reach it')
+            self.skipTest('the program lies where an ordinary user cannot reach it')
         self.assert_measured(done)
 
     def interrupted(self, number, times):

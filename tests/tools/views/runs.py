@@ -267,7 +267,7 @@ class Refusals(Folder):
                 for words in (self.command(option, path), (PROGRAM, 'inspect', log, option, path)):
                     self.refuse(107, 1, *words, part=part)
             self.refuse(107, 1, PROGRAM, 'inspect', log, option, '/dev/full',
-                        part=f"the {noun} '/dev/full' can not be written (No space left")
+                        part=f"the {noun} '/dev/full' cannot be written (No space left")
             self.refuse(107, 1, *self.command(option, '/dev/full'), part='No space left on device')
             shutil.rmtree(self.path('store'))  # with what was loaded before
         for path, part in ((self.path('tb'), 'is not the tfevents of a run: it is kept'),
@@ -312,10 +312,10 @@ class Refusals(Folder):
         child.stderr.close()
         self.assertEqual(child.wait(timeout=60), 1)
         self.assertEqual(len(records(self.path('run.jsonl'))), 40)
-        self.assertEqual(len(re.findall(r"(?m)^warning\[W107\] the csv '.*' can not be written "
+        self.assertEqual(len(re.findall(r"(?m)^warning\[W107\] the csv '.*' cannot be written "
                                         r"\(.*\)\. .* The run goes on without it\.$", told)), 1,
                          told)
-        self.assertRegex(told, r"error\[E107\] the csv '.*' can not be written")
+        self.assertRegex(told, r"error\[E107\] the csv '.*' cannot be written")
 
 
 if __name__ == '__main__':
