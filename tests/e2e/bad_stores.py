@@ -199,7 +199,8 @@ def stranger(name):
     return change
 
 
-# row of the table of bad inputs; what is done to the store; exit code; error code; part of the line
+# number of the bad input, behind those of tests/hostile; what is done to the store; exit code;
+# error code; part of the line
 REFUSED = (
     (59, 'random bytes', replace_with(os.urandom(100000)), 1, 612, 'no file of a store'),
     (59, 'an empty file', replace_with(b''), 1, 612, 'too short'),

@@ -379,9 +379,9 @@ static void test_a_graph_that_deadlocks_is_found(void **state)
 /* ---- the bound, phase by phase ---- */
 
 /*
- * DESIGN's formula on 40 equal units of 4 tiles with states on a drive, 40 s of forward, 120 of
- * backward, 80 of reads and of writes, the update free: what the bound finds in the graph by itself
- * is the formula, but for a unit or so on the way in and out.
+ * The formula of a phase (docs/nvme-bench.md) on 40 equal units of 4 tiles with states on a drive,
+ * 40 s of forward, 120 of backward, 80 of reads and of writes, the update free: what the bound
+ * finds in the graph by itself is the formula, but for a unit or so on the way in and out.
  */
 static void test_the_bound_is_the_formula_of_its_phases(void **state)
 {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The corpus of bad inputs: what is done to intact files, and how the program has to answer.
 
-A row is (number, words, change, code, pattern). `number` is that of the project's table of bad
-inputs, in the order of which the rows stand. `change` gets a folder (see folder.py) with an intact
+A row is (number, words, change, code, pattern). `number` is that of a kind of bad
+input, 1 to 58; the rows stand in this order. `change` gets a folder (see folder.py) with an intact
 model and intact data, spoils something, and may return more arguments for `train`. `code` is that
 of the refusal; None: accepted, and then pattern is looked for in what was said.
 """

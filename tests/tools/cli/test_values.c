@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which texts are values of which option, and how a refusal reads (RELIABILITY rows 54 and 56). */
+/* Which texts are values of which option, and how a refusal reads. */
 #include <hoistway/hoistway.h>
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct row {
-    int number; /* of the table of bad inputs; 0: beyond it */
+    int number; /* of a bad input, as in tests/hostile/corpus.py; 0: none */
     const char *key, *value;
     enum fail_code code;
     const char *pattern;

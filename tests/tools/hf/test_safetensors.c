@@ -15,7 +15,7 @@
 #define F32_4 T("F32", "[4]", "0", "16")
 
 struct row {
-    int number; /* of the table of bad inputs in the project's reliability page */
+    int number; /* of a bad input, as in tests/hostile/corpus.py */
     const char *header;
     size_t data_bytes;
     const char *pattern;
