@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """README's first screen: a picture, figures that stand in the page they name, five commands;
 docs/options.md names only options that there are; docs/what-is-trained.md only tests that there
-are.
+are; docs/glossary.md has at most 40 words, each once, with its meaning and another system's word.
 
     readme.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
@@ -82,6 +82,18 @@ class Readme(unittest.TestCase):
                 there = (rf'(?m)^    def {name}\(' if path.endswith('.py')
                          else rf'(?m)^\s+(?:cmocka_unit_test|TEST)\({name}\),$')
                 self.assertRegex(text, there, f'{path}: {name}')
+
+    def test_the_glossary_has_at_most_40_words_each_with_its_synonym(self):
+        words, names = read('docs', 'glossary.md').split('\n## Names in the code\n')
+        rows = re.findall(r'^\| (?!word )([^|]+) \| ([^|]+) \| ([^|]+) \|$', words, re.M)
+        self.assertEqual(len(rows), words.count('\n| ') - words.count('\n| word '))
+        known = [word for word, _, _ in rows]
+        self.assertEqual(len(known), len(set(known)))
+        self.assertLessEqual(len(known), 40)
+        named = re.findall(r'^\| `.*` \| ([^|]+) \|$', names, re.M)
+        self.assertGreaterEqual(len(named), 5)
+        for word in re.split(', | or ', ', '.join(named)):
+            self.assertIn(word, known)
 
     def help(self, *verb):
         return subprocess.run([PROGRAM, *verb, '--help'], capture_output=True, text=True,
