@@ -52,11 +52,11 @@ static int open_plugin(const char *kind, const struct hst_dev_config *config, st
     struct hst_dev *opened = NULL;
     if (!plugin->open)
         return dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0,
-                        "%.200s can not be used: it has no function that opens a device", path);
+                        "%.200s cannot be used: it has no function that opens a device", path);
     rc = plugin->open(config, &opened, failure);
     if (rc > 0 || (!rc && (!opened || !opened->ops || opened->ops->size != plugin->ops_size)))
         return dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, rc,
-                        "%.200s can not be used: its open returned %d and no device", path, rc);
+                        "%.200s cannot be used: its open returned %d and no device", path, rc);
     if (rc && failure->why == HST_DEV_OK)
         return dev_fail(failure, rc, HST_DEV_BROKEN_PLUGIN, 0, "%.200s: %s, without a reason", path,
                         strerror(-rc));

@@ -3,7 +3,7 @@
  * Plugins: where one is looked for, and which can be used. A plugin is code that runs in this
  * process, so where it is looked for is short and known: folders that the environment names, where
  * this library lies, where libraries were installed to. The first file of the right name is taken
- * at its word: if it can not be used, that is the answer, and no other one is taken silently in its
+ * at its word: if it cannot be used, that is the answer, and no other one is taken silently in its
  * place.
  */
 #include "plugin_load.h"
@@ -104,7 +104,7 @@ static int load(const struct dev_search *search, const struct hst_plugin_want *w
     char text[160], lacks[80];
     const char *damage = file_fault(search->path);
     if (damage)
-        return dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s",
+        return dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s cannot be used: %s",
                         search->path, damage);
     void *library = dlopen(search->path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -114,7 +114,7 @@ static int load(const struct dev_search *search, const struct hst_plugin_want *w
     snprintf(lacks, sizeof lacks, "it exports no %.40s", want->symbol);
     const char *fault = found ? plugin_fault(found, want, text) : lacks;
     if (fault) {
-        dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s can not be used: %s",
+        dev_fail(failure, -ENODEV, HST_DEV_BROKEN_PLUGIN, 0, "%.200s cannot be used: %s",
                  search->path, fault);
         dlclose(library);
         return -ENODEV;

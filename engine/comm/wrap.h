@@ -21,7 +21,7 @@ struct comm_model {
 int comm_model_wrap(struct comm **comm, const struct comm_model *model);
 
 enum comm_fault_what {
-    COMM_FAULT_FAIL = 1, /* it can not be begun; the comm has failed with -EIO */
+    COMM_FAULT_FAIL = 1, /* it cannot be begun; the comm has failed with -EIO */
     COMM_FAULT_DELAY,    /* it is begun `seconds` late; comm_begin waits */
     COMM_FAULT_DROP,     /* it never ends, nor does any after it; others wait for this rank */
     COMM_FAULT_DIE,      /* this process is killed */

@@ -13,7 +13,7 @@
 int demand_send_acts(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer);
 /** Takes home the unit's gradients that are in this buffer of a pool. */
 int demand_send_grads(struct hst_engine *engine, uint32_t unit, enum pool pool, uint32_t buffer);
-/** What the unit's computation in that sweep reads is in memory. */
+/** It brings into memory what the unit's computation in that sweep reads. */
 int demand_reach(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep);
 /** Its work is enqueued on the stream: waits for it, and takes home what it made. */
 int demand_leave(struct hst_engine *engine, struct hst_stream *stream, enum hst_sweep sweep);

@@ -67,7 +67,8 @@ static int open_period(struct hst_engine *engine, unsigned parts)
     return 0;
 }
 
-/* What was opened for a step that does not come now is left to the update alone, or to nothing. */
+/* It leaves what was opened for a step that does not come now to the update alone, or to
+ * nothing. */
 int execute_drain(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
@@ -83,7 +84,7 @@ int execute_drain(struct hst_engine *engine)
     return rc;
 }
 
-/* Of the period of a step that was not foreseen: with what the last one has left to do. */
+/* They are those of a step that was not foreseen: with what the last one has left to do. */
 static unsigned parts_of_step(const struct hst_engine *engine)
 {
     return (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.pending |
@@ -127,8 +128,7 @@ static bool is_ahead(struct execute *run, uint32_t unit, enum node_kind kind)
     return false;
 }
 
-/* Of a visit that is not ahead: what would be computed again in which order only the sealed one
- * says. */
+/* The visit is not ahead: only the sealed order says what would be recomputed in which order. */
 static int check_order(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     if (sweep == HST_EVAL)
@@ -366,7 +366,7 @@ static uint32_t flights_wanted(const struct hst_engine *engine)
     return drives * EXTENTS_IN_FLIGHT;
 }
 
-/* What the device does ends in order. */
+/* The device's nodes end in order. */
 static bool has_passages(int lane)
 {
     return lane == LANE_COMPUTE || lane == LANE_H2D || lane == LANE_D2H;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
 #define HOISTWAY_ENGINE_EXEC_EXECUTE_STATE_H
-/* What the executor holds between calls. Most files of exec/ change it, and session/decide.c what
+/* The executor holds this between calls. Most files of exec/ change it, and session/decide.c what
    it decides. */
 #include "exec/measure.h"
 #include "plan/graph/walk.h"
@@ -43,7 +43,7 @@ enum { EXECUTE_JOBS = 256, EXECUTE_PASSAGES = 16 };
 /* The period of nodes of run.demand, which no walk has opened. */
 #define EXECUTE_DEMAND UINT64_MAX
 
-/* Those of one lane, in their order. */
+/* It holds those of one lane, in their order. */
 struct passages {
     struct passage ring[EXECUTE_PASSAGES]; /* oldest at `first` */
     uint32_t first, count;
@@ -89,8 +89,8 @@ struct execute {
     unsigned pending;                /* parts that the last step has left to do */
     unsigned left;                   /* those that the step at hand will have left, so far known */
     bool early_begun;                /* tiles were updated in the backward of the step at hand */
-    /* Where an optimistic update has two slots in memory: the one that holds the weights and states
-       of the step at hand. */
+    /* It is, where an optimistic update has two slots in memory, the one that holds the weights and
+       states of the step at hand. */
     int slot;
     uint64_t stale;   /* period in which kept weights are of an update that did not stand */
     bool clip_done;   /* of the step at hand */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What went wrong under the executor, with what it was about: a transfer, the way to the extents,
- * the device. */
+/* This file tells what went wrong under the executor, with what it was about: a transfer, the way
+ * to the extents, the device. */
 #include "exec/failure.h"
 
 #include "base/device_failure.h"
@@ -16,7 +16,7 @@ int engine_stopped(const struct hst_engine *engine)
                                                                                         : 0;
 }
 
-/* What the store itself says, where it is what failed. */
+/* It passes on what the store itself says, where it is what failed. */
 static int fail_store(struct hst_engine *engine)
 {
     const struct hst_error *told =

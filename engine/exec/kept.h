@@ -4,7 +4,7 @@
 /* Copies of versions beside the store, of an engine that makes versions. */
 #include "session/engine_state.h"
 
-/** -EINVAL, sticky: why hst_config.keep can not be had. */
+/** -EINVAL, sticky: why hst_config.keep cannot be had. */
 int kept_refuse(struct hst_engine *engine, const char *why);
 /** What hst_config.keep says. Errors, sticky: -EINVAL, -ENOMEM. */
 int kept_open(struct hst_engine *engine);

@@ -253,7 +253,7 @@ static int look_at_device(struct hst_engine *engine, bool *moved)
     return rc;
 }
 
-/* How many of the device's lanes have anything under way; *lane is one of them. */
+/* It counts those of the device's lanes that have anything under way; *lane is one of them. */
 static int lanes_under_way(const struct execute *run, enum lane *lane)
 {
     int count = 0;
@@ -287,7 +287,7 @@ static int run_device_updates(struct hst_engine *engine, enum lane lane, bool *m
 
 /* ---- host: norms and updates ---- */
 
-/* What the period behind the one at hand is run with. */
+/* The period behind the one at hand is run with these. */
 static unsigned parts_behind(const struct hst_engine *engine)
 {
     return (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.left |

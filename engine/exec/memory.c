@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in RAM moves from and to where it is; what is resident on a GPU by way of the slots that
- * it is loaded and saved through, one tile while the next one is copied. */
+/* This file moves what is in RAM from and to where it is; what is resident on a GPU by way of the
+ * slots that it is loaded and saved through, one tile while the next one is copied. */
 #include "exec/memory.h"
 
 #include "exec/failure.h"
@@ -65,7 +65,7 @@ static int begin(struct hst_engine *engine, struct move move, struct moved *move
     return 0;
 }
 
-/* What goes to the store is part of a step or of a load, which are told of as such. */
+/* Bytes for the store are part of a step or of a load, which are told of as such. */
 static void tell(const struct hst_engine *engine, const struct moving *moving)
 {
     const struct hst_config *c = &engine->config;

@@ -15,7 +15,7 @@ struct move {
 const struct node *moves_node(const struct hst_engine *engine, struct walk_at at);
 /** An update, or its read, that comes after the norm of all gradients. */
 bool moves_is_late(const struct node *node);
-/** How many extents a node of LANE_READ or LANE_WRITE moves. */
+/** It counts the extents that a node of LANE_READ or LANE_WRITE moves. */
 uint32_t moves_count(const struct hst_engine *engine, struct walk_at at);
 /** The i-th of them, for a node that was started. */
 struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i);

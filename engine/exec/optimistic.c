@@ -22,8 +22,8 @@ static int refuse(struct hst_engine *engine, const char *reason)
                        "the update cannot be optimistic: %s. Fix: --update deferred", reason);
 }
 
-/* What is on drives has its second slot in the store, which frees it with every step's version, but
-   while a copy of one is made (--keep); without a store, where the placement has made room. */
+/* Bytes on drives have their second slot in the store, which frees it with every step's version,
+   but while a copy of one is made (--keep); without a store, where the placement has made room. */
 struct update_wish optimistic_wish(const struct hst_engine *engine)
 {
     return (struct update_wish){

@@ -67,7 +67,7 @@ double optimizer_grad_norm(const struct hst_engine *engine)
     return sqrt(hst_norm2_sum(partials, engine->layout.elements / HST_NORM_BLOCK));
 }
 
-/* What gradients are multiplied with. Errors: -EOVERFLOW they cannot be updated with. */
+/* Gradients are multiplied with this. Errors: -EOVERFLOW they cannot be updated with. */
 static int grad_scale(const struct hst_engine *engine, double stored_norm, float *scale)
 {
     const struct hst_grad_scale_in in = {.norm = stored_norm,

@@ -16,7 +16,7 @@ struct tile_job {
     struct hst_update_arrays into;   /* of an update: where it goes, without gradients */
 };
 
-/** What is at home in DRAM of a tile; slot 1: its second slot, where it has one. */
+/** It returns what DRAM, as home tier, has of a tile; slot 1: its second slot, where it has one. */
 unsigned char *tile_at_home(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile,
                             int slot);
 

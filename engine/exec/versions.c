@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the time, that versions may take where they take any. */
+/* It is the share of the time that versions may take where they take any. */
 #define SHARE_MOST 0.01
 
 /* ---- which steps ---- */

@@ -8,7 +8,7 @@
  */
 #include "session/engine_state.h"
 
-/** What hst_config.durability says. Errors: -EINVAL (sticky). */
+/** It reads what hst_config.durability says. Errors: -EINVAL (sticky). */
 int versions_configure(struct hst_engine *engine);
 /** After planning: nothing, where there is no store. Finishes what was left to `auto`. */
 int versions_check(struct hst_engine *engine);
@@ -27,15 +27,16 @@ int versions_derive(struct hst_engine *engine);
 
 /** The step of the last one; HST_NO_VERSION where there is none. */
 uint64_t versions_last(const struct hst_engine *engine);
-/** Whether the version of a step that ends is to be made under the forward of the next. */
+/** It tells whether the version of a step that ends is to be made under the forward of the next. */
 bool versions_due(const struct hst_engine *engine, uint64_t step);
-/** What `auto` chooses: the least number of steps of step_s (> 0) of which save_s is 1 % at most, 1
- * to 1e9. Pure. */
+/** It returns what `auto` chooses: the least number of steps of step_s (> 0) of which save_s is 1 %
+ * at most, 1 to 1e9. Pure. */
 uint64_t versions_interval(double save_s, double step_s);
 /** Parts of a period that follows a step: its version, where that is due; without a store, that
  * what an optimistic update wrote to drives stands. */
 unsigned versions_parts(const struct hst_engine *engine, uint64_t step);
-/** Those of each period, where a step is simulated: of versions, where every step is one. */
+/** They are those of each period, where a step is simulated: of versions, where every step is
+ * one. */
 unsigned versions_parts_simulated(const struct hst_engine *engine);
 /** Notes where training stands: the client's cursor of the step that begins; all, when it ends. */
 void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes);
@@ -46,8 +47,8 @@ void versions_period_begins(struct hst_engine *engine, uint64_t period);
 /** For a started COMMIT: begins its period's; whether it is made, as at once without a store. */
 int versions_begin(struct hst_engine *engine, uint64_t period, bool *made);
 int versions_poll(struct hst_engine *engine, bool *made);
-/** Of a period that is cut short, with nothing under way: what its COMMIT would have done, which no
- * update of its own step has followed. */
+/** It does, of a period that is cut short with nothing under way, what its COMMIT would have done,
+ * which no update of its own step has followed. */
 int versions_instead(struct hst_engine *engine);
 /** Between steps, with nothing under way: makes one of all that is, and waits for it. */
 int versions_now(struct hst_engine *engine);

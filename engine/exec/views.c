@@ -31,7 +31,7 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
     }
 }
 
-/* Of a slice: what all of its unit share. */
+/* It returns what all slices of a unit share. */
 static struct hst_work kept_of(const struct hst_engine *engine, uint32_t unit)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
@@ -41,7 +41,7 @@ static struct hst_work kept_of(const struct hst_engine *engine, uint32_t unit)
                              u->slice_token_bytes * engine->config.batch_tokens};
 }
 
-/* What a forward leaves for the backward; an evaluation may come in between. */
+/* It is what a forward leaves for the backward; an evaluation may come in between. */
 static struct hst_work saved_of(const struct hst_engine *engine, uint32_t unit,
                                 enum hst_sweep sweep)
 {

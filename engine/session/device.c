@@ -13,9 +13,9 @@ static int fail_open(struct hst_engine *engine, int native, const struct hst_dev
     const char *name = engine->config.device;
     if (failure->why != HST_DEV_OK)
         return report_fail(&engine->report, device_error_code(failure->why), native,
-                           "device \"%s\" can not be opened: %s. Fix: %s%s", name, failure->text,
+                           "device \"%s\" cannot be opened: %s. Fix: %s%s", name, failure->text,
                            hst_dev_fix(failure->why), device_way_round(failure->why));
-    return report_fail(&engine->report, HST_E_DEVICE, native, "device \"%s\" can not be opened: %s",
+    return report_fail(&engine->report, HST_E_DEVICE, native, "device \"%s\" cannot be opened: %s",
                        name, strerror(-native));
 }
 

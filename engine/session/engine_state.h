@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_STATE_H
 #define HOISTWAY_ENGINE_STATE_H
-/* What an engine holds. A comment names the file that a part is chiefly of; others change it, too,
-   those of exec/ among them. */
+/* This header says what an engine holds. A comment names the file that a part is chiefly of; others
+   change it, too, those of exec/ among them. */
 #include "base/loss_scale.h"
 #include "base/precision.h"
 #include "base/report.h"
@@ -50,8 +50,9 @@ struct versions {
     const char *keep_paths[STRIPE_DRIVES_MAX];
     char math[HST_DEV_MATH_BYTES]; /* of the version that was resumed; "": it says nothing */
     double save_s; /* what it took to move the bytes that are at home in memory */
-    /* Where training stands after the last step; where it stood when each of the periods that may
-       be open began, whose version that period makes; of the step at hand its cursor alone. */
+    /* It says where training stands after the last step; where it stood when each of the periods
+       that may be open began, whose version that period makes; of the step at hand its cursor
+       alone. */
     struct version_note {
         uint64_t step, updates;
         struct loss_scale scale;
@@ -61,7 +62,7 @@ struct versions {
     unsigned char *cursors; /* what those point into */
 };
 
-/* Where the engine stands (engine.c, step.c). */
+/* It says where the engine stands (engine.c, step.c). */
 enum phase { PHASE_DESCRIBE = 0, PHASE_PLANNED, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
 
 struct step_state {
@@ -115,7 +116,7 @@ struct hst_engine {
     struct hst_stream *stream;
     const struct hst_cpu_adam_ops *adam;
     const struct hst_update *update; /* of this precision, in adam's table */
-    /* What the device computes in: placement.hbm_bytes of its memory; on the host, host_arena. */
+    /* The device computes in this: placement.hbm_bytes of its memory; on the host, host_arena. */
     unsigned char *arena;
     unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */
 
@@ -142,7 +143,7 @@ int decide(struct hst_engine *engine);
 /** Once it is known whether the update may be optimistic: how much of one the next forward has; of
  * a plan, whether it is. Errors: -ENOMEM (sticky). */
 int decide_update(struct hst_engine *engine);
-/** Of a plan: the graph, where it fits (rc, of all before, is 0). Returns rc, or a failure. */
+/** It makes a plan's graph, where it fits (rc, of all before, is 0). Returns rc, or a failure. */
 int decide_end(struct hst_engine *engine, int rc);
 /** No memory for what describes the plan itself. */
 int engine_fail_tables(struct hst_engine *engine, int native);
@@ -156,11 +157,12 @@ int device_prepare(struct hst_engine *engine);
 uint64_t device_left(struct hst_engine *engine);
 
 /* store_dir.c */
-/** Where there is but a plan, finds them, or where they would be made. */
+/** It finds them where there is but a plan, or where they would be made. */
 int store_dirs_make(struct hst_engine *engine);
 /** Bytes that the store's file on a drive takes already. */
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive);
-/* What the files of a store take whose making was killed: the next one replaces them. Else 0. */
+/* It counts what the files of a store take whose making was killed: the next one replaces them.
+ * Else 0. */
 uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive);
 /** And the room for scratch that it keeps there. */
 uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive);
@@ -171,7 +173,7 @@ void store_dirs_there(const struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything is on NVMe: scratch, and queues for the store. */
 int store_dirs_open(struct hst_engine *engine);
 void store_dirs_close(struct hst_engine *engine);
-/** What carries their traffic, once they are open: "uring", "threads", "sim". */
+/** It tells what carries their traffic, once they are open: "uring", "threads", "sim". */
 const char *store_dir_backend(const struct hst_engine *engine);
 
 /* budget.c */

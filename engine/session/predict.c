@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a step will take, and what it waits for: the graph that is run, simulated on what was
- * measured. A resource bounds the step that would gain most from having it twice as fast: a lane
- * that is busy longest may be so beside another that everything waits for.
+ * This file tells what a step will take, and what it waits for: the graph that is run, simulated on
+ * what was measured. A resource bounds the step that would gain most from having it twice as fast:
+ * a lane that is busy longest may be so beside another that everything waits for.
  */
 #include "session/predict.h"
 
@@ -90,8 +90,8 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 /* Together as fast as each alone, as far as figures can tell. */
 #define AS_FAST 0.95
 
-/* What host memory carries; 0: more than the update and copies both ways ask of it together, so
- * what they moved says nothing of memory. */
+/* It returns what host memory carries; 0: more than the update and copies both ways ask of it
+ * together, so what they moved says nothing of memory. */
 static double memory_rate(const struct hst_figure *f)
 {
     double shared = f[HST_RATE_SHARED].value;

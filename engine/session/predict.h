@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_PREDICT_H
 #define HOISTWAY_ENGINE_PREDICT_H
-/* What rates of a machine say of an engine's steps, before any was made. */
+/* This header tells what rates of a machine say of an engine's steps, before any was made. */
 #include "plan/search/planner.h"
 
 #include <hoistway/predict.h>
@@ -10,7 +10,7 @@
  * need, wherever its bytes were. rates: may be null. */
 bool predict_machine(const struct hst_engine *engine, const struct hst_rates *rates,
                      struct planner_machine *machine);
-/** Of the homes that were decided, before there is a graph, too. */
+/** It goes by the home tiers that were decided, before there is a graph, too. */
 void predict_start_up(const struct hst_engine *engine, const struct hst_rates *rates,
                       struct hst_start_up *start_up);
 

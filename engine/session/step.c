@@ -126,8 +126,8 @@ static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_s
     return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
 }
 
-/* What follows is enqueued on this stream, behind the last unit, which may be under way on another
- * one. Between steps it is the engine's: a client's may be gone. */
+/* All that follows is enqueued on this stream, behind the last unit, which may be under way on
+ * another one. Between steps it is the engine's: a client's may be gone. */
 static int follow_last_unit(struct hst_engine *engine, struct hst_stream *stream)
 {
     if (engine->unit_stream == stream)

@@ -52,7 +52,7 @@ static bool is_told(const struct hst_engine *engine)
     return c->nvme_bytes > 0 && (c->plan == HST_PLAN_ELSEWHERE || (c->plan && !c->store));
 }
 
-/* What a run would not take for its store is refused before any of it is made. */
+/* It refuses what a run would not take for its store before any of it is made. */
 static int look(struct store_site *sites, uint32_t count, bool stored, bool begins,
                 struct hst_error *error)
 {
@@ -356,7 +356,7 @@ static int share_as_told(const struct hst_engine *engine, struct placement_in *i
     return 0;
 }
 
-/* What a store has room for is shared out as it was: its drives may be full. */
+/* It shares out what a store has room for as it was: its drives may be full. */
 static bool share_as_before(const struct hst_engine *engine, struct placement_in *in)
 {
     const uint32_t drives = engine->drive_count;

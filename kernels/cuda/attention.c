@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where cuDNN is; without it, or without a use for the one that is there, own kernels serve. */
+/* It opens cuDNN where that is; without it, or without a use for it, own kernels serve. */
 static int open_if_there(struct hst_sdpa **sdpa, char *unused, struct hst_dev_failure *failure)
 {
     struct hst_dev_failure reason = {.why = HST_DEV_OK};

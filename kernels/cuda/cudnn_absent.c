@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands for cudnn/ in a build without cuDNN's headers: it is never there. */
+/* This file stands for cudnn/ in a build without cuDNN's headers: it is never there. */
 #include "cuda.h"
 #include "cudnn/sdpa.h"
 #include <errno.h>

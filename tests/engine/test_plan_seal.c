@@ -216,7 +216,7 @@ static void refusals_are_a_reason_alone(void **state)
     struct plan plan;
     place(&in, "weights=hbm");
     assert_int_equal(plan_seal(&in, &plan), -EINVAL);
-    assert_non_null(strstr(plan.why, "can not be placed in hbm"));
+    assert_non_null(strstr(plan.why, "cannot be placed in hbm"));
     assert_null(plan.layout);
     assert_null(plan.homes.placement.units);
     plan_free(&plan);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mutations.py takes out of what is said of a GPU that can not be used."""
+"""What mutations.py takes out of what is said of a GPU that cannot be used."""
 from rows import mutate
 
 mutate(

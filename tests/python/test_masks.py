@@ -188,7 +188,7 @@ class Masks(unittest.TestCase):
         for twin in (('another', support.CHATML, MARKED), ('unmarked', OPENS, None)):
             templates.twin_of.cache_clear()
             self.twins(*twin)
-            self.assert_refused("what of turn 3 is learned can not be told from the template of "
+            self.assert_refused("what of turn 3 is learned cannot be told from the template of "
                                 "'here': the generation prompt does not begin what is rendered "
                                 'with the answer, and trl has no copy of it', OPENS, chat)
 

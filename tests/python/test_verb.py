@@ -89,7 +89,7 @@ class Verb(unittest.TestCase):
     def test_what_is_missing_is_told_in_one_line_with_the_command(self):
         self.assert_refused(self.prep(HOISTWAY_PYTHON='/no/python'), '/no/python',
                             './run prep-install')
-        self.assert_refused(self.prep(PATH='/no'), 'python3 can not be run', './run prep-install')
+        self.assert_refused(self.prep(PATH='/no'), 'python3 cannot be run', './run prep-install')
         os.unlink(os.path.join(self.folder, 'run'))  # as of one that is installed
         for done in (self.prep(HOISTWAY_PYTHON='/no/python'), self.prep(PATH='/no')):
             self.assert_refused(done, "ENV/bin/pip install 'transformers>=4.57' tokenizers jinja2 "

@@ -17,7 +17,7 @@ int device_refused(const char *name, int native, const struct hst_dev_failure *f
     if (failure->why == HST_DEV_OK)
         return fail(error, FAIL_DEVICE, native, "device \"%.40s\" cannot be opened: %s", name,
                     strerror(-native));
-    return fail(error, FAIL_DEVICE, native, "device \"%.40s\" can not be opened: %s. Fix: %s", name,
+    return fail(error, FAIL_DEVICE, native, "device \"%.40s\" cannot be opened: %s. Fix: %s", name,
                 failure->text, hst_dev_fix(failure->why));
 }
 

@@ -21,7 +21,7 @@
 
 #define MAX_FILES 512u /* each stays open: half of the usual limit of descriptors */
 
-/* How much of each file is looked at before training: data made with another tokenizer shows at
+/* So much of each file is looked at before training: data made with another tokenizer shows at
  * once, and a corpus of terabytes still opens in no time. All ids are checked again when a batch
  * reads them. */
 #define CHECKED_AT_OPEN_BYTES (UINT64_C(256) << 20)
@@ -111,7 +111,7 @@ static int check_config(const struct data_config *config, struct hst_error *erro
     return 0;
 }
 
-/* What to do about an error, where its message does not say it. */
+/* It says what to do about an error, where its message does not. */
 static int add_fix(struct hst_error *error, int native)
 {
     static const char *const fixes[] = {

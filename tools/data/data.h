@@ -51,9 +51,9 @@ struct data;
 #define DATA_NO_TARGET HST_NO_TARGET /* an id that no vocabulary has */
 
 /*
- * What rows of T columns are to a model, one after another: u32 each. Behind the last piece of a
- * row is padding: inputs are 0, each one sees itself alone, and none has a target. Every row has a
- * target.
+ * It holds what rows of T columns are to a model, one after another: u32 each. Behind the last
+ * piece of a row is padding: inputs are 0, each one sees itself alone, and none has a target. Every
+ * row has a target.
  */
 struct data_batch {
     uint32_t *inputs;
@@ -62,7 +62,7 @@ struct data_batch {
     uint32_t *position; /* of an input in its own document, from 0 */
 };
 
-/* How documents became rows. */
+/* It says how documents became rows. */
 struct data_packing {
     bool apart; /* one document a row */
     enum pack_long longer;
@@ -74,7 +74,7 @@ struct data_packing {
     uint64_t idle_count;  /* rows without a target, left out of the others */
 };
 
-/** What data is told from other data by: sizes and sampled parts of its files, not their names. */
+/** Data is told from other data by these: sizes and sampled parts of its files, not their names. */
 struct data_identity {
     uint64_t in_order;     /* of the files one after another */
     uint64_t in_any_order; /* of the same files in whatever order */
@@ -94,11 +94,11 @@ uint64_t data_sequence_count(const struct data *data);
 uint64_t data_seq_len(const struct data *data);
 /** The largest id in the first MiB of each token file; UINT64_MAX where the data is bytes. */
 uint64_t data_largest_id(const struct data *data);
-/** What became of documents; null where data has none and no mask: it was cut. */
+/** It tells what became of documents; null where data has none and no mask: it was cut. */
 const struct data_packing *data_packing(const struct data *data);
-/** Whether a token file has ids of 16 bits, which name no more than 65,536. */
+/** It tells whether a token file has ids of 16 bits, which name no more than 65,536. */
 bool data_has_u16(const struct data *data);
-/** What the files were when they were opened. */
+/** It tells what the files were when they were opened. */
 struct data_identity data_identity(const struct data *data);
 /** The sequence at position `index` of the endless order: index / sequences is the pass. Pure. */
 uint64_t data_order_sequence(const struct data *data, uint64_t index);

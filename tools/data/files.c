@@ -264,7 +264,7 @@ static int check_tensors(struct token_file *file, const struct data_config *conf
     return file->count ? token_tensors_check(file, config->vocab, error) : 0;
 }
 
-/* What the file is, which is not empty. */
+/* It finds what the file is, which is not empty. */
 static int check_file(struct token_file *file, const struct data_config *config,
                       struct hst_error *error)
 {

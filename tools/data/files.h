@@ -7,8 +7,8 @@
 struct token_tensors; /* tensors.h */
 struct token_rows;    /* rows.h */
 
-/* What a file says of its documents, and which of their tokens are learned. A document's first
- * token is nobody's target; of a file that knows no documents, its first token. */
+/* It holds what a file says of its documents, and which of their tokens are learned. A document's
+ * first token is nobody's target; of a file that knows no documents, its first token. */
 struct token_documents {
     uint64_t count; /* 0: it knows none */
     uint64_t longest;
@@ -61,7 +61,8 @@ int token_file_read(const struct token_file *file, uint64_t first, size_t count,
                     void *buffer, uint32_t *ids, struct hst_error *error);
 #define TOKEN_BUFFER_BYTES (UINT64_C(64) << 10)
 
-/* What the first ids of a file are. Those at odd places would be the upper halves of u32. */
+/* It says what the first ids of a file are. Those at odd places would be the upper halves of
+ * u32. */
 struct token_look {
     uint64_t count, largest;
     uint64_t beyond;        /* ids that the vocabulary lacks */
@@ -71,9 +72,9 @@ struct token_look {
 };
 /** Adds ids u32[count] that follow those before. Pure, as the two below. */
 void token_look_add(struct token_look *look, const uint32_t *ids, size_t count, uint64_t vocab);
-/** Of ids read as u16: they are u32. */
+/** It tells of ids read as u16 that they are u32. */
 bool token_look_is_u32(const struct token_look *look);
-/** Of ids read as u32: they are u16. */
+/** It tells of ids read as u32 that they are u16. */
 bool token_look_is_u16(const struct token_look *look);
 
 /**
@@ -86,13 +87,13 @@ int token_file_look(const struct token_file *file, uint64_t vocab, void *buffer,
 #define LOOK_PIECE       4096u
 
 /**
- * Where documents begin: u64[documents.count + 1] from 0 to count, to be freed; of a file that
- * knows none, those of one. Errors: E106, E420 (no memory).
+ * It tells where documents begin: u64[documents.count + 1] from 0 to count, to be freed; of a file
+ * that knows none, those of one. Errors: E106, E420 (no memory).
  */
 int token_file_offsets(const struct token_file *file, uint64_t **offsets, struct hst_error *error);
 /**
- * Whether tokens [first, first + count) are learned, where they are targets: learned u8[count], 0
- * or not. Errors: E106.
+ * It tells whether tokens [first, first + count) are learned, where they are targets: learned
+ * u8[count], 0 or not. Errors: E106.
  */
 int token_file_learned(const struct token_file *file, uint64_t first, size_t count,
                        uint8_t *learned, struct hst_error *error);
@@ -103,7 +104,7 @@ int token_file_stopped(const struct token_file *file);
 int token_file_bytes(const struct token_file *file, void *dst, size_t bytes, uint64_t offset,
                      struct hst_error *error);
 /**
- * What the file is told from others by: its size, and 64 parts of 4 KiB, or all of a file that has
+ * The file is told from others by this: its size, and 64 parts of 4 KiB, or all of a file that has
  * no more. `buffer` is scratch of TOKEN_BUFFER_BYTES. Errors: E106; -ECANCELED.
  */
 int token_file_identity(const struct token_file *file, void *buffer, uint64_t *identity,

@@ -115,7 +115,7 @@ static int check_side(const struct data_config *config, const struct documents *
 
 /* ---- rows without a target ---- */
 
-/* Whether a piece has one; *has is false before. learned u8[count + 1]: scratch. */
+/* It tells whether a piece has one; *has is false before. learned u8[count + 1]: scratch. */
 static int look_at_piece(struct token_files files, const struct pack_piece *piece, uint8_t *learned,
                          bool *has, struct hst_error *error)
 {

@@ -86,7 +86,7 @@ int token_file_check_tokenizer(const struct token_file *file, const struct data_
     free(text);
     if (rc)
         return fail(error, FAIL_TOKENIZER, rc,
-                    "%s: it names its tokenizer, and tokenizer.json of '%.200s' can not be "
+                    "%s: it names its tokenizer, and tokenizer.json of '%.200s' cannot be "
                     "compared with it (%s). Fix: download it again, or --allow-other-tokenizer",
                     file->path, config->model, strerror(-rc));
     if (strcmp(sha256, named.sha256) == 0 || strcmp(identity, named.identity) == 0)

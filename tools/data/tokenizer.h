@@ -7,7 +7,7 @@
 /**
  * Compares the tokenizer that a token file names with tokenizer.json of config->model; a file that
  * names none, and a model without that file, are not looked at. Errors: E427 (another one, or one
- * that can not be read).
+ * that cannot be read).
  */
 int token_file_check_tokenizer(const struct token_file *file, const struct data_config *config,
                                struct hst_error *error);

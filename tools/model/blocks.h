@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_MODEL_BLOCKS_H
 #define HOISTWAY_TOOLS_MODEL_BLOCKS_H
-/* What the units compute on one micro-batch. The residual stream x and its gradient dx are
+/* The units compute this on one micro-batch. The residual stream x and its gradient dx are
  * dtype[tokens, hidden]. */
 #include "model/pass.h"
 #include "model/work.h"
@@ -21,7 +21,7 @@ void norm_forward(struct pass *p, const struct norm_work *w, void *x);
 /** Computes the norm again from its checkpoint, then dx ← the gradient through it, in place. */
 void norm_backward(struct pass *p, const struct norm_work *w, const void *checkpoint, void *dx);
 
-/* What the head reads and writes of a micro-batch, all on the device. */
+/* The head reads and writes these of a micro-batch, all on the device. */
 struct head_io {
     const void *n;           /* dtype[tokens, hidden] */
     const uint32_t *targets; /* u32[tokens] */
@@ -33,7 +33,8 @@ struct head_io {
 void head_loss(struct pass *p, const struct head_work *w, const struct head_io *io);
 /** Losses alone, likewise: the bits of head_loss. */
 void head_evaluate(struct pass *p, const struct head_work *w, const struct head_io *io);
-/** Of a slice, in rising order: what the losses need of its rows; the last one writes losses. */
+/** It computes of each slice, in rising order, what the losses need of its rows; the last one
+ * writes losses. */
 void head_slice_forward(struct pass *p, const struct head_work *w, const struct head_io *io);
 /** In falling order: its rows' gradient and their part of dn, which is complete after the first
  * slice and not written before (f32: holds the sum so far). */

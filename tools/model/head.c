@@ -136,7 +136,7 @@ static void chunk_slice_backward(struct pass *p, const struct chunk *c)
 
 typedef void chunk_fn(struct pass *p, const struct chunk *c);
 
-/* What is kept of a token in a slice's work is so of all tokens, in a whole unit's of a chunk. */
+/* A slice's work has what it saves of all tokens, a whole unit's that of a chunk. */
 static void each_chunk(struct pass *p, const struct head_work *w, const struct head_io *io,
                        size_t kept_tokens, chunk_fn *run)
 {

@@ -39,7 +39,7 @@ struct llama_tensor {
  */
 const struct llama_tensor *llama_tensor(const struct llama *model, size_t i);
 
-/** Of a model that is known by name: its sizes, and no limit of positions. */
+/** It makes the config of a model that is known by name: its sizes, and no limit of positions. */
 struct llama_config llama_config_of(const struct hst_shape *shape);
 
 /**
@@ -57,7 +57,7 @@ uint64_t llama_parameter_count(const struct llama *model);
 /** The products of a step's grain with weights of this dtype, to be measured. Returns how many. */
 uint32_t llama_products(const struct llama *model, enum hst_dtype dtype,
                         struct hst_product products[HST_PRODUCTS_MAX]);
-/** What a step's grain computes beside them, in the same proportion. */
+/** A step's grain computes this beside them, in the same proportion. */
 struct llama_operations {
     struct hst_operation list[HST_OPERATIONS_MAX];
     uint32_t count;

@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 
-/* What all units of a step share. */
+/* All units of a step share this. */
 struct step {
     struct llama *model;
     struct hst_engine *engine;
@@ -93,7 +93,7 @@ static void *acquire_input(struct visit *v, struct pass *p)
     return x;
 }
 
-/* What a backward has of its micro-batch. */
+/* A backward has this of its micro-batch. */
 struct gradient {
     const void *checkpoint;
     void *dx;

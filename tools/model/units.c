@@ -99,7 +99,7 @@ static int measure_operations(struct llama *model, struct hst_engine *engine)
                                     "preparing a layer's operations");
 }
 
-/* Of a token; the checkpoint of a unit that can be computed again is the carry as it arrives. */
+/* It is of a token; the checkpoint of a recomputable unit is the hidden state as it arrives. */
 static uint64_t carry_bytes(const struct llama *model)
 {
     return (uint64_t)model->config.hidden * hst_dtype_bytes(model->dtype);

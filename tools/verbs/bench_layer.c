@@ -90,7 +90,7 @@ static const struct hst_option layer_table[] = {
      .help = "one JSON object per figure and line"},
 };
 
-/* What is told, and what is needed for that. */
+/* It holds what is told, and what is needed for that. */
 struct layer_bench {
     const struct layer_options *options;
     struct bench_layer_in in;

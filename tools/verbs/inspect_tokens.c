@@ -103,7 +103,7 @@ static int read_learned(struct look *look, struct hst_error *error)
     return native;
 }
 
-/* Of the row that is asked for, all that a model would get. */
+/* It reads all that a model would get of the row that is asked for. */
 static int read_row(struct look *look, struct hst_error *error)
 {
     const struct inspect_options *o = look->options;
@@ -144,7 +144,7 @@ static const char *dtype_of(const struct token_file *file)
                                              : "u16";
 }
 
-/* What says that it is tokens. */
+/* It returns what says that it is tokens. */
 static const char *header_of(const struct token_file *file)
 {
     return file->tensors                                    ? "safetensors"

@@ -66,7 +66,7 @@ static int choose_python(const char *package, char python[PATH_MAX], struct hst_
         if (is_program(python))
             return 0;
         return fail(error, FAIL_PYTHON, -ENOENT,
-                    "HOISTWAY_PYTHON is '%.200s', which can not be run (%s). Fix: the path of a "
+                    "HOISTWAY_PYTHON is '%.200s', which cannot be run (%s). Fix: the path of a "
                     "python3 with transformers, or unset it; what makes one: %s.",
                     named, strerror(errno), how_to_install(package));
     }
@@ -113,7 +113,7 @@ static int become(const char *package, const char *python, const char *verb, int
     const int native = errno;
     free(arguments);
     return fail(error, FAIL_PYTHON, -native,
-                "%s needs Python, and %.200s can not be run (%s). Fix: %s.", verb, python,
+                "%s needs Python, and %.200s cannot be run (%s). Fix: %s.", verb, python,
                 strerror(native), how_to_install(package));
 }
 

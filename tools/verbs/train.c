@@ -55,7 +55,7 @@ static const char *scale_words(const struct train *t)
     return train_precision(t) == HST_PRECISION_FP16 ? " in fp16 at the loss scale they had" : "";
 }
 
-/* For who sees neither steps nor summary, and where a run has trained nothing. */
+/* It is for who sees neither steps nor summary, and where a run has trained nothing. */
 void train_warn_skipped(const struct train *t)
 {
     const bool f16 = train_precision(t) == HST_PRECISION_FP16;
@@ -78,8 +78,8 @@ void train_warn_skipped(const struct train *t)
 
 /* ---- plan and load ---- */
 
-/* Of models whose load takes longer than the probes do, what the fastest homes follow from is
- * measured; of others a plan may have left it. */
+/* The fastest home tiers follow from measurements where a model's load takes longer than the probes
+ * do; of others a plan may have left them. */
 #define MEASURED_FROM 1000000000u /* parameters */
 
 static int reserve_batch(struct train *t)
@@ -124,7 +124,7 @@ static int plan(struct train *t)
     return o->export_directory ? train_export_begin(&t->export, t->error) : 0;
 }
 
-/* What is infinite, not a number, or rounds to infinity where weights are f16. */
+/* It counts what is infinite, not a number, or rounds to infinity where weights are f16. */
 static uint64_t count_nonfinite(const float *values, size_t count, bool f16)
 {
     uint64_t found = 0;
@@ -176,7 +176,7 @@ static void tell_nothing_there(const struct train *t)
         cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
 }
 
-/* What is asked for with --resume, or the model's weights. */
+/* It loads what is asked for with --resume, or the model's weights. */
 static int load_or_resume(struct train *t)
 {
     const struct hst_reader reader = {.read = read_initial, .context = t};
@@ -475,7 +475,7 @@ static void tell_summary(const struct train *t)
     train_export_tell_rounded(&t->export);
 }
 
-/* What the user asked for beside the model, and did not get. */
+/* It checks what the user asked for beside the model, and did not get. */
 static int check_told(struct train *t)
 {
     const struct train_options *o = t->options;

@@ -57,9 +57,10 @@ void train_options_complete(struct train_options *options);
  */
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error);
-/** Of plan's help, too: both print that table. */
+/** It stands in plan's help, too: both print that table. */
 #define SEE_TABLE "docs/plan.md, \"How to read the table\", explains the words of the answer."
-/** Those of its own options that plan takes as well; their target is a struct train_options. */
+/** It returns those of its options that plan takes as well; their target is a struct
+ * train_options. */
 const struct hst_option *train_options_common(size_t *count);
 /** The others of its own, which plan does not take. They have no target. */
 extern const struct cli_verb train_options_own;
@@ -75,8 +76,8 @@ int train_options_schedule(const struct train_options *options, struct schedule 
                            struct hst_error *error);
 
 /**
- * Whether the weights have the tensors that the model needs, by its config: names, shapes, types
- * (E415). Needs no device. hf_model_unused then says what is left over.
+ * It tells whether the weights have the tensors that the model needs, by its config: names, shapes,
+ * types (E415). Needs no device. hf_model_unused then says what is left over.
  */
 int train_weights_check(struct hf_model *source, struct hst_error *error);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a run computes, and its engine: described and sealed, to train or to be a plan alone. */
+/* This file decides where a run computes, and makes its engine: described and sealed, to train or
+ * to be a plan alone. */
 #include "cli/message.h"
 #include "verbs/train_run.h"
 
@@ -75,7 +76,7 @@ void train_rates_find(struct train *t, enum forecast_how how)
     forecast_find(&in, how, &t->rates);
 }
 
-/* What the engine says it is; where it says nothing, what the errno means here. */
+/* It passes on what the engine says it is; where it says nothing, what the errno means here. */
 int train_engine_failed(struct train *t, int native, const char *what)
 {
     const struct hst_error *told = t->engine ? hst_engine_error(t->engine) : t->error;
@@ -104,7 +105,7 @@ static void log_warnings(void *context, enum hst_log_level level, const char *li
         cli_engine_log(context, level, line);
 }
 
-/* Of the model's files, each weight once, in the type that they have. */
+/* It counts each weight of the model's files once, in the type that they have. */
 static uint64_t load_bytes(const struct train *t)
 {
     enum hst_dtype dtype = train_dtype(t);

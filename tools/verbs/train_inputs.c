@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run is made from, and all that can be refused: nothing is written here. Files are read to
- * the end of what will ever be parsed of them before any device is asked for.
+ * This file reads what a run is made from, and refuses all that can be refused: nothing is written
+ * here. Files are read to the end of what will ever be parsed of them before any device is asked
+ * for.
  */
 #include "cli/message.h"
 #include "cli/runlog.h"

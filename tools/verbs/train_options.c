@@ -121,8 +121,8 @@ static const struct hst_option output_table[] = {
      .help = "print warnings and errors only"},
 };
 
-/* What decides where bytes go and how long a step takes, or stands beside it in a command line:
- * plan takes these too. */
+/* These decide where bytes go and how long a step takes, or stand beside that in a command line:
+ * plan takes them too. */
 static const struct hst_option common_table[] = {
     {.name = "data",
      .group = "input",
@@ -329,7 +329,7 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
     return native;
 }
 
-/* What holds one thing alone, and what must not be in it. */
+/* It holds one thing alone, and names what must not be in it. */
 struct holder {
     const char *option, *path, *what;
 };
@@ -344,7 +344,7 @@ static int check_outside(const struct holder *holder, const char *option, const 
                 option, path, holder->option, holder->path, holder->what, option);
 }
 
-/* What a run writes beside model and store; those from VIEWS_BEGIN on are made of the log. */
+/* A run writes these beside model and store; those from VIEWS_BEGIN on are made of the log. */
 enum { VIEWS_BEGIN = 2, OUTPUTS = 5 };
 struct output {
     const char *option, *path;
@@ -468,7 +468,7 @@ int train_options_schedule(const struct train_options *o, struct schedule *sched
     return 0;
 }
 
-/* What can be known of them before the data is. */
+/* It checks what can be known of them before the data is. */
 static int check_length(const struct train_options *o, struct hst_error *error)
 {
     struct schedule schedule;

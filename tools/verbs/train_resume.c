@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run leaves with each version beside the model, and what one that goes on must have too:
- * the steps' learning rates and data are functions of the step and of these lines alone. The line
- * of the schedule says by which formula, so that a store is not gone on with by another one;
- * constant has always been the same.
+ * A run leaves this with each version beside the model, and one that goes on must have it too: the
+ * steps' learning rates and data are functions of the step and of these lines alone. The line of
+ * the schedule says by which formula, so that a store is not gone on with by another one; constant
+ * has always been the same.
  */
 #include "cli/message.h"
 #include "verbs/train_run.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What may be changed on purpose: how far a step goes, and on what. */
+/* These may be changed on purpose: how far a step goes, and on what. */
 static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "warmup ", "lr-end ",
                                          "decay ", "steps ",    "tokens ", "data ",
                                          "pack ",  "long ",     "rows ",   NULL};
@@ -107,7 +107,7 @@ static void cursor_text(const void *cursor, size_t bytes, char text[TRAIN_CURSOR
     text[bytes] = '\0';
 }
 
-/* Where a line of the schedule has its version, or its end: what is typed ends there. */
+/* It returns where a line of the schedule has its version, or its end: what is typed ends there. */
 static int typed_length(const char *line, int length)
 {
     if (!starts(line, "schedule "))
@@ -117,7 +117,7 @@ static int typed_length(const char *line, int length)
     return space ? (int)(space - line) : length;
 }
 
-/* Whether a line names a schedule whose rates this program does not compute. */
+/* It tells whether a line names a schedule whose rates this program does not compute. */
 static bool is_other_formula(const char *line, int length)
 {
     char version[16];
@@ -158,7 +158,7 @@ struct changes {
     bool data, share, all_may; /* share: one follows from a percentage of --steps */
 };
 
-/* What a line of this run was given as a percentage of the steps; 0: as a number. */
+/* It returns the percentage of the steps that a line of this run was given as; 0: as a number. */
 static double percent_of(const struct train *t, const char *line)
 {
     const struct train_options *o = t->options;
@@ -184,8 +184,8 @@ static void add_change(const struct train *t, const struct change *c, struct cha
             typed_length(c->was, c->was_length), c->was);
 }
 
-/* What is told beside others. What this run has no line of follows from its schedule, and how many
- * rows there are from what is told. */
+/* It tells what is listed beside others. What this run has no line of follows from its schedule,
+ * and how many rows there are from what is told. */
 static bool is_listed(const struct train *t, const char *was, const char *now)
 {
     return now && !train_is_data_line(was) && !starts(was, "rows ") &&
@@ -222,8 +222,8 @@ static bool refuse_changes(struct train *t, const char *was, const char *is)
     return false;
 }
 
-/* Of a store that a version of other rules began: it has read the same documents as one row of
- * tokens, or packed them into other rows. */
+/* A version of other rules began the store: it has read the same documents as one row of tokens, or
+ * packed them into other rows. */
 static bool is_repacked(const char *was, const char *is)
 {
     const char *rows = find_line(is, "rows "), *before = find_line(was, "rows ");
@@ -242,7 +242,7 @@ static bool refuse_repacked(struct train *t, const char *was, const char *is)
     return true;
 }
 
-/* What is told in words of its own comes before what is listed. */
+/* Differences that have words of their own come before what is listed. */
 static bool accepts(struct train *t, const char *was, const char *is)
 {
     const char *now, *const all = was;

@@ -77,13 +77,13 @@ int train_inputs_check(struct train *t);
 /** How the data of t->options is opened to be trained on. */
 struct data_config train_data_config(const struct train *t, const struct llama_config *model);
 /**
- * What of t->options the data decides (sequence length, batch, steps) and t->schedule: t->options
- * then is a copy of its own that has them. Of a plan whose length nobody says there are no steps.
- * Tells how documents became rows. Returns 0, or -EINVAL with *t->error (E402).
+ * It settles what of t->options the data decides (sequence length, batch, steps) and t->schedule:
+ * t->options then is a copy of its own that has them. Of a plan whose length nobody says there are
+ * no steps. Tells how documents became rows. Returns 0, or -EINVAL with *t->error (E402).
  */
 int train_settle(struct train *t);
 
-/** What a user should know of config.json, and of a grain that is not as it was wished. */
+/** It tells what a user should know of config.json, and of a grain that is not as it was wished. */
 void train_tell_model(const struct train *t);
 void train_tell_grain(const struct train *t);
 
@@ -106,7 +106,7 @@ const char *train_precision_name(const struct train *t);
 /** After a line of the log that failed with *t->error: the run goes on without a log. */
 void train_keep_going(struct train *t, int native);
 
-/** What is kept with a version, as text. Returns its bytes. */
+/** It makes what is kept with a version, as text. Returns its bytes. */
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
 size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
@@ -114,7 +114,7 @@ struct train_line { /* a line of a cursor, without its end */
     const char *line;
     int length;
 };
-/** Whether the two differ at most in the row of the embedding that is for padding. */
+/** It tells whether the two differ at most in the row of the embedding that is for padding. */
 bool train_model_pad_alone(struct train_line was, struct train_line is);
 /** Then: why one does not go on from the other. E615. */
 void train_model_pad_failed(struct train_line was, struct train_line is,
@@ -126,9 +126,10 @@ size_t train_data_line(const struct data *data, char *text, size_t bytes);
 size_t train_packing_lines(const struct data *data, char *text, size_t bytes);
 /** "split": a --long. */
 const char *train_long_name(enum pack_long longer);
-/** How full rows are, from 0 to 1. */
+/** It tells how full rows are, from 0 to 1. */
 double train_fill(const struct data_packing *packing, uint64_t seq_len);
-/** Whether a line is one of data; whether two of them have the same files in another order. */
+/** It tells whether a line is one of data; whether two of them have the same files in another
+ * order. */
 bool train_is_data_line(const char *line);
 bool train_data_order_alone(struct train_line was, struct train_line is);
 /** Then, or where the data is other: why one does not go on from the other. E615. */
@@ -149,22 +150,23 @@ int train_log_begin(struct train *t);
 /** A run is worth more than its views: that one of them has failed is told, once. */
 void train_views_tell(struct train *t);
 
-/** What the device's libraries have built so far. */
+/** It tells what the device's libraries have built so far. */
 struct run_plans train_plans(const struct train *t);
 
-/** What of a GPU's memory is left: when all is loaded, at a step's end, and told at the run's. */
+/** They tell what of a GPU's memory is left: when all is loaded, at a step's end, and told at the
+ * run's. */
 void train_left_begin(struct train *t);
 void train_left_step(struct train *t, uint64_t free_bytes);
 void train_left_tell(const struct train *t);
 
-/** Whether the user wishes to end it: 0 or -ECANCELED. */
+/** It tells whether the user wishes to end it: 0 or -ECANCELED. */
 int train_stopped(const struct train *t);
 /**
  * Tells that it was stopped and what the store holds, whatever the run had come to; fills
  * result.resumable. Returns -ECANCELED; or what made the last version fail, with *t->error.
  */
 int train_tell_stopped(struct train *t);
-/** For who sees neither steps nor summary, and where a run has trained nothing. */
+/** It is for who sees neither steps nor summary, and where a run has trained nothing. */
 void train_warn_skipped(const struct train *t);
 /** An hst_config.stopped of a struct train. */
 int train_asked_to_stop(void *context);
@@ -173,7 +175,7 @@ void train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_byte
 
 /** The precision of a run, before there is an engine to ask. */
 enum hst_precision train_precision(const struct train *t);
-/** Of its weights; the bytes of one. */
+/** They are the type of its weights, and the bytes of one. */
 enum hst_dtype train_dtype(const struct train *t);
 uint64_t train_weight_bytes(const struct train *t);
 

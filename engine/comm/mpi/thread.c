@@ -38,7 +38,7 @@ static int open_mpi(struct mpi *m)
     int rc = mpi_check(m, MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided),
                        "MPI_Init_thread");
     if (!rc && provided < MPI_THREAD_SERIALIZED)
-        rc = mpi_fail(m, -EIO, COMM_NOBODY, "this MPI can not be called from a thread of its own");
+        rc = mpi_fail(m, -EIO, COMM_NOBODY, "this MPI cannot be called from a thread of its own");
     rc = rc ? rc : check_world(m);
     return rc ? rc : mpi_node_open(m);
 }

@@ -23,7 +23,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 
 /* ---- stages ---- */
 
-/* Where the device has kept its copy, a backward reads the host's for an update alone. */
+/* A backward reads the host's for an update alone where the device has retained its copy. */
 static bool reads_backward(const struct build *b, struct build_visit visit)
 {
     const struct graph_unit *u = &b->in->units[visit.unit];
@@ -86,8 +86,8 @@ static void add_forward(struct build *b, uint32_t place)
     parts_forward(b, b->in->forward[place]);
 }
 
-/* Of a unit that is computed again: weights that its recompute still has its backward goes on with,
- * and those that come while its recompute does without are not that one's to give back. */
+/* A recomputed unit's backward goes on with weights that its recompute still has, and those that
+ * come while its recompute does without are not that one's to give back. */
 static void read_backward(struct build *b, uint32_t place)
 {
     const struct build_visit *visit = &b->visits[place];
@@ -172,9 +172,10 @@ static void add_sweep(struct build *b, const struct stage *stages, uint32_t coun
         add_place(b, &sweep, place);
 }
 
-/* How far ahead: as far as buffers go when a unit's is held until its update is written, but not so
- * far that writes of later units' tiles keep back checkpoints that the next forward's buffer waits
- * for. While one unit is updated the next one's weights are read, which takes a buffer too. */
+/* It decides how far ahead: as far as buffers go when a unit's is held until its update is written,
+ * but not so far that writes of later units' tiles keep back checkpoints that the next forward's
+ * buffer waits for. While one unit is updated the next one's weights are read, which takes a buffer
+ * too. */
 static void add_forwards(struct build *b, uint32_t copy)
 {
     const uint32_t *buffers = b->graph->buffers;
@@ -241,7 +242,7 @@ static void add_revert(struct build *b)
         b->revert = build_node(b, NODE_REVERT, LANE_UPDATE, PART_REVERT, (struct node){0});
 }
 
-/* Where wide units share one buffer, a later one's stages follow the visit of the one before; its
+/* A later wide unit's stages follow the visit of the one before, where both share one buffer; its
  * weights are read while the unit before it is updated, one place further ahead. */
 static uint32_t most_ahead(const struct build *b)
 {
@@ -286,7 +287,7 @@ static void add_sweeps(struct build *b)
 
 #define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
 
-/* Where a segment that begins at this place does not fit as a whole, none of it is kept. */
+/* None of a segment that begins at this place is retained where it does not fit as a whole. */
 static void keep_segment(const struct build *b, uint32_t place, const uint32_t room[POOL_COUNT],
                          uint32_t taken[POOL_COUNT])
 {
@@ -351,11 +352,11 @@ static void choose_kept_grads(struct build *b)
 }
 
 /*
- * Of a deferred update: weights that are written when all others have been read. Computation waits
- * for reads, and in the backward, which has no update then, drives have time. Of units whose
- * buffers no other one's weights wait for in the forward: those that stay for the backward, and of
- * others that it does not read again the last ones, as many as there are buffers beside. What other
- * units read too is written at once.
+ * It chooses, of a deferred update, weights that are written when all others have been read.
+ * Computation waits for reads, and in the backward, which has no update then, drives have time. Of
+ * units whose buffers no other one's weights wait for in the forward: those that stay for the
+ * backward, and of others that it does not read again the last ones, as many as there are buffers
+ * beside. What other units read too is written at once.
  */
 static void choose_written_last(struct build *b)
 {
@@ -410,7 +411,7 @@ static void choose_heirs(struct build *b)
 
 /* ---- what is late ---- */
 
-/* Of `count` more tiles, how many: a share of all so far, evenly. */
+/* It tells how many of `count` more tiles: a share of all so far, evenly. */
 static uint32_t choose_late_of(uint32_t count, double share, double *owed)
 {
     *owed += count * share;
@@ -420,11 +421,11 @@ static uint32_t choose_late_of(uint32_t count, double share, double *owed)
     return late;
 }
 
-/* Where the update need not wait, a share of each unit's is left to the forward that follows: tiles
- * on both sides of where those at home begin, as many of either kind as there are. Nothing is left
- * where gradients do not last: a device's units take turns at one place for them, and those that
- * leave memory have no home. In a device's memory an optimistic update has no second slot: all of
- * it is left. */
+/* It leaves a share of each unit's update, where that need not wait, to the forward that follows:
+ * tiles on both sides of where those at home begin, as many of either kind as there are. Nothing is
+ * left where gradients do not last: a device's units take turns at one place for them, and those
+ * that leave memory have no home. In a device's memory an optimistic update has no second slot: all
+ * of it is left. */
 static void choose_late(struct build *b)
 {
     double owed_away = 0, owed_home = 0;
@@ -468,7 +469,7 @@ static int check_pools(const struct build *b)
     return 0;
 }
 
-/* What the device updates by way of its memory comes from the host's, and goes back there. */
+/* Tiles that the device updates by way of its memory come from the host's, and go back there. */
 static int check_streamed(const struct graph_in *in)
 {
     for (uint32_t i = 0; i < in->unit_count; i++) {
@@ -498,9 +499,9 @@ static int check_aliases(const struct graph_in *in, struct build_unit *units)
     return rc;
 }
 
-/* Of an early update: where it is optimistic the slots in memory change places at the clip. Else
- * the step ends there, and the next one has other coefficients: the host's own lane does it later
- * anyway. */
+/* It is of an early update: where that is optimistic the slots in memory change places at the clip.
+ * Else the step ends there, and the next one has other coefficients: the host's own lane does it
+ * later anyway. */
 static bool ends_before_clip(const struct build *b, const struct node *node)
 {
     return b->in->optimistic ? parts_is_updated_by(node)

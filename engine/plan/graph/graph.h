@@ -24,8 +24,8 @@
  */
 #include "plan/graph/operand.h"
 
-/** What a node occupies. Nodes of one lane start in order; lanes run side by side. What the device
- * does (COMPUTE, H2D, D2H) also ends in order; the others' nodes may end in any. */
+/** A node occupies one of these. Nodes of one lane start in order; lanes run side by side. What the
+ * device does (COMPUTE, H2D, D2H) also ends in order; the others' nodes may end in any. */
 enum lane {
     LANE_READ = 0, /* drives, from */
     LANE_WRITE,    /* drives, to */
@@ -198,8 +198,9 @@ struct graph_in {
     uint64_t record_pad, slot_record_at, device_tile_grads_at, device_tile_record_at;
     bool deferred;   /* the update waits for the norm of all gradients */
     bool optimistic; /* and not deferred: it should, but does not, and may have to be made again */
-    /* Where it does not wait: the share of all tiles whose update is left to the next forward, 0 to
-       1. With the forward's share of the computation drives and optimizer can work all the time. */
+    /* It is, where the update does not wait, the share of all tiles whose update is left to the
+       next forward, 0 to 1. With the forward's share of the computation drives and optimizer can
+       work all the time. */
     double late_share;
     /* The device has memory of its own: weights, gradients and checkpoints whose home is not HBM
        are copied. What is at home there with its states the device updates. */

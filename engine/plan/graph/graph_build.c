@@ -132,7 +132,7 @@ static void link_update(struct build *b, uint32_t node, uint32_t unit, enum node
         link_to(b, node, i);
 }
 
-/* What reads weights comes after the update that wrote them. */
+/* A node that reads weights comes after the update that wrote them. */
 static void link_reader(struct build *b, uint32_t node)
 {
     const struct node *n = &b->graph->nodes[node];
@@ -148,7 +148,7 @@ static void link_reader(struct build *b, uint32_t node)
     }
 }
 
-/* What a step begins with waits until it is known whether the last one's update stands. */
+/* The nodes that a step begins with wait until it is known whether the last one's update stands. */
 static void link_verdict(struct build *b, uint32_t node)
 {
     if (!b->in->optimistic)
@@ -215,7 +215,7 @@ static void link_save(struct build *b, uint32_t node)
         }
 }
 
-/* Of an update: the norm of all gradients must be known, or its step be over: in the host's lane
+/* An update needs the norm of all gradients to be known, or its step to be over: in the host's lane
  * what is late comes behind the clip anyway. */
 static bool waits_for_all(const struct build *b, const struct node *n)
 {

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_PLAN_GRAPH_BUILD_H
 #define HOISTWAY_ENGINE_PLAN_GRAPH_BUILD_H
 /*
- * What the builder of the step graph works with: the graph under construction, and where each unit
+ * The builder of the step graph works with this: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
  * them and graph_updates.c those of an update, operands.c says what they move, graph_visits.c lists
  * the visits of the backward, graph.c puts the parts in order and decides what is kept.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the visits of a unit are made of: the nodes that bring its weights, checkpoints and
+ * This file makes the visits of a unit: the nodes that bring its weights, checkpoints and
  * gradients, and those that take them home. plan/graph.c puts them in order.
  */
 #include "plan/graph/graph_build.h"
@@ -245,7 +245,8 @@ static void send_grads(struct build *b, uint32_t unit)
     struct build_unit *s = &b->units[unit];
     uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
     s->grads_there = there;
-    /* Of a device with memory of its own partials have come: what is left is to wait for them. */
+    /* The partials of a device with memory of its own have come: what is left is to wait for
+     * them. */
     struct node norm = {.unit = unit};
     if (!b->in->apart)
         norm.work = (double)u->elements, norm.dram_bytes = norm.work * b->in->grad_bytes;
@@ -258,7 +259,7 @@ static void send_grads(struct build *b, uint32_t unit)
 
 /* ---- visits ---- */
 
-/* What a visit reads: weights in the memory it computes in. */
+/* A visit reads this: weights in the memory it computes in. */
 static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
 {
     const struct build_unit *s = &b->units[unit];

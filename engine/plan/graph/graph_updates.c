@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the update of a unit is made of: the nodes that bring its tiles to whoever updates them, the
+ * This file makes the update of a unit: the nodes that bring its tiles to whoever updates them, the
  * update, and those that take them home or to the store.
  */
 #include "plan/graph/graph_build.h"
@@ -242,7 +242,7 @@ void parts_early_update(struct build *b, uint32_t unit)
 /* Tiles of one node: enough for a drive's queue. */
 #define SAVE_TILES 16u
 
-/* What is in the device's memory comes by way of a slot. */
+/* Tiles in the device's memory come by way of a slot. */
 static void save_tiles(struct build *b, struct operands_tiles tiles)
 {
     struct node node = {.unit = tiles.unit,

@@ -27,7 +27,8 @@ static void describe_aliases(const struct placement_in *in, uint32_t times, uint
     }
 }
 
-/* Of so many tiles, how many of a coarse graph: none stays none, and all of them stay all. */
+/* It returns how many tiles of a coarse graph stand for so many: none stays none, and all of them
+ * stay all. */
 static uint32_t coarse_tiles(uint32_t tiles, uint32_t times)
 {
     return tiles / times + (tiles % times > 0);

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* By rising cost: what travels for each byte of memory won. Checkpoints before gradients: they
- * have the whole sweep between leaving and coming back. */
+/* The order is by rising cost: what travels for each byte of memory won. Checkpoints before
+ * gradients: they have the whole sweep between leaving and coming back. */
 const struct placement_how PLACEMENT_USUAL = {
     .order = {LEAVE_STATES, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS},
     .first_quarters = 4,
@@ -47,11 +47,11 @@ struct choice_range {
 
 /* ---- which homes a wish allows ---- */
 
-/* Whoever updates a tile has its weights, its gradients and its states. */
+/* A tile's weights, gradients and states are with the one that updates it. */
 static const enum hst_class UPDATED[] = {HST_CLASS_WEIGHTS, HST_CLASS_GRADS, HST_CLASS_STATES};
 enum { UPDATED_COUNT = sizeof UPDATED / sizeof UPDATED[0] };
 
-/* Of the three, those that a wish puts into HBM, or not there. */
+/* It counts those of the three that a wish puts into HBM, or not there. */
 static int wished(const struct placement_in *in, bool hbm)
 {
     int count = 0;
@@ -79,7 +79,8 @@ static bool fits_hbm(const struct placement_in *in, const struct placement *p)
     return p->hbm_bytes <= in->hbm_budget;
 }
 
-/* By memory alone: what leaves it is then the least that must, and NVMe has room for it or not. */
+/* It goes by memory alone: what leaves it is then the least that must, and NVMe has room for it or
+ * not. */
 static bool fits_memory(const struct placement_in *in, const struct placement *p)
 {
     return fits_hbm(in, p) && p->dram_bytes <= in->dram_budget;
@@ -232,7 +233,7 @@ static bool search(const struct placement_in *in, const struct placement_how *ho
     return filled ? prefer_resident(in, how, range, found, c, p) : found;
 }
 
-/* What HBM has left holds weights of more units: the graph keeps them there for the backward. */
+/* The rest of HBM holds weights of more units: the graph keeps them there for the backward. */
 static void fill_leases(const struct placement_in *in, struct choice *c, struct placement *p)
 {
     uint32_t away = in->layout->unit_count - p->resident_units, *depth = &c->device_depths.leases;
@@ -317,7 +318,7 @@ uint32_t placement_longest_segment(const struct placement_in *in)
 
 /* ---- refusals ---- */
 
-/* Whether what depends on the batch is a good part of the need: worth naming only then. */
+/* It tells whether what depends on the batch is a good part of the need: worth naming only then. */
 static bool batch_weighs(const struct placement *p)
 {
     enum hst_tier tier = p->compute_tier;
@@ -508,7 +509,8 @@ static bool search_usual(const struct placement_in *in, uint32_t segment, bool *
     return may_be_away(in) && search_depths(in, &how, found, p);
 }
 
-/* How far a placement is from fitting: what it lacks first, and how much it wants of that. */
+/* It tells how far a placement is from fitting: what it lacks first, and how much it wants of
+ * that. */
 struct lack {
     int what; /* 1: room on the drives, 2: DRAM, 3: HBM */
     uint64_t bytes;

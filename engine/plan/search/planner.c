@@ -329,7 +329,7 @@ static void keep_best(struct search *s, struct placement *placement, struct plan
     *placement = s->best.placement;
 }
 
-/* What placement_plan has asked for. */
+/* placement_plan has asked for this. */
 static uint32_t quarters_of(const struct placement *p)
 {
     for (uint32_t u = 0; u < p->layout->unit_count; u++)

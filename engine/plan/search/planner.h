@@ -84,9 +84,9 @@ struct update_steps {
 int planner_update(const struct planner_in *in, struct placement *placement,
                    struct update_steps *steps);
 
-/** Whether an optimistic update is faster, by more than PLANNER_GAIN_LEAST. */
+/** It tells whether an optimistic update is faster, by more than PLANNER_GAIN_LEAST. */
 bool planner_is_optimistic(const struct update_steps *steps);
-/** Of a step without a clip, with the update that is then taken. */
+/** It is of a step without a clip, with the update that is then taken. */
 double planner_unclipped_s(const struct update_steps *steps);
 
 #endif

@@ -97,7 +97,7 @@ int hst_sdpa_work_bytes(struct hst_sdpa *sdpa, const struct hst_attention *args,
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* What a call points to; the gradients are null in a forward. */
+/* A call points to these; the gradients are null in a forward. */
 struct tensors {
     const void *q, *k, *v, *o, *lse, *dout, *dq, *dk, *dv;
 };

@@ -52,7 +52,7 @@ const char *hst_sdpa_file(const struct hst_sdpa *sdpa);
 /** The device's budget: what one group of heads may need follows it. Before any call is served. */
 void hst_sdpa_budget(struct hst_sdpa *sdpa, uint64_t memory_bytes);
 
-/* What has been made for the shapes that were asked for. */
+/* It holds what has been made for the shapes that were asked for. */
 struct hst_sdpa_made {
     unsigned plans; /* built, or found not to be there */
     double plans_s; /* how long that took */

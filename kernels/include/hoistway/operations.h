@@ -179,7 +179,7 @@ struct hst_attention_backward {
     void *dq, *dk, *dv;
 };
 int hst_op_attention_backward(struct hst_stream *stream, const struct hst_attention_backward *args);
-/** Enough for the forward and the backward of that shape. Where a library that serves it can not
+/** Enough for the forward and the backward of that shape. Where a library that serves it cannot
  * tell, hst_dev_failure says why, and it may be too little. */
 size_t hst_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args);
 

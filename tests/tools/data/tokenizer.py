@@ -149,7 +149,7 @@ class Tokenizer(ours.TokenFiles):
                     '{"normalizer": {"a": }}', '{"model": {"vocab": {"a": 1', '{} {}',
                     '{"normalizer": ' + '[' * 20 + ']' * 20 + '}'):
             with self.subTest(own):
-                self.assert_refused(self.tried(own), 427, "tokenizer.json of 'DIR' can not be")
+                self.assert_refused(self.tried(own), 427, "tokenizer.json of 'DIR' cannot be")
 
     def test_what_names_no_tokenizer_or_meets_none_is_not_looked_at(self):
         self.named(tokenizer_identity='0' * 64)
