@@ -97,6 +97,13 @@ struct hst_stream *hst_engine_stream(struct hst_engine *engine)
     return engine->stream;
 }
 
+int hst_engine_device_failed(struct hst_engine *engine, int native, const char *what)
+{
+    (void)engine;
+    (void)what;
+    return native;
+}
+
 enum hst_dtype hst_engine_dtype(const struct hst_engine *engine)
 {
     return engine->dtype;
