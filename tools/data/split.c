@@ -43,12 +43,15 @@ struct data_part data_split_document(struct data_split *s, uint64_t count)
 
 struct data_part data_split_rows(struct data_split *s, uint64_t count)
 {
+    const uint64_t from = s->from;
+    s->from += count;
+    if (s->share <= 0)
+        return (struct data_part){from, count};
     const uint64_t sequences = (count - 1) / s->seq_len;
     const uint64_t kept = sequences - (uint64_t)llround(s->share * (double)sequences);
-    const uint64_t cut = kept * s->seq_len, from = s->from;
+    const uint64_t cut = kept * s->seq_len;
     const bool all = kept == sequences; /* what is behind the last sequence too */
-    s->from += count;
-    if (s->share > 0 && s->side == DATA_EVALUATED)
+    if (s->side == DATA_EVALUATED)
         return (struct data_part){from + cut, all ? 0 : count - cut};
     return (struct data_part){from, all ? count : kept == 0 ? 0 : cut + 1};
 }

@@ -21,7 +21,7 @@ struct data_runs {
 struct data_split {
     double share; /* that is evaluated on, below 1; 0: data is not split, all of it is chosen */
     enum data_side side;
-    uint64_t seed, seq_len;
+    uint64_t seed, seq_len; /* seq_len: not looked at where share is 0 */
     uint64_t documents; /* before the one that comes next */
     uint64_t from;      /* the next token of the whole row */
 };

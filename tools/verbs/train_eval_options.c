@@ -46,10 +46,10 @@ static const struct hst_option table[] = {
      .type = HST_OPTION_COUNT,
      .offset = FIELD(patience),
      .argument = "N",
-     .default_text = "no end before --steps",
+     .default_text = "never",
      .least = 1,
      .greatest = 1e9,
-     .help = "ends a run after so many evaluations without a better one"},
+     .help = "ends after so many evaluations without a better one"},
 };
 
 const struct hst_option *train_eval_options(size_t *count)
