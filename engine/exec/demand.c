@@ -11,6 +11,8 @@
 #include "exec/optimizer.h"
 #include "plan/graph/step_graph.h"
 
+#include <string.h>
+
 /* Waits for all flights; the first error is the result. */
 static int land_all(struct hst_engine *engine)
 {
@@ -116,7 +118,8 @@ static int open_unit(struct hst_engine *engine, uint32_t unit)
     int rc =
         step_graph_unit(&engine->plan_in, &engine->placement, unit, run->optimistic, &run->demand);
     return rc ? report_fail(&engine->report, HST_E_BUDGET, rc,
-                            "no memory for the graph of a unit that is asked for out of order")
+                            "the graph of a unit that is asked for out of order cannot be made: %s",
+                            strerror(-rc))
               : 0;
 }
 

@@ -76,6 +76,7 @@ struct step_state {
     double stall_nvme_s, stall_copy_s;
     double update_s;
     struct hst_step_bytes counted; /* at the last step's end */
+    bool is_interrupted; /* since then an evaluation or a copy took time that is no step's */
 };
 
 struct unit_state {
@@ -157,7 +158,7 @@ int device_prepare(struct hst_engine *engine);
 uint64_t device_left(struct hst_engine *engine);
 
 /* store_dir.c */
-/** It finds them where there is but a plan, or where they would be made. */
+/** Makes them; a plan finds them, or where they would be made, and makes none. */
 int store_dirs_make(struct hst_engine *engine);
 /** Bytes that the store's file on a drive takes already. */
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive);

@@ -34,6 +34,14 @@ static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
     return bytes;
 }
 
+static void begin_account(struct step_state *s, struct hst_step_bytes now)
+{
+    s->last_end_s = clock_seconds();
+    s->stall_nvme_s = s->stall_copy_s = s->update_s = 0;
+    s->counted = now;
+    s->is_interrupted = false;
+}
+
 int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step)
 {
     if (engine->report.error.code)
@@ -57,11 +65,8 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     slices_begin(engine);
     s->stream = NULL;
     /* the first step's account begins here, not with the load; another's not with an evaluation */
-    if (s->last_end_s == 0 || engine->run.evaluating) {
-        s->last_end_s = clock_seconds();
-        s->stall_nvme_s = 0;
-        s->counted = moved_bytes(engine);
-    }
+    if (s->last_end_s == 0 || s->is_interrupted || engine->run.evaluating)
+        begin_account(s, moved_bytes(engine));
     int rc = execute_begin(engine);
     if (rc)
         return rc;
@@ -314,9 +319,8 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
                  .nvme = engine->placement.nvme_bytes},
         .hbm_free = device_left(engine),
     };
-    s->counted = now;
+    begin_account(s, now);
     s->last_end_s = end;
-    s->stall_nvme_s = s->stall_copy_s = s->update_s = 0;
 }
 
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
@@ -362,6 +366,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
     if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED)
         return report_refuse(&engine->report, "drain comes between steps");
     slices_begin(engine);
+    engine->step.is_interrupted = engine->step.is_interrupted || engine->run.evaluating;
     int rc = execute_drain(engine);
     rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
     if (rc)
@@ -377,6 +382,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
 int hst_engine_keep(struct hst_engine *engine, uint64_t instead_of)
 {
     int rc = hst_engine_drain(engine, NULL);
+    engine->step.is_interrupted = true;
     return rc ? rc : kept_instead(engine, instead_of);
 }
 

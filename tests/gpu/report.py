@@ -235,6 +235,8 @@ def run_part(runner, name, left_s, whole_s):
     try:
         return finish_part(runner, name, left_s, whole_s)
     except Stopped as stopped:
+        if runner.part is None:
+            raise
         return runner.end(result='skipped', why=str(stopped), short_of_time=True)
 
 
@@ -328,7 +330,9 @@ def measured(path):
         earlier = out_folder.load(path)
     except out_folder.Unusable:  # none, or none of ours
         return False
-    return any(part['name'] != 'facts' for part in earlier.get('parts', ()))
+    if out_folder.unlike(earlier, {'parts': [{'name': ''}]}):
+        return False
+    return any(part['name'] != 'facts' for part in earlier['parts'])
 
 
 def tell_absent(runner, report, arguments, absent):

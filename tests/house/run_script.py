@@ -265,6 +265,8 @@ if sys.argv[1] == 'sources':
     def test_a_test_that_is_named_runs_though_it_is_a_longer_one(self):
         self.assertRegex(self.tested('aio/one')[0][0], r' --no-suite bench --timeout.* aio/one$')
         self.assertRegex(self.tested('--suite', 'aio')[0][0], r'--no-suite all .* --suite aio$')
+        for named in (('-v', 'aio/one'), ('--repeat', '2', 'aio/one'), ('--suite', 'all')):
+            self.assertNotIn('--no-suite all', self.tested(*named)[0][0])
         self.assertEqual(len(self.tested('--all', 'aio/one')[0]), 2)
 
     def suites(self, *arguments):

@@ -40,7 +40,7 @@ mutate(
     'engine/session/step.c', 'engine/slices',
     ('slices begin anew with a step', '    slices_begin(engine);\n    s->stream = NULL;',
      '    s->stream = NULL;'),
-    ('and with a drain', '    slices_begin(engine);\n    int rc', '    int rc'),
+    ('and with a drain', '    slices_begin(engine);\n    engine->step', '    engine->step'),
 )
 mutate(
     'engine/plan/placement/lay_out.c', 'engine/slices',

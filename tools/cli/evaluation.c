@@ -19,13 +19,6 @@ bool evaluation_due(const struct evaluation_times *t, uint64_t step)
     return t->every ? step % t->every == 0 : passes(t, step) != passes(t, step - 1);
 }
 
-uint64_t evaluation_count(const struct evaluation_times *t)
-{
-    const uint64_t inner = t->steps > 0 ? t->steps - 1 : 0; /* steps that others follow */
-    const uint64_t told = t->every ? inner / t->every : passes(t, inner);
-    return (told < inner ? told : inner) + (t->steps > 0 ? 2 : 1);
-}
-
 bool evaluation_take(struct evaluation_best *best, uint64_t step, double loss)
 {
     if (step == 0)

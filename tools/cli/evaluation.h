@@ -14,8 +14,6 @@ struct evaluation_times {
 
 /** Whether behind this step: before the first one (0), behind the last one, and as is said. */
 bool evaluation_due(const struct evaluation_times *times, uint64_t step);
-/** How many there are. */
-uint64_t evaluation_count(const struct evaluation_times *times);
 
 struct evaluation_best {
     uint64_t step; /* 0: none, whose version nothing has trained */

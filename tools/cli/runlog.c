@@ -289,7 +289,7 @@ int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error)
 int run_log_evaluation(struct run_log *log, const struct evaluation_report *report,
                        struct hst_error *error)
 {
-    if (!log->file || (log->evaluated && log->evaluated_step == report->step))
+    if (!has_lines(log) || (log->evaluated && log->evaluated_step == report->step))
         return 0;
     struct json_writer json = begin_line(log, "eval");
     json_put_whole(&json, "step", report->step);

@@ -141,7 +141,7 @@ static int choose(struct data *d, const struct data_config *config, struct hst_e
     }
     const uint64_t all = d->token_count;
     const bool evaluated = config->side == DATA_EVALUATED;
-    const uint64_t least = !evaluated && config->may_shorten ? 2 : config->seq_len + 1;
+    const uint64_t least = config->seq_len + 1; /* a shorter one would move the cut */
     d->token_count = d->runs.tokens;
     if (rc)
         return fail(error, FAIL_DATA_FILE, rc, "%s: out of memory", d->option);

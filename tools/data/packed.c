@@ -22,6 +22,7 @@ struct documents {
     uint64_t count, inputs;
     uint64_t longest, all; /* of both sides */
     bool has_part;         /* one is a part of its file, and may be without a target */
+    bool has_rows;         /* a file knows no documents */
 };
 
 static uint64_t count_of(const struct token_file *file)
@@ -67,6 +68,7 @@ static int join_file(const struct token_file *file, struct data_split *split, st
                      struct hst_error *error)
 {
     const bool whole = file->documents.count > 0;
+    d->has_rows = d->has_rows || !whole;
     uint64_t *offsets = NULL;
     int rc = token_file_offsets(file, &offsets, error);
     if (rc)
@@ -251,7 +253,8 @@ int data_pack_files(struct token_files files, const struct data_config *config, 
     rc = rc ? rc : check_side(config, &d, error);
     /* both sides of a split have one length of rows */
     const uint64_t most = packing->apart || d.longest > d.inputs ? d.longest : d.inputs;
-    if (!rc && config->may_shorten && most > 0 && most < *seq_len)
+    const bool moves_cut = config->split > 0 && d.has_rows; /* it is at a multiple of that */
+    if (!rc && config->may_shorten && !moves_cut && most > 0 && most < *seq_len)
         *seq_len = most;
     packing->document_count = d.count;
     packing->token_count = d.runs.tokens;

@@ -92,7 +92,8 @@ int token_file_check_tokenizer(const struct token_file *file, const struct data_
     if (strcmp(sha256, named.sha256) == 0 || strcmp(identity, named.identity) == 0)
         return 0;
     return fail(error, FAIL_TOKENIZER, -EINVAL,
-                "%s: its tokenizer is not that of '%.200s': the ids, merges, added tokens, "
-                "normaliser or pre-tokeniser differ. " FIX,
-                file->path, config->model);
+                "%s: its tokenizer is not that of '%.200s': %s. " FIX, file->path, config->model,
+                named.identity[0] ? "the ids, merges, added tokens, normaliser or pre-tokeniser "
+                                    "differ"
+                                  : "it was made with another tokenizer.json");
 }

@@ -20,6 +20,15 @@
 
 /* ---- on what, and when ---- */
 
+/* Of what is evaluated on: the files, and what of them. */
+static uint64_t identity_of(const struct data *data, double split)
+{
+    const uint64_t tokens = data_token_count(data);
+    uint64_t share;
+    memcpy(&share, &split, sizeof share);
+    return data_identity(data).in_order ^ share ^ tokens << 1;
+}
+
 int train_eval_open(struct train *t, const struct llama_config *model)
 {
     const struct train_options *o = t->options;
@@ -36,7 +45,7 @@ int train_eval_open(struct train *t, const struct llama_config *model)
     int native = data_open(&config, &e->data, t->error);
     if (native)
         return native;
-    e->identity = data_identity(e->data).in_order;
+    e->identity = identity_of(e->data, config.split);
     e->times = (struct evaluation_times){
         .steps = o->steps,
         .every = schedule_share(o->eval_every, o->steps),
@@ -83,12 +92,14 @@ void train_eval_resume(struct train *t, const char *cursor)
     e->due = line.due;
     if (best.step == 0)
         return;
-    if (line.data != e->identity)
+    e->replaced = best.step;
+    if (line.data != e->identity) {
+        t->log.evaluated = false; /* what it was told of that step is of the other data */
         cli_warn(CLI_EVALUATION,
                  "the run was evaluated on other data before: step %" PRIu64
                  ", its best so far, is not compared with those to come",
                  best.step);
-    else if (t->options->keep_best && !is_kept(t, best.step))
+    } else if (t->options->keep_best && !is_kept(t, best.step) && !is_kept(t, t->began))
         cli_warn(CLI_EVALUATION,
                  "step %" PRIu64
                  ", the best so far, was not kept: --keep-best is about those to come",
@@ -179,7 +190,7 @@ int train_evaluate(struct train *t, uint64_t step)
 {
     struct train_evaluation *e = &t->eval;
     const double begin_s = now_s();
-    const uint64_t before = e->best.step;
+    const uint64_t before = e->best.step ? e->best.step : e->replaced;
     char what[48];
     double loss = 0;
     if (!e->data || !(evaluation_due(&e->times, step) || (e->due && step == t->began)))

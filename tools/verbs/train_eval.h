@@ -13,9 +13,10 @@ struct train_options;
 
 struct train_evaluation {
     struct data *data; /* null: the run does not evaluate */
-    uint64_t identity; /* of its files */
+    uint64_t identity; /* of its files, and of what of them is evaluated on */
     struct evaluation_times times;
     struct evaluation_best best;
+    uint64_t replaced;  /* step of a copy that an earlier run has left; 0: none */
     bool due;           /* of a run that goes on: its version was not evaluated yet */
     uint64_t count;     /* of this run's */
     uint64_t targets;   /* of each */

@@ -393,7 +393,8 @@ struct hst_step_bytes {
 struct hst_step_stats {
     uint64_t step;
     double grad_norm; /* before clipping, the loss scale divided out */
-    double seconds;   /* since the end of the step before (or the first begin) */
+    /* since the end of the step before; the first, and one behind an evaluation: since its begin */
+    double seconds;
     /* seconds in which the caller waited for each */
     struct {
         double nvme, copy, update, net;

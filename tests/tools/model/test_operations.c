@@ -172,7 +172,9 @@ static void amounts_are_those_of_a_grain(void **state)
     assert_true(o[ATTENTION].flop && !o[LAYER].flop && !o[HEAD].flop);
     struct llama_config few = config;
     few.vocab = 301;
-    describe(c, &few, &(struct llama_run){128, 2560, 2560}, HST_BF16);
+    describe(c, &few,
+             &(struct llama_run){.seq_len = 128, .batch_tokens = 2560, .grain_tokens = 2560},
+             HST_BF16);
     assert_true(o[HEAD].amount == 1024 && o[HEAD].times == 3); /* chunks, the last one shorter */
     assert_true(part(c, HEAD, 14 * MIB, INFINITY) == 1024);
 }
@@ -198,7 +200,9 @@ static void assert_attention(size_t batch, size_t kv_heads, size_t seq)
 static void attention_keeps_all_workers_busy(void **state)
 {
     struct context *c = *state;
-    describe(c, &config, &(struct llama_run){1024, 2048, 2048}, HST_BF16);
+    describe(c, &config,
+             &(struct llama_run){.seq_len = 1024, .batch_tokens = 2048, .grain_tokens = 2048},
+             HST_BF16);
     double whole = c->operations.list[ATTENTION].amount, each = whole / 8 / 1025;
     c->width = 4;
     assert_true(part(c, ATTENTION, 14 * MIB, whole / 2) == each * 513 * 4);
@@ -263,12 +267,18 @@ static void odd_shapes_and_every_type_are_computed(void **state)
             odd.qk_norm = sequences > 1;
             odd.head_dim = odd.qk_norm ? 58 : 22; /* the former wider than the model */
             odd.qkv_bias = sequences == 1;
-            describe(c, &odd, &(struct llama_run){17, tokens, tokens}, types[i]);
+            describe(
+                c, &odd,
+                &(struct llama_run){.seq_len = 17, .batch_tokens = tokens, .grain_tokens = tokens},
+                types[i]);
             for (int which = ATTENTION; which <= HEAD; which++)
                 for (double share = 1; share > 0.01; share /= 3)
                     part(c, which, 8 * MIB, share * c->operations.list[which].amount);
             assert_int_equal(calls.cast > 0, types[i] != HST_F32);
-            describe(c, &odd, &(struct llama_run){17, tokens, tokens}, types[i]);
+            describe(
+                c, &odd,
+                &(struct llama_run){.seq_len = 17, .batch_tokens = tokens, .grain_tokens = tokens},
+                types[i]);
             part(c, LAYER, 8 * MIB, INFINITY);
             assert_int_equal(calls.rmsnorm, odd.qk_norm ? 8 : 4);
             assert_int_equal(calls.bias, odd.qkv_bias ? 6 : 0);
@@ -285,7 +295,11 @@ static void their_texts_tell_shapes_apart(void **state)
     struct context *c = *state;
     struct llama_operations others;
     struct llama *model = NULL;
-    assert_int_equal(llama_create(&config, &(struct llama_run){256, 1024, 256}, &model, NULL), 0);
+    assert_int_equal(
+        llama_create(&config,
+                     &(struct llama_run){.seq_len = 256, .batch_tokens = 1024, .grain_tokens = 256},
+                     &model, NULL),
+        0);
     llama_operations(model, HST_BF16, &others);
     for (int i = 0; i < 3; i++) {
         assert_true(strlen(others.list[i].what) <= HST_OPERATION_TEXT_MAX);
@@ -307,7 +321,11 @@ static void their_texts_tell_kinds_of_heads_apart(void **state)
         struct llama_config kin = config;
         kin.qk_norm = kind == 1;
         kin.qkv_bias = kind == 2;
-        assert_int_equal(llama_create(&kin, &(struct llama_run){64, 512, 512}, &model, NULL), 0);
+        assert_int_equal(
+            llama_create(
+                &kin, &(struct llama_run){.seq_len = 64, .batch_tokens = 512, .grain_tokens = 512},
+                &model, NULL),
+            0);
         llama_operations(model, HST_BF16, &of);
         assert_non_null(strstr(of.list[LAYER].what, heads[kind]));
         llama_destroy(&model);
