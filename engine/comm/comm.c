@@ -39,6 +39,10 @@ int comm_open(const struct comm_config *config, struct comm **comm, struct comm_
         config->launch.rank >= config->launch.ranks || config->limit_s < 0)
         return comm_fail(told, -EINVAL, COMM_NOBODY,
                          "no place for the comm, or a configuration that is none");
+    if (config->piece_bytes > COMM_PIECE_MOST)
+        return comm_fail(told, -EINVAL, COMM_NOBODY,
+                         "pieces of %zu bytes are asked for, of which %zu are the most",
+                         config->piece_bytes, COMM_PIECE_MOST);
     if (config->launch.ranks == 1) {
         int rc = comm_self_open(comm);
         return rc ? comm_fail(told, rc, COMM_NOBODY, "no memory for the comm of one rank") : 0;
@@ -80,10 +84,9 @@ int comm_alloc(struct comm *comm, size_t size_bytes, void **memory)
     return comm->ops->alloc(comm, size_bytes, memory);
 }
 
-void comm_free(struct comm *comm, void *memory)
+int comm_free(struct comm *comm, void *memory)
 {
-    if (memory)
-        comm->ops->free(comm, memory);
+    return memory ? comm->ops->free(comm, memory) : 0;
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */

@@ -33,6 +33,7 @@
 
 enum { COMM_IN_FLIGHT = 64, COMM_NOBODY = -1 };
 #define COMM_PIECE_BYTES ((size_t)64 << 20)
+#define COMM_PIECE_MOST  ((size_t)512 << 20)
 #define COMM_LIMIT_S     60.0
 
 struct comm_ops;
@@ -45,7 +46,7 @@ struct comm {
 struct comm_config {
     size_t size;              /* sizeof(struct comm_config) */
     struct hst_launch launch; /* who this rank is */
-    /* bytes of a buffer that an exchange receives into, two of which there are; 0: 64 MiB */
+    /* bytes of a buffer that an exchange receives into, of two; at most 512 MiB; 0: 64 MiB */
     size_t piece_bytes;
     /* seconds for which an operation may wait for a rank before it fails; 0: 60 */
     double limit_s;
@@ -81,12 +82,17 @@ struct comm_info {
  * Opens the transport for config->launch: `self` for one rank, else the plugin `mpi`, which is
  * looked for where devices are (hst_plugin_load). All ranks of the world must do so. A comm of MPI
  * can be opened once in a process.
- * Errors: -ENODEV (no plugin, one of another version, a world that no transport carries, or whose
- * size MPI knows otherwise), -EBUSY, -ENOMEM, -EIO; *failure (may be null) is written on failure.
+ * Errors: -EINVAL, -ENODEV (no plugin, one of another version, a world that no transport carries,
+ * or whose size MPI knows otherwise), -EBUSY, -ENOMEM, -EIO; *failure (may be null) is written on
+ * failure.
  * Ownership: the caller closes it. Cost: seconds where MPI starts; one thread.
  */
 int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
-/** All ranks must, with nothing under way. Frees what was allocated. Accepts null in *comm. */
+/**
+ * All ranks must, with nothing under way. Frees what was allocated. Accepts null in *comm. With MPI
+ * it waits for all ranks without a limit: one of them may have a checkpoint to write first. After a
+ * failure it waits for none.
+ */
 void comm_close(struct comm **comm);
 /**
  * Ends all other ranks, as far as the transport can, and with them this process, with `status`.
@@ -104,13 +110,18 @@ void comm_failure(struct comm *comm, struct comm_failure *failure);
  * Memory that begins at a page and is zero, shared within the node where that can be had. All ranks
  * of the world call it in the same order with the same size. Room in /dev/shm is agreed on before
  * any of it is taken: where one rank of the node has too little, none shares (why_not_shared).
- * An operation uses shared memory in place if its buffer lies, at the same offset of the same
- * allocation, in shared memory on all ranks of the node.
- * Errors: -EINVAL (0 bytes, or operations are under way), -ENOMEM, the comm's failure.
+ * A gather's row and an exchange's `in` lie in memory of comm_alloc on all ranks of the world, at
+ * the same offset of the same allocation, or on none; else -EPIPE. Where that memory is shared,
+ * the operation uses it in place.
+ * Waits at most limit_s for a rank, as comm_free does. Errors: -EINVAL (0 bytes, or operations are
+ * under way), -ENOMEM, the comm's failure (-EPIPE: a rank asks for another size, or does not come).
  */
 int comm_alloc(struct comm *comm, size_t size_bytes, void **memory);
-/** All ranks, in the same order; null: nothing. */
-void comm_free(struct comm *comm, void *memory);
+/**
+ * All ranks, in the same order, with nothing under way; null: nothing. Errors: -EINVAL (operations
+ * are under way, or it is no memory of comm_alloc's; it is not freed), the comm's failure.
+ */
+int comm_free(struct comm *comm, void *memory);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
@@ -127,12 +138,12 @@ struct comm_op {
 };
 
 /**
- * Bytes of others' elements that an operation brings to each rank, in the type that they have in
- * it; of a sum and a broadcast as if each rank sent all of it. Pure.
+ * Bytes of others' elements that an operation brings to a rank at most, in the type that they have
+ * in it; of a sum and a broadcast as if each rank sent all of it. Pure.
  */
 uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks);
 
-/** "gather", "exchange", …; static. */
+/** "gather", "exchange", …; "operation" for what is none; static. */
 const char *comm_kind_name(enum comm_kind kind);
 
 /**
@@ -150,7 +161,8 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
  *   out ← round(tree(rank 0's in[s], …, rank N-1's in[s]))     s: this rank's shard
  * tree  its ways are cut among the ranks: rank r's `in` is the sum of ways [r·W/N, (r+1)·W/N),
  *       W/N a power of two, or one rank
- * in    [ranks · elements] of the type sum_type tells for that node; unchanged
+ * in    [ranks · elements] of the type sum_type tells for that node, which may be another one on
+ *       the last rank; unchanged
  * out   [elements] of the gradient's type
  * Cost: receives (ranks - 1)·elements, in pieces, through two buffers of piece_bytes; sums them on
  * the transport's thread. In shared memory it reads peers in place. Between nodes of 2^k ranks each
@@ -191,7 +203,7 @@ struct comm_ops {
     void (*info)(struct comm *comm, struct comm_info *info);
     void (*failure)(struct comm *comm, struct comm_failure *failure);
     int (*alloc)(struct comm *comm, size_t size_bytes, void **memory);
-    void (*free)(struct comm *comm, void *memory);
+    int (*free)(struct comm *comm, void *memory);
     int (*begin)(struct comm *comm, const struct comm_op *op, uint64_t *ticket);
     int (*test)(struct comm *comm, uint64_t ticket);
     int (*fd)(struct comm *comm);

@@ -24,13 +24,14 @@ const char *comm_kind_name(enum comm_kind kind)
                                         [COMM_SUM64] = "sum",
                                         [COMM_BCAST] = "broadcast",
                                         [COMM_SHARE] = "share"};
-    return names[kind];
+    const size_t i = (size_t)kind;
+    return i < sizeof names / sizeof *names && names[i] ? names[i] : "operation";
 }
 
 uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks)
 {
     uint64_t each = op->count;
-    if (op->kind == COMM_EXCHANGE)
+    if (op->kind == COMM_EXCHANGE) /* no rank's type is wider than rank 0's */
         each *= hst_dtype_bytes(sum_type(&op->tree, (struct sum_node){0, op->tree.ways / ranks}));
     else if (op->kind == COMM_SUM64)
         each *= sizeof(int64_t);

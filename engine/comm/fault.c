@@ -13,7 +13,8 @@ struct faulty {
     struct comm_ops ops;
     struct comm_fault faults[COMM_FAULTS_MOST];
     size_t count;
-    uint64_t asked;   /* operations that were to be begun */
+    uint64_t begun;   /* operations */
+    uint64_t struck;  /* of the fault that has happened last; a begin that is refused comes again */
     uint64_t dropped; /* ticket of the first one that never ends; 0: none */
     uint64_t last;    /* ticket that was given out last */
     struct comm_failure failure;
@@ -22,7 +23,7 @@ struct faulty {
 static const struct comm_fault *fault_of(const struct faulty *f)
 {
     for (size_t i = 0; i < f->count; i++)
-        if (f->faults[i].nth == f->asked)
+        if (f->faults[i].nth == f->begun + 1 && f->faults[i].nth != f->struck)
             return &f->faults[i];
     return NULL;
 }
@@ -38,6 +39,7 @@ static void wait_for(double seconds)
 static int strike(struct faulty *f, const struct comm_fault *fault, const struct comm_op *op)
 {
     struct comm_info info;
+    f->struck = fault->nth;
     switch (fault->what) {
     case COMM_FAULT_FAIL:
         comm_info(f->wrap.inner, &info);
@@ -58,7 +60,6 @@ static int strike(struct faulty *f, const struct comm_fault *fault, const struct
 static int fault_begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)
 {
     struct faulty *f = (struct faulty *)comm;
-    f->asked++;
     const struct comm_fault *fault = fault_of(f);
     int rc = f->failure.native;
     if (!rc && fault)
@@ -69,8 +70,10 @@ static int fault_begin(struct comm *comm, const struct comm_op *op, uint64_t *ti
         f->last++;
     else
         rc = comm_begin(f->wrap.inner, op, &f->last);
-    if (!rc)
+    if (!rc) {
+        f->begun++;
         *ticket = f->last;
+    }
     return rc;
 }
 

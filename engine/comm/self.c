@@ -27,7 +27,7 @@ static struct self *self_of(struct comm *comm)
     return (struct self *)comm;
 }
 
-static void self_free(struct comm *comm, void *memory)
+static int self_free(struct comm *comm, void *memory)
 {
     struct self *self = self_of(comm);
     for (struct block **link = &self->blocks; *link; link = &(*link)->next) {
@@ -37,8 +37,9 @@ static void self_free(struct comm *comm, void *memory)
         *link = block->next;
         munmap(block->memory, block->size_bytes);
         free(block);
-        return;
+        return 0;
     }
+    return -EINVAL;
 }
 
 static void self_close(struct comm *comm)

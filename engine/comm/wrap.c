@@ -35,9 +35,9 @@ static int alloc_inner(struct comm *comm, size_t size_bytes, void **memory)
     return comm_alloc(wrap_inner(comm), size_bytes, memory);
 }
 
-static void free_inner(struct comm *comm, void *memory)
+static int free_inner(struct comm *comm, void *memory)
 {
-    comm_free(wrap_inner(comm), memory);
+    return comm_free(wrap_inner(comm), memory);
 }
 
 static int begin_inner(struct comm *comm, const struct comm_op *op, uint64_t *ticket)

@@ -4,7 +4,8 @@
  * number of ranks, and prints a hash of each sum, which must not depend on it.
  *
  *   --ways W  --messages  --piece BYTES  --limit SECONDS
- *   --fault stop|late|die|leave|order|abort     what rank 1 does in the middle of it
+ *   --fault stop|late|die|leave|order|alloc|abort  what rank 1 does in the middle of it
+ *   --fault roots                               each rank broadcasts its own then
  *   --fault pause                               all ranks stay there for some seconds
  */
 #include "comm/comm.h"
@@ -144,6 +145,12 @@ static void misbehave(void)
         sleep(4);
         return;
     }
+    if (g.fault && strcmp(g.fault, "roots") == 0)
+        finish(comm_bcast(g.comm, "own", g.whole, 8, g.info.rank, &ticket), &ticket, "bcast");
+    if (g.fault && strcmp(g.fault, "alloc") == 0) {
+        void *memory;
+        check(comm_alloc(g.comm, g.info.rank == 1 ? 5000 : 4000, &memory), "other size");
+    }
     if (!g.fault || g.info.rank != 1)
         return;
     if (strcmp(g.fault, "stop") == 0)
@@ -161,27 +168,32 @@ static void misbehave(void)
                "another operation");
 }
 
+/* Bytes of an element of the sums of `count` ranks, of all such sums in ranks [first, last). */
+static uint64_t bytes_of(const struct sum_tree *tree, uint32_t count, uint32_t first, uint32_t last)
+{
+    const uint32_t each = tree->ways / g.info.ranks;
+    uint64_t bytes = 0;
+    for (uint32_t r = first; r < last; r += count)
+        bytes += hst_dtype_bytes(sum_type(tree, (struct sum_node){r * each, count * each}));
+    return bytes;
+}
+
 /* What a sum and its gather bring to this rank, and from other nodes. */
 static void expect_bytes(const struct sum_tree *tree)
 {
-    const uint64_t ranks = g.info.ranks, locals = g.info.locals, nodes = g.info.nodes;
-    const uint32_t each = tree->ways / g.info.ranks, group = g.info.locals & -g.info.locals;
-    const uint64_t shard = ROW / ranks, groups = ranks / group;
-    const uint64_t in = hst_dtype_bytes(sum_type(tree, (struct sum_node){0, each}));
-    const uint64_t mid = hst_dtype_bytes(sum_type(tree, (struct sum_node){0, group * each}));
-    const uint64_t out = hst_dtype_bytes(tree->root);
+    const uint32_t ranks = g.info.ranks, locals = g.info.locals, nodes = g.info.nodes;
+    const uint32_t own = g.info.rank, head = own - g.info.local;
+    const uint32_t group = g.uniform && nodes > 1 ? locals & -locals : 1, first = own - own % group;
+    const uint64_t shard = ROW / ranks, out = hst_dtype_bytes(tree->root);
     g.net += (ranks - 1) * shard * out;
-    if (!g.uniform)
-        g.between += (ranks - locals) * shard * (in + out);
-    else
-        g.between += (g.info.shared ? nodes - 1 : ranks - locals) * shard * out;
-    if (!g.uniform || nodes == 1 || group == 1) {
-        g.net += (ranks - 1) * shard * in;
-        g.between += g.uniform ? (ranks - locals) * shard * in : 0;
-    } else {
-        g.net += (group - 1) * groups * shard * in + (groups - 1) * shard * mid;
-        g.between += (groups - locals / group) * shard * mid;
-    }
+    g.between += (g.uniform && g.info.shared ? nodes - 1 : ranks - locals) * shard * out;
+    /* one hop, of groups of one rank; or two */
+    g.net +=
+        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, first, first + group));
+    g.between +=
+        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, head, head + locals));
+    g.net += shard * (ranks / group) *
+             (bytes_of(tree, 1, first, first + group) - bytes_of(tree, 1, own, own + 1));
 }
 
 static void check_bytes(void)
@@ -265,7 +277,9 @@ int main(int argc, char **argv)
             }
         }
     check_bytes();
-    comm_free(g.comm, g.in);
+    check(comm_free(g.comm, g.in), "free");
+    if (comm_free(g.comm, g.in) != -EINVAL)
+        fail("memory can be freed twice", -EIO);
     comm_close(&g.comm);
     return 0;
 }

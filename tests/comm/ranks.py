@@ -51,26 +51,45 @@ def processes(word):
 
 
 class Nodes:
-    """Two nodes: namespaces of networks and host names on this machine, with a link between them.
-    MPI starts its daemons in them by a script that takes the place of ssh."""
+    """Nodes: namespaces of networks and host names on this machine, each with a link to the first,
+    which is a bridge where there are more than two. MPI starts its daemons in them by a script
+    that takes the place of ssh."""
 
-    def __init__(self, test):
-        self.test, self.name = test, f'hst{os.getpid() % 100000}'
+    def __init__(self, test, count=2):
+        self.test, self.name, self.count = test, f'hst{os.getpid() % 100000}', count
+
+    def numbers(self):
+        return [str(i + 1) for i in range(self.count)]
 
     def ip(self, *words):
         return subprocess.run(['ip', *words], capture_output=True).returncode == 0
 
+    def within(self, i, *words):
+        return self.ip('netns', 'exec', self.name + i, 'ip', *words)
+
+    def address(self, i, device):
+        return self.within(i, 'addr', 'add', f'10.77.0.{i}/24', 'dev', device) and \
+            self.within(i, 'link', 'set', device, 'up') and \
+            self.within(i, 'link', 'set', 'lo', 'up')
+
+    def connect(self, i):
+        near, far = f'{self.name}a{i}', f'{self.name}b{i}'
+        made = self.ip('link', 'add', near, 'type', 'veth', 'peer', 'name', far) and \
+            self.ip('link', 'set', near, 'netns', self.name + '1') and \
+            self.ip('link', 'set', far, 'netns', self.name + i) and self.address(i, far)
+        if self.count == 2:
+            return made and self.address('1', near)
+        return made and self.within('1', 'link', 'set', near, 'master', 'bridge') and \
+            self.within('1', 'link', 'set', near, 'up')
+
     def __enter__(self):
         name, self.folder = self.name, tempfile.mkdtemp()
-        made = shutil.which('ip') and all(self.ip('netns', 'add', name + i) for i in '12') and \
-            self.ip('link', 'add', name + 'a', 'type', 'veth', 'peer', 'name', name + 'b')
-        for i, end in ('1', 'a'), ('2', 'b'):
-            inside = ('netns', 'exec', name + i, 'ip')
-            made = made and self.ip('link', 'set', name + end, 'netns', name + i) and \
-                self.ip(*inside, 'addr', 'add', f'10.77.0.{i}/24', 'dev', name + end) and \
-                self.ip(*inside, 'link', 'set', name + end, 'up') and \
-                self.ip(*inside, 'link', 'set', 'lo', 'up')
-        if not made:
+        made = shutil.which('ip') and all(
+            self.ip('netns', 'add', name + i) for i in self.numbers())
+        if self.count > 2:
+            made = made and self.within('1', 'link', 'add', 'bridge', 'type', 'bridge') and \
+                self.address('1', 'bridge')
+        if not (made and all(self.connect(i) for i in self.numbers()[1:])):
             self.__exit__()
             self.test.skipTest('no network namespaces can be made (ip netns, as root)')
         self.agent = os.path.join(self.folder, 'agent')
@@ -82,13 +101,12 @@ class Nodes:
         return self
 
     def __exit__(self, *_):
-        for i in '12':
+        for i in self.numbers():
             self.ip('netns', 'del', self.name + i)
         shutil.rmtree(self.folder)
 
     def link(self, state):
-        return self.ip('netns', 'exec', self.name + '1', 'ip', 'link', 'set', self.name + 'a',
-                       state)
+        return self.within('1', 'link', 'set', self.name + 'a2', state)
 
     def mpirun(self, ranks, *options):
         return subprocess.run(self.command(ranks, *options), capture_output=True, text=True,
@@ -124,14 +142,14 @@ class Ranks(unittest.TestCase):
         return done.stdout
 
     def test_the_same_bytes_in_shared_memory(self):
-        for ways, ranks in ((4, 2), (4, 4), (3, 3), (6, 3)):
+        for ways, ranks in ((4, 2), (4, 4), (3, 3), (6, 3), (12, 3)):
             with self.subTest(ways=ways, ranks=ranks):
                 told = self.same(ways, ranks)
                 self.assertIn(f'{ranks} ranks on 1 nodes, shared 1', told)
 
     def test_the_same_bytes_by_messages(self):
         for ways, ranks, piece in ((4, 2, '100000'), (4, 4, '1000000'), (3, 3, '64000000'),
-                                   (6, 3, '70000')):
+                                   (6, 3, '70000'), (12, 3, '500000')):
             with self.subTest(ways=ways, ranks=ranks):
                 told = self.same(ways, ranks, '--messages', '--piece', piece)
                 self.assertIn('shared 0 messages were asked for', told)
@@ -157,6 +175,15 @@ class Ranks(unittest.TestCase):
                     done = nodes.mpirun(ranks, '--ways', str(ways), *options)
                     self.assertEqual(self.hashes(done), want)
                     self.assertIn(f'{sum(ranks)} ranks on 2 nodes', done.stdout)
+
+    def test_the_same_bytes_where_the_last_nodes_sum_has_another_type(self):
+        with Nodes(self, 3) as nodes:
+            want = self.hashes(alone('--ways', '12'))
+            for options in (('--piece', '900000'), ('--messages', '--piece', '900000')):
+                with self.subTest(options=options):
+                    done = nodes.mpirun((4, 4, 4), '--ways', '12', *options)
+                    self.assertEqual(self.hashes(done), want)
+                    self.assertIn('12 ranks on 3 nodes', done.stdout)
 
     def test_with_the_link_cut_each_rank_ends_by_itself(self):
         options = ('--ways', '4', '--limit', '3', '--fault', 'pause', f'--of={os.getpid()}')
@@ -200,6 +227,13 @@ class Ranks(unittest.TestCase):
     def test_a_rank_with_another_operation_is_named(self):
         told = self.ends('order', 40).stderr
         self.assertRegex(told, r'has begun another operation than this rank')
+
+    def test_other_roots_and_other_sizes_are_named(self):
+        for fault, told in (('roots', 'broadcast of 8, .*here broadcast of 8'),
+                            ('alloc', r'\(allocation of 5000, .*here allocation of 4000')):
+            with self.subTest(fault=fault):
+                self.assertRegex(self.ends(fault, 40).stderr,
+                                 'rank 1 has begun another operation .*' + told)
 
     def test_a_rank_that_dies_ends_all(self):
         for fault in ('die', 'leave', 'abort'):

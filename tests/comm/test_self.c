@@ -69,8 +69,9 @@ static void memory_is_zero_and_begins_at_a_page(void **state)
         assert_int_equal(((char *)first)[i], 0);
     memset(first, 1, 10000);
     assert_int_equal(comm_alloc(comm, 0, &second), -EINVAL);
-    comm_free(comm, first);
-    comm_free(comm, NULL);
+    assert_int_equal(comm_free(comm, first), 0);
+    assert_int_equal(comm_free(comm, first), -EINVAL); /* it is freed */
+    assert_int_equal(comm_free(comm, NULL), 0);
     comm_close(&comm); /* frees the other */
 }
 
@@ -114,6 +115,10 @@ static void worlds_that_nothing_joins_do_not_open(void **state)
     config.size--;
     assert_int_equal(comm_open(&config, &comm, &failure), -EINVAL);
     assert_int_equal(comm_open(&config, &comm, NULL), -EINVAL);
+    config = alone;
+    config.piece_bytes = COMM_PIECE_MOST + 1;
+    assert_int_equal(comm_open(&config, &comm, &failure), -EINVAL);
+    assert_non_null(strstr(failure.text, "pieces of 536870913 bytes"));
     assert_null(comm);
 }
 

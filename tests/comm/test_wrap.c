@@ -31,7 +31,7 @@ static double seconds(void)
 static struct four {
     struct comm base;
     uint64_t begun, ended;
-    bool closed;
+    bool closed, full; /* full: it begins nothing */
 } four;
 
 static void four_close(struct comm *comm)
@@ -50,6 +50,8 @@ static int four_begin(struct comm *comm, const struct comm_op *op, uint64_t *tic
 {
     (void)comm;
     (void)op;
+    if (four.full)
+        return -EAGAIN;
     *ticket = ++four.begun + 1000; /* tickets of its own */
     return 0;
 }
@@ -206,6 +208,26 @@ static void the_nth_operation_fails_and_so_do_all_after_it(void **state)
     comm_close(&comm);
 }
 
+static void what_is_not_begun_is_not_counted(void **state)
+{
+    (void)state;
+    struct comm *comm = &four.base;
+    const struct comm_fault faults[] = {{COMM_FAULT_DELAY, 2, 0.2}, {COMM_FAULT_FAIL, 3, 0}};
+    uint64_t ticket;
+    four = (struct four){.base = {&four_ops}};
+    assert_int_equal(comm_fault_wrap(&comm, faults, 2), 0);
+    assert_int_equal(share(comm, &ticket), 0);
+    const double begun = seconds();
+    four.full = true;
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(share(comm, &ticket), -EAGAIN);
+    four.full = false;
+    assert_int_equal(share(comm, &ticket), 0);
+    assert_true(seconds() - begun < 50 * 0.2); /* it was late once */
+    assert_int_equal(share(comm, &ticket), -EIO);
+    comm_close(&comm);
+}
+
 static void the_nth_operation_is_late(void **state)
 {
     (void)state;
@@ -279,6 +301,7 @@ int main(void)
         cmocka_unit_test(as_many_are_under_way_as_any_comm_has),
         cmocka_unit_test(bytes_are_those_of_others_elements),
         cmocka_unit_test(the_nth_operation_fails_and_so_do_all_after_it),
+        cmocka_unit_test(what_is_not_begun_is_not_counted),
         cmocka_unit_test(the_nth_operation_is_late),
         cmocka_unit_test(the_nth_operation_never_ends),
         cmocka_unit_test(the_nth_operation_kills),

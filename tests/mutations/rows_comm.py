@@ -32,7 +32,23 @@ mutate(
     ('one operation comes after the other', 'm->free_ns > at_ns ? m->free_ns : at_ns', 'at_ns'),
 )
 mutate(
+    'engine/comm/fault.c', 'comm/wrap',
+    ('what is refused strikes once', ' && f->faults[i].nth != f->struck', ''),
+)
+mutate(
+    'engine/comm/mpi/hops.c', 'comm/ranks',
+    ("a node's sum has its own size", '.sizes = h->mid_size};', '.sizes = NULL};'),
+)
+mutate(
+    'engine/comm/mpi/operations.c', 'comm/ranks',
+    ("a peer's row has its own size", '.sizes = m->size};', '.sizes = NULL};'),
+    ("a peer's part lies where its type puts it", '(m->info.rank * op->count + at) * m->size[r]',
+     '(m->info.rank * op->count + at) * m->size[m->info.rank]'),
+)
+mutate(
     'engine/comm/mpi/node.c', 'comm/ranks',
+    ('ranks meet before they allocate',
+     'int rc = mpi_meet(m, &(struct tag){TAG_ALLOC, block->size_bytes, 0});', 'int rc = 0;'),
     ('another operation is seen', 'if (memcmp(other, mine, sizeof *mine) == 0)', 'if (true)'),
 )
 mutate(

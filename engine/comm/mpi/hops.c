@@ -18,10 +18,12 @@ struct hops {
     uint32_t groups, group;    /* of the world; this rank's */
     uint32_t ranks, place;     /* of a group; this rank's in it */
     struct sum_ways inner, outer;
-    size_t in_bytes, mid_bytes; /* of an element: as it is given, as a sum of a group */
-    size_t most;                /* elements of a piece of each shard */
-    char *receive;              /* first hop: [ranks][groups][most] */
-    char *mid[2], *other[2];    /* sums of this group, of others: [groups][most], by piece mod 2 */
+    const size_t *in_size;        /* [ranks], bytes of an element of a rank's row */
+    const size_t *mid_size;       /* [groups], of a group's sum */
+    size_t in_widest, mid_widest; /* of any in the world */
+    size_t most;                  /* elements of a piece of each shard */
+    char *receive;                /* first hop: [ranks][groups][most] */
+    char *mid[2], *other[2]; /* sums of this group, of others: [groups][most], by piece mod 2 */
 };
 
 /* ---- what a piece is ------------------------------------------------------------------------- */
@@ -32,18 +34,18 @@ static size_t count_of(const struct hops *h, size_t k)
     return at >= h->op->count ? 0 : h->op->count - at < h->most ? h->op->count - at : h->most;
 }
 
-/* Where piece k of the shard that this rank's place has in a group begins, in a row. */
-static size_t place_in_row(const struct hops *h, uint32_t group, size_t k)
+/* Where piece k of the shard that this rank's place has in a group begins, in rank i's row. */
+static size_t place_in_row(const struct hops *h, uint32_t i, uint32_t group, size_t k)
 {
     const size_t shard = group * h->ranks + h->place;
-    return (shard * h->op->count + k * h->most) * h->in_bytes;
+    return (shard * h->op->count + k * h->most) * h->in_size[i];
 }
 
 /* Two buffers of config.piece_bytes, one behind the other, are divided. */
 static int carve(struct mpi *m, struct hops *h)
 {
-    const size_t first = h->block ? 0 : (size_t)h->ranks * h->groups * h->in_bytes;
-    const size_t each = first + 4 * h->groups * h->mid_bytes;
+    const size_t first = h->block ? 0 : (size_t)h->ranks * h->groups * h->in_widest;
+    const size_t each = first + 4 * h->groups * h->mid_widest;
     h->most = 2 * m->config.piece_bytes / each / ALIGN * ALIGN;
     if (!h->most)
         return mpi_fail(m, -EINVAL, COMM_NOBODY, "pieces of %zu bytes are too small for %u ranks",
@@ -51,7 +53,7 @@ static int carve(struct mpi *m, struct hops *h)
     int rc = mpi_take_rings(m);
     if (rc)
         return rc;
-    const size_t sums = h->groups * h->most * h->mid_bytes;
+    const size_t sums = h->groups * h->most * h->mid_widest;
     char *at = m->ring[0];
     for (int i = 0; i < 2; i++) {
         h->mid[i] = at;
@@ -72,9 +74,11 @@ static int describe(struct mpi *m, const struct comm_op *op, const struct block 
     h->place = m->info.rank % h->ranks;
     h->inner = (struct sum_ways){op->tree, h->group * h->ranks * each, each, h->ranks};
     h->outer = (struct sum_ways){op->tree, 0, h->ranks * each, h->groups};
-    h->in_bytes = hst_dtype_bytes(sum_type(&op->tree, (struct sum_node){h->inner.first, each}));
-    h->mid_bytes =
-        hst_dtype_bytes(sum_type(&op->tree, (struct sum_node){h->inner.first, h->ranks * each}));
+    const struct sum_ways world = {op->tree, 0, each, m->info.ranks};
+    h->in_widest = mpi_sizes(&world, m->size);
+    h->in_size = m->size + h->group * h->ranks;
+    h->mid_widest = mpi_sizes(&h->outer, m->size + m->info.ranks);
+    h->mid_size = m->size + m->info.ranks;
     return carve(m, h);
 }
 
@@ -83,19 +87,21 @@ static int describe(struct mpi *m, const struct comm_op *op, const struct block 
 /* To each rank of the group the pieces of its place in all groups. */
 static int receive_inner(struct mpi *m, const struct hops *h, size_t k)
 {
-    const size_t bytes = count_of(h, k) * h->in_bytes, shard = h->op->count * h->in_bytes;
+    const size_t size = h->in_size[h->place], shard = h->op->count * size;
     struct turn turn = {.request = m->request,
                         .peers = h->ranks,
                         .self = h->place,
                         .first = h->group * h->ranks,
                         .stride = 1,
-                        .send = (const char *)h->op->in + k * h->most * h->in_bytes,
+                        .send = (const char *)h->op->in + k * h->most * size,
                         .send_stride = shard,
                         .receive = h->receive,
-                        .receive_stride = h->groups * h->most * h->in_bytes,
-                        .bytes = h->groups * bytes};
+                        .receive_stride = h->groups * h->most * h->in_widest,
+                        .count = h->groups * count_of(h, k),
+                        .size = size,
+                        .sizes = h->in_size};
     int rc = mpi_check(m,
-                       MPI_Type_create_hvector((int)h->groups, (int)bytes,
+                       MPI_Type_create_hvector((int)h->groups, (int)(count_of(h, k) * size),
                                                (MPI_Aint)(h->ranks * shard), MPI_BYTE, &turn.type),
                        "MPI_Type_create_hvector");
     if (rc)
@@ -111,18 +117,18 @@ static int receive_inner(struct mpi *m, const struct hops *h, size_t k)
 static const char *inner_input(const struct mpi *m, const struct hops *h, uint32_t i, uint32_t g,
                                size_t k)
 {
-    const size_t in_row = place_in_row(h, g, k);
+    const size_t in_row = place_in_row(h, i, g, k);
     const char *own = h->op->in;
     if (h->block)
         return h->block->peer[m->info.local - h->place + i] + (own - h->block->memory) + in_row;
     if (i == h->place)
         return own + in_row;
-    return h->receive + (i * h->groups * h->most + g * count_of(h, k)) * h->in_bytes;
+    return h->receive + i * h->groups * h->most * h->in_widest + g * count_of(h, k) * h->in_size[i];
 }
 
 static struct turn outer_turn(const struct mpi *m, const struct hops *h, size_t k)
 {
-    const size_t bytes = count_of(h, k) * h->mid_bytes;
+    const size_t count = count_of(h, k), size = h->mid_size[h->group];
     return (struct turn){.request = m->request + 2ul * m->info.ranks,
                          .type = MPI_DATATYPE_NULL,
                          .peers = h->groups,
@@ -130,25 +136,26 @@ static struct turn outer_turn(const struct mpi *m, const struct hops *h, size_t 
                          .first = h->place,
                          .stride = h->ranks,
                          .send = h->mid[k % 2],
-                         .send_stride = bytes,
+                         .send_stride = count * size,
                          .receive = h->other[k % 2],
-                         .receive_stride = bytes,
-                         .bytes = bytes};
+                         .receive_stride = count * h->mid_widest,
+                         .count = count,
+                         .size = size,
+                         .sizes = h->mid_size};
 }
 
 /* Adds up the group's parts of piece k; the sums of the piece before move meanwhile. */
 static int sum_inner(struct mpi *m, const struct hops *h, size_t k)
 {
-    const size_t count = count_of(h, k);
+    const size_t count = count_of(h, k), size = h->mid_size[h->group];
     const struct turn before = k ? outer_turn(m, h, k - 1) : (struct turn){0};
     int rc = 0, done;
     for (uint32_t g = 0; !rc && g < h->groups; g++)
         for (size_t at = 0; !rc && at < count; at += CHUNK_ELEMENTS) {
             const size_t n = count - at < CHUNK_ELEMENTS ? count - at : CHUNK_ELEMENTS;
             for (uint32_t i = 0; i < h->ranks; i++)
-                m->input[i] = inner_input(m, h, i, g, k) + at * h->in_bytes;
-            rc = m->config.sum(&h->inner, m->input, h->mid[k % 2] + (g * count + at) * h->mid_bytes,
-                               n);
+                m->input[i] = inner_input(m, h, i, g, k) + at * h->in_size[i];
+            rc = m->config.sum(&h->inner, m->input, h->mid[k % 2] + (g * count + at) * size, n);
             if (!rc && k)
                 rc = mpi_turn_push(m, &before, &done);
             mpi_beat(m);
@@ -160,14 +167,16 @@ static int sum_inner(struct mpi *m, const struct hops *h, size_t k)
 
 static int sum_outer(struct mpi *m, const struct hops *h, size_t k)
 {
-    const size_t count = count_of(h, k), out_bytes = hst_dtype_bytes(h->op->tree.root);
+    const struct turn turn = outer_turn(m, h, k);
+    const size_t count = turn.count, out_bytes = hst_dtype_bytes(h->op->tree.root);
     char *out = (char *)h->op->out + k * h->most * out_bytes;
     int rc = 0;
     for (size_t at = 0; !rc && at < count; at += CHUNK_ELEMENTS) {
         const size_t n = count - at < CHUNK_ELEMENTS ? count - at : CHUNK_ELEMENTS;
         for (uint32_t g = 0; g < h->groups; g++)
-            m->input[g] =
-                (g == h->group ? h->mid : h->other)[k % 2] + (g * count + at) * h->mid_bytes;
+            m->input[g] = (g == h->group ? turn.send + g * turn.send_stride
+                                         : turn.receive + g * turn.receive_stride) +
+                          at * h->mid_size[g];
         rc = m->config.sum(&h->outer, m->input, out + at * out_bytes, n);
         mpi_beat(m);
     }
@@ -183,10 +192,16 @@ static int finish_outer(struct mpi *m, const struct hops *h, size_t k)
 
 static void count_exchange(struct mpi *m, const struct hops *h)
 {
-    const uint64_t shard = h->op->count, inner = (h->ranks - 1) * h->groups * shard * h->in_bytes;
-    const uint64_t in_node = m->info.locals / h->ranks; /* groups of this node */
-    mpi_count(m, inner + (h->groups - 1) * shard * h->mid_bytes,
-              (h->groups - in_node) * shard * h->mid_bytes);
+    const uint64_t shard = h->op->count;
+    uint64_t all = 0, between = 0;
+    for (uint32_t i = 0; i < h->ranks; i++)
+        all += i == h->place ? 0 : h->groups * shard * h->in_size[i];
+    for (uint32_t g = 0; g < h->groups; g++) {
+        const bool here = g * h->ranks / m->info.locals == m->info.node;
+        all += g == h->group ? 0 : shard * h->mid_size[g];
+        between += here ? 0 : shard * h->mid_size[g];
+    }
+    mpi_count(m, all, between);
 }
 
 int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, const struct block *block,
@@ -230,7 +245,8 @@ static int cross_nodes(struct mpi *m, const struct comm_op *op)
             .send = whole + m->info.rank * op->count + at,
             .receive = whole + m->info.local * op->count + at,
             .receive_stride = m->info.locals * op->count,
-            .bytes = op->count - at < most ? op->count - at : most,
+            .count = op->count - at < most ? op->count - at : most,
+            .size = 1,
         };
         rc = mpi_turn_begin(m, &turn);
         rc = rc ? rc : mpi_turn_finish(m, &turn);

@@ -12,9 +12,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum job_kind { JOB_OPERATION, JOB_ALLOC, JOB_FREE, JOB_LIBRARY };
+enum job_kind { JOB_OPERATION = 1, JOB_ALLOC, JOB_FREE, JOB_LIBRARY };
 
-/* What ranks of a node tell of the operation that they have begun, to find out that it is one. */
+/*
+ * What ranks of a node tell of what they have begun, to find out that it is one. kind: an
+ * operation's, a broadcast's with its root from bit 8 on, or one of these.
+ */
+enum { TAG_ALLOC = 0xfe, TAG_FREE = 0xff };
 struct tag {
     uint64_t kind, count, where; /* where: number of the allocation and offset; 0: elsewhere */
 };
@@ -72,6 +76,7 @@ struct mpi {
     char *ring[2]; /* config.piece_bytes each, one mapping, from the first exchange that needs it */
     MPI_Request *request; /* [2][2 · ranks] */
     const void **input;   /* [ranks] */
+    size_t *size;         /* [2][ranks], of what an exchange adds: mpi_sizes */
     uint64_t wait_since_ns;
 };
 
@@ -106,6 +111,7 @@ int mpi_node_open(struct mpi *m);
 void mpi_node_close(struct mpi *m);
 /* Until all ranks of the node have come here, with the same tag. */
 int mpi_meet(struct mpi *m, const struct tag *tag);
+/* Meets the node's ranks first, as mpi_free does: MPI itself would wait for them for ever. */
 int mpi_alloc(struct mpi *m, struct block *block);
 int mpi_free(struct mpi *m, struct block *block);
 /* The block with window that [memory, memory + bytes) lies in; null: none. */
@@ -123,7 +129,9 @@ struct turn {
     MPI_Datatype type;     /* of what is sent; MPI_DATATYPE_NULL: bytes in one piece */
     char *receive;
     size_t receive_stride;
-    size_t bytes;          /* of a part */
+    size_t count;          /* elements of a part */
+    size_t size;           /* bytes of an element that is sent */
+    const size_t *sizes;   /* [peers], bytes of an element that each sends; null: all as this one */
 };
 
 int mpi_turn_begin(struct mpi *m, const struct turn *turn);
@@ -144,6 +152,11 @@ int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct block 
 
 /* ---- operations.c ---------------------------------------------------------------------------- */
 
+/*
+ * Bytes of an element of each input of a sum; returns the most. They differ where the tree's last
+ * group of `hop` ways is short: its sum has the reduce type, others of as many ways are f32.
+ */
+size_t mpi_sizes(const struct sum_ways *sum, size_t *size);
 int mpi_run(struct mpi *m, const struct comm_op *op);
 int mpi_library(struct mpi *m, const struct comm_op *op);
 

@@ -123,23 +123,43 @@ int mpi_node_open(struct mpi *m)
     struct slot **slot = calloc(m->info.locals, sizeof *slot);
     m->request = calloc(4ul * m->info.ranks, sizeof *m->request);
     m->input = calloc(m->info.ranks, sizeof *m->input);
-    if (!slot || !m->request || !m->input) {
+    m->size = calloc(2ul * m->info.ranks, sizeof *m->size);
+    if (!slot || !m->request || !m->input || !m->size) {
         free(slot);
         return mpi_fail(m, -ENOMEM, COMM_NOBODY, "no memory for %u ranks", m->info.ranks);
     }
     rc = take_window(m, page_bytes(), &m->control, &own, (char **)slot);
     /* until all have cleared their pages, nobody may write to his */
     rc = rc ? rc : mpi_check(m, MPI_Barrier(m->node), "MPI_Barrier");
+    if (rc) {
+        free(slot);
+        return rc;
+    }
     m->slot = slot;
-    if (!rc)
-        mpi_beat(m);
-    return rc ? rc : mpi_check(m, MPI_Barrier(m->node), "MPI_Barrier");
+    mpi_beat(m);
+    return mpi_check(m, MPI_Barrier(m->node), "MPI_Barrier");
+}
+
+static int drop_block(struct mpi *m, struct block *block)
+{
+    int rc = 0;
+    struct block **link = &m->blocks;
+    while (*link != block)
+        link = &(*link)->next;
+    *link = block->next;
+    if (block->window != MPI_WIN_NULL)
+        rc = mpi_check(m, MPI_Win_free(&block->window), "MPI_Win_free");
+    else
+        munmap(block->memory, block->size_bytes);
+    free(block->peer);
+    free(block);
+    return rc;
 }
 
 void mpi_node_close(struct mpi *m)
 {
     while (m->blocks)
-        mpi_free(m, m->blocks);
+        drop_block(m, m->blocks);
     if (m->slot)
         MPI_Win_free(&m->control);
     free(m->slot);
@@ -148,11 +168,20 @@ void mpi_node_close(struct mpi *m)
         munmap(m->ring[0], 2 * m->config.piece_bytes);
     free(m->request);
     free(m->input);
+    free(m->size);
     MPI_Comm_free(&m->world);
     MPI_Comm_free(&m->node);
 }
 
 /* ---- meetings -------------------------------------------------------------------------------- */
+
+static const char *tag_name(const struct tag *tag)
+{
+    const uint64_t kind = tag->kind & 0xff;
+    return kind == TAG_ALLOC  ? "allocation"
+           : kind == TAG_FREE ? "free"
+                              : comm_kind_name((enum comm_kind)kind);
+}
 
 static int compare_tags(struct mpi *m, uint32_t local, const struct tag *mine)
 {
@@ -164,9 +193,8 @@ static int compare_tags(struct mpi *m, uint32_t local, const struct tag *mine)
         m, -EPIPE, rank,
         "rank %d has begun another operation than this rank (%s of %llu, of memory "
         "%llx; here %s of %llu, of memory %llx): ranks begin the same in the same order",
-        rank, comm_kind_name((enum comm_kind)other->kind), (unsigned long long)other->count,
-        (unsigned long long)other->where, comm_kind_name((enum comm_kind)mine->kind),
-        (unsigned long long)mine->count, (unsigned long long)mine->where);
+        rank, tag_name(other), (unsigned long long)other->count, (unsigned long long)other->where,
+        tag_name(mine), (unsigned long long)mine->count, (unsigned long long)mine->where);
 }
 
 int mpi_meet(struct mpi *m, const struct tag *tag)
@@ -202,7 +230,8 @@ int mpi_alloc(struct mpi *m, struct block *block)
 {
     int agreed = 0;
     block->window = MPI_WIN_NULL;
-    int rc = agree_on_room(m, m->world, block->size_bytes, &agreed);
+    int rc = mpi_meet(m, &(struct tag){TAG_ALLOC, block->size_bytes, 0});
+    rc = rc ? rc : agree_on_room(m, m->world, block->size_bytes, &agreed);
     if (rc)
         return rc;
     m->info.shared = agreed;
@@ -230,18 +259,8 @@ int mpi_alloc(struct mpi *m, struct block *block)
 
 int mpi_free(struct mpi *m, struct block *block)
 {
-    int rc = 0;
-    struct block **link = &m->blocks;
-    while (*link != block)
-        link = &(*link)->next;
-    *link = block->next;
-    if (block->window != MPI_WIN_NULL)
-        rc = mpi_check(m, MPI_Win_free(&block->window), "MPI_Win_free");
-    else
-        munmap(block->memory, block->size_bytes);
-    free(block->peer);
-    free(block);
-    return rc;
+    int rc = mpi_meet(m, &(struct tag){TAG_FREE, block->size_bytes, block->number << 48});
+    return rc ? rc : drop_block(m, block);
 }
 
 const struct block *mpi_block_of(const struct mpi *m, const void *memory, size_t bytes)

@@ -17,11 +17,15 @@ static uint32_t each_of(const struct mpi *m, const struct comm_op *op)
     return op->tree.ways / m->info.ranks;
 }
 
-/* The type that values of ranks have in an exchange. */
-static enum hst_dtype type_of(const struct mpi *m, const struct comm_op *op)
+size_t mpi_sizes(const struct sum_ways *sum, size_t *size)
 {
-    const uint32_t each = each_of(m, op);
-    return sum_type(&op->tree, (struct sum_node){m->info.rank * each, each});
+    size_t most = 1; /* no element is smaller */
+    for (uint32_t i = 0; i < sum->inputs; i++) {
+        const struct sum_node node = {sum->first + i * sum->each, sum->each};
+        size[i] = hst_dtype_bytes(sum_type(&sum->tree, node));
+        most = size[i] > most ? size[i] : most;
+    }
+    return most;
 }
 
 /* Number of the allocation and offset in it: the same on all ranks, or no way to read in place. */
@@ -61,7 +65,8 @@ static int gather_by_messages(struct mpi *m, const struct comm_op *op)
             .send = whole + m->info.rank * op->count + at,
             .receive = whole + at,
             .receive_stride = op->count,
-            .bytes = op->count - at < most ? op->count - at : most,
+            .count = op->count - at < most ? op->count - at : most,
+            .size = 1,
         };
         rc = mpi_turn_begin(m, &turn);
         rc = rc ? rc : mpi_turn_finish(m, &turn);
@@ -89,19 +94,16 @@ static int gather(struct mpi *m, const struct comm_op *op)
 /* ---- exchange -------------------------------------------------------------------------------- */
 
 static int exchange_in_place(struct mpi *m, const struct comm_op *op, const struct block *block,
-                             const struct tag *tag)
+                             const struct sum_ways *sum, const struct tag *tag)
 {
-    const size_t in_bytes = hst_dtype_bytes(type_of(m, op));
     const size_t out_bytes = hst_dtype_bytes(op->tree.root);
-    const size_t first =
-        (size_t)((const char *)op->in - block->memory) + m->info.rank * op->count * in_bytes;
-    const struct sum_ways sum = {op->tree, 0, each_of(m, op), m->info.ranks};
+    const size_t row = (size_t)((const char *)op->in - block->memory);
     int rc = 0;
     for (size_t at = 0; !rc && at < op->count; at += CHUNK_ELEMENTS) {
         const size_t n = op->count - at < CHUNK_ELEMENTS ? op->count - at : CHUNK_ELEMENTS;
         for (uint32_t r = 0; r < m->info.ranks; r++)
-            m->input[r] = block->peer[r] + first + at * in_bytes;
-        rc = m->config.sum(&sum, m->input, (char *)op->out + at * out_bytes, n);
+            m->input[r] = block->peer[r] + row + (m->info.rank * op->count + at) * m->size[r];
+        rc = m->config.sum(sum, m->input, (char *)op->out + at * out_bytes, n);
         mpi_beat(m);
     }
     return rc ? rc : mpi_meet(m, tag);
@@ -110,8 +112,9 @@ static int exchange_in_place(struct mpi *m, const struct comm_op *op, const stru
 /* Pieces of an exchange: elements [k · most, …) of every shard. */
 struct pieces {
     const struct comm_op *op;
-    struct sum_ways sum;
-    size_t in_bytes, most; /* most: elements of a piece */
+    const struct sum_ways *sum;
+    size_t widest; /* bytes of an element, of the rank that has the widest */
+    size_t most;   /* elements of a piece */
 };
 
 static size_t piece_elements(const struct pieces *p, size_t k)
@@ -122,16 +125,19 @@ static size_t piece_elements(const struct pieces *p, size_t k)
 
 static struct turn piece_turn(const struct mpi *m, const struct pieces *p, size_t k)
 {
+    const size_t own = m->size[m->info.rank];
     return (struct turn){.request = m->request + k % 2 * 2 * m->info.ranks,
                          .type = MPI_DATATYPE_NULL,
                          .peers = m->info.ranks,
                          .self = m->info.rank,
                          .stride = 1,
-                         .send = (const char *)p->op->in + k * p->most * p->in_bytes,
-                         .send_stride = p->op->count * p->in_bytes,
+                         .send = (const char *)p->op->in + k * p->most * own,
+                         .send_stride = p->op->count * own,
                          .receive = m->ring[k % 2],
-                         .receive_stride = p->most * p->in_bytes,
-                         .bytes = piece_elements(p, k) * p->in_bytes};
+                         .receive_stride = p->most * p->widest,
+                         .count = piece_elements(p, k),
+                         .size = own,
+                         .sizes = m->size};
 }
 
 /* Adds up piece k, and keeps the next one moving meanwhile. */
@@ -146,21 +152,20 @@ static int sum_piece(struct mpi *m, const struct pieces *p, size_t k)
         const size_t n = count - at < CHUNK_ELEMENTS ? count - at : CHUNK_ELEMENTS;
         for (uint32_t r = 0; r < m->info.ranks; r++)
             m->input[r] =
-                (r == m->info.rank ? own : now.receive + r * now.receive_stride) + at * p->in_bytes;
-        rc = m->config.sum(&p->sum, m->input, out + at * out_bytes, n);
-        if (!rc && next.bytes)
+                (r == m->info.rank ? own : now.receive + r * now.receive_stride) + at * m->size[r];
+        rc = m->config.sum(p->sum, m->input, out + at * out_bytes, n);
+        if (!rc && next.count)
             rc = mpi_turn_push(m, &next, &done);
         mpi_beat(m);
     }
     return rc;
 }
 
-static int exchange_by_messages(struct mpi *m, const struct comm_op *op)
+static int exchange_by_messages(struct mpi *m, const struct comm_op *op, const struct sum_ways *sum,
+                                size_t widest)
 {
-    struct pieces p = {.op = op,
-                       .sum = {op->tree, 0, each_of(m, op), m->info.ranks},
-                       .in_bytes = hst_dtype_bytes(type_of(m, op))};
-    p.most = m->config.piece_bytes / m->info.ranks / p.in_bytes / ALIGN * ALIGN;
+    struct pieces p = {.op = op, .sum = sum, .widest = widest};
+    p.most = m->config.piece_bytes / m->info.ranks / widest / ALIGN * ALIGN;
     if (!p.most)
         return mpi_fail(m, -EINVAL, COMM_NOBODY, "pieces of %zu bytes are too small for %u ranks",
                         m->config.piece_bytes, m->info.ranks);
@@ -171,15 +176,30 @@ static int exchange_by_messages(struct mpi *m, const struct comm_op *op)
         turn = piece_turn(m, &p, k);
         rc = mpi_turn_finish(m, &turn);
         turn = piece_turn(m, &p, k + 1);
-        rc = rc || !turn.bytes ? rc : mpi_turn_begin(m, &turn);
+        rc = rc || !turn.count ? rc : mpi_turn_begin(m, &turn);
         rc = rc ? rc : sum_piece(m, &p, k);
     }
     return rc;
 }
 
+/* Of all other ranks' parts, and of those on other nodes. */
+static void count_exchange(struct mpi *m, const struct comm_op *op)
+{
+    const uint32_t rank = m->info.rank, head = rank - m->info.local;
+    uint64_t all = 0, between = 0;
+    for (uint32_t r = 0; r < m->info.ranks; r++) {
+        const bool here = r >= head && r < head + m->info.locals;
+        all += r == rank ? 0 : op->count * m->size[r];
+        between += here ? 0 : op->count * m->size[r];
+    }
+    mpi_count(m, all, between);
+}
+
 static int exchange(struct mpi *m, const struct comm_op *op)
 {
-    const size_t bytes = op->count * m->info.ranks * hst_dtype_bytes(type_of(m, op));
+    const struct sum_ways sum = {op->tree, 0, each_of(m, op), m->info.ranks};
+    const size_t widest = mpi_sizes(&sum, m->size);
+    const size_t bytes = op->count * m->info.ranks * m->size[m->info.rank];
     const bool hops = m->info.nodes > 1 && m->group > 1;
     const struct block *block = m->info.nodes == 1 || hops ? mpi_block_of(m, op->in, bytes) : NULL;
     const struct tag tag = {op->kind, op->count, where_of(block, op->in)};
@@ -188,9 +208,9 @@ static int exchange(struct mpi *m, const struct comm_op *op)
         return rc;
     if (hops)
         return mpi_exchange_hops(m, op, block, &tag);
-    mpi_count(m, bytes / m->info.ranks * (m->info.ranks - 1),
-              bytes / m->info.ranks * (m->info.ranks - m->info.locals));
-    return block ? exchange_in_place(m, op, block, &tag) : exchange_by_messages(m, op);
+    count_exchange(m, op);
+    return block ? exchange_in_place(m, op, block, &sum, &tag)
+                 : exchange_by_messages(m, op, &sum, widest);
 }
 
 /* ---- small ones ------------------------------------------------------------------------------ */

@@ -102,14 +102,13 @@ static int alloc(struct comm *comm, size_t size_bytes, void **memory)
     return 0;
 }
 
-static void free_memory(struct comm *comm, void *memory)
+static int free_memory(struct comm *comm, void *memory)
 {
     struct mpi *m = mpi_of(comm);
     for (struct block *block = m->blocks; block; block = block->next)
-        if (block->memory == memory) {
-            do_now(m, &(struct job){.kind = JOB_FREE, .block = block});
-            return;
-        }
+        if (block->memory == memory)
+            return do_now(m, &(struct job){.kind = JOB_FREE, .block = block});
+    return -EINVAL;
 }
 
 /* ---- what is told ---------------------------------------------------------------------------- */

@@ -23,8 +23,9 @@ int mpi_turn_begin(struct mpi *m, const struct turn *t)
         t->request[i] = MPI_REQUEST_NULL;
     for (uint32_t step = 1; !rc && step < peers; step++) {
         const uint32_t from = (t->self + peers - step) % peers;
+        const size_t bytes = t->count * (t->sizes ? t->sizes[from] : t->size);
         rc = mpi_check(m,
-                       MPI_Irecv(t->receive + from * t->receive_stride, (int)t->bytes, MPI_BYTE,
+                       MPI_Irecv(t->receive + from * t->receive_stride, (int)bytes, MPI_BYTE,
                                  rank_of(t, from), TAG, m->world, &t->request[from]),
                        "MPI_Irecv");
     }
@@ -32,9 +33,9 @@ int mpi_turn_begin(struct mpi *m, const struct turn *t)
         const uint32_t to = (t->self + step) % peers;
         const bool whole = t->type == MPI_DATATYPE_NULL;
         rc = mpi_check(m,
-                       MPI_Isend(t->send + to * t->send_stride, whole ? (int)t->bytes : 1,
-                                 whole ? MPI_BYTE : t->type, rank_of(t, to), TAG, m->world,
-                                 &t->request[peers + to]),
+                       MPI_Isend(t->send + to * t->send_stride,
+                                 whole ? (int)(t->count * t->size) : 1, whole ? MPI_BYTE : t->type,
+                                 rank_of(t, to), TAG, m->world, &t->request[peers + to]),
                        "MPI_Isend");
     }
     return rc;

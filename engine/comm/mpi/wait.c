@@ -66,7 +66,10 @@ static void say_operation(const struct mpi *m, char text[80])
     if (m->job.kind == JOB_OPERATION || m->job.kind == JOB_LIBRARY)
         snprintf(text, 80, "%s of %.40s", comm_kind_name(op->kind), op->name ? op->name : "data");
     else
-        snprintf(text, 80, "%s", m->opened ? "allocation" : "start");
+        snprintf(text, 80, "%s",
+                 m->job.kind == JOB_ALLOC  ? "allocation"
+                 : m->job.kind == JOB_FREE ? "free"
+                                           : "start");
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -111,8 +114,8 @@ int mpi_late(struct mpi *m, int rank, const char *what)
     char operation[80];
     say_operation(m, operation);
     if (rank == COMM_NOBODY)
-        return mpi_fail(m, -EPIPE, rank, "ranks of other nodes have not answered for %.0f s: %s",
-                        m->config.limit_s, operation);
+        return mpi_fail(m, -EPIPE, rank, "ranks%s have not answered for %.0f s: %s",
+                        m->info.nodes > 1 ? " of other nodes" : "", m->config.limit_s, operation);
     if (is_silent(m, rank, now_ns()))
         what = "has not answered: it is stopped or gone";
     return mpi_fail(m, -EPIPE, rank, "rank %d %s; waited %.0f s for it in the %s", rank, what,
