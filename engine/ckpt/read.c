@@ -85,9 +85,10 @@ static int choose_tiles(struct reader *r)
 /* The nth of those that are visited. */
 static struct ckpt_extent nth_extent(const struct reader *r, uint64_t nth)
 {
-    const uint32_t kinds = kinds_of(r->reading);
-    const bool states = !r->reading->weights || nth % kinds == 1;
-    return ckpt_extent(r->ckpt, r->tiles[nth / kinds], states ? EXTENT_STATES : EXTENT_WEIGHTS);
+    const bool both = r->reading->weights && r->reading->states;
+    const bool states = both ? nth % 2 == 1 : r->reading->states;
+    return ckpt_extent(r->ckpt, r->tiles[both ? nth / 2 : nth],
+                       states ? EXTENT_STATES : EXTENT_WEIGHTS);
 }
 
 static uint64_t extent_count(const struct reader *r)

@@ -62,7 +62,7 @@ int data_runs_add(struct data_runs *runs, const struct data_part *part)
     const bool follows = last && last->from + (runs->tokens - last->at) == part->from;
     if (part->count == 0)
         return 0;
-    if (!follows && runs->count == runs->capacity) {
+    if (!follows && (!runs->runs || runs->count == runs->capacity)) {
         const size_t capacity = runs->capacity ? 2 * runs->capacity : FIRST_RUNS;
         struct data_run *more = realloc(runs->runs, capacity * sizeof *more);
         if (!more)
