@@ -2,10 +2,17 @@
 #include "graph_cases.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <hoistway/plan.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 uint64_t draw(uint64_t *seed)
 {
@@ -459,4 +466,22 @@ void random_case(uint64_t seed, struct graph_case *c)
         c->units[i].blind_backward = pick(&seed, 5) == 0;
     c->units[0].wide = pick(&seed, 2);
     c->units[c->in.unit_count - 1].wide |= pick(&seed, 2) > 0;
+}
+
+void for_random_graphs(struct seeds seeds,
+                       void (*check)(const struct graph_case *c, const struct graph *graph))
+{
+    struct graph_case *c = malloc(sizeof *c);
+    assert_non_null(c);
+    for (uint64_t i = 0; i < seeds.count; i++) {
+        struct graph graph;
+        random_case(seeds.first + i, c);
+        const int rc = graph_build(&c->in, &graph);
+        assert_true(rc == 0 || rc == -EINVAL);
+        if (rc)
+            continue;
+        check(c, &graph);
+        graph_free(&graph);
+    }
+    free(c);
 }

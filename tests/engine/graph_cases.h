@@ -51,5 +51,9 @@ struct seeds {
     uint64_t first, count;
 };
 struct seeds seeds_of(int argc, char **argv, uint64_t count);
+/** Calls a check on the graphs of all random cases of these seeds that can be built; fails where
+ * one cannot for another reason than that it contradicts itself. */
+void for_random_graphs(struct seeds seeds,
+                       void (*check)(const struct graph_case *c, const struct graph *graph));
 
 #endif

@@ -20,24 +20,6 @@
 
 static struct seeds seeds;
 
-/* Calls a check on the graphs of all random cases that can be built. */
-static void for_random_graphs(void (*check)(const struct graph_case *c, const struct graph *g))
-{
-    struct graph_case *c = malloc(sizeof *c);
-    assert_non_null(c);
-    for (uint64_t i = 0; i < seeds.count; i++) {
-        struct graph g;
-        random_case(seeds.first + i, c);
-        int rc = graph_build(&c->in, &g);
-        assert_true(rc == 0 || rc == -EINVAL);
-        if (rc)
-            continue;
-        check(c, &g);
-        graph_free(&g);
-    }
-    free(c);
-}
-
 /* ---- order ---- */
 
 static void check_order(const struct graph_case *c, const struct graph *g)
@@ -50,7 +32,7 @@ static void check_order(const struct graph_case *c, const struct graph *g)
 static void test_in_program_order_every_node_can_run(void **state)
 {
     (void)state;
-    for_random_graphs(check_order);
+    for_random_graphs(seeds, check_order);
 }
 
 #define UNITS ONE_TIER_UNITS
@@ -200,7 +182,7 @@ static void check_updates(const struct graph_case *c, const struct graph *g)
 static void test_every_tile_is_updated_once_and_a_share_of_them_late(void **state)
 {
     (void)state;
-    for_random_graphs(check_updates);
+    for_random_graphs(seeds, check_updates);
 }
 
 static double bytes_of(const struct graph *g, enum node_kind kind, uint32_t unit)
@@ -238,7 +220,7 @@ static void check_crossings(const struct graph_case *c, const struct graph *g)
 static void test_weights_cross_each_link_at_most_once_for_each_visit(void **state)
 {
     (void)state;
-    for_random_graphs(check_crossings);
+    for_random_graphs(seeds, check_crossings);
 }
 
 /* A unit is computed again where the one behind it in the forward has kept no checkpoint. */
@@ -256,7 +238,7 @@ static void check_recomputes(const struct graph_case *c, const struct graph *g)
 static void test_what_no_checkpoint_was_kept_for_is_computed_again_once(void **state)
 {
     (void)state;
-    for_random_graphs(check_recomputes);
+    for_random_graphs(seeds, check_recomputes);
 }
 
 /* Bytes of each lane in a steady step, in which what is kept does not move. */

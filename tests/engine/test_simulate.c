@@ -334,31 +334,16 @@ static void check_bound(const struct graph_case *c, const struct graph *g)
         fail_msg("%s: a step takes %.12g s, the bound is %.12g", c->name, sim.step_s, bound.step_s);
 }
 
-static void for_random_graphs(void (*check)(const struct graph_case *c, const struct graph *g))
-{
-    struct graph_case *c = malloc(sizeof *c);
-    assert_non_null(c);
-    for (uint64_t i = 0; i < seeds.count; i++) {
-        struct graph g;
-        random_case(seeds.first + i, c);
-        if (graph_build(&c->in, &g))
-            continue;
-        check(c, &g);
-        graph_free(&g);
-    }
-    free(c);
-}
-
 static void test_a_run_is_deterministic_and_accounts_for_every_second(void **state)
 {
     (void)state;
-    for_random_graphs(check_run);
+    for_random_graphs(seeds, check_run);
 }
 
 static void test_no_step_is_faster_than_the_bound(void **state)
 {
     (void)state;
-    for_random_graphs(check_bound);
+    for_random_graphs(seeds, check_bound);
 }
 
 static void test_a_graph_that_deadlocks_is_found(void **state)

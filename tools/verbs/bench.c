@@ -7,6 +7,7 @@
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/verb.h"
 #include "verbs/bench_adam.h"
 #include "verbs/bench_comm.h"
 #include "verbs/bench_kernels.h"
@@ -263,13 +264,11 @@ static int bench_verb_step(int argc, char **argv)
         .set_count = 1,
     };
     struct hst_error error = {0};
-    bool help = false;
-    int rc = cli_parse(&verb, argc, argv, &help, &error);
-    if (rc == 0 && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    if (rc == 0 && options.step.run.device && !options.tax && !options.updates)
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
+    int rc = 0;
+    if (options.step.run.device && !options.tax && !options.updates)
         rc = fail(
             &error, FAIL_USAGE, -EINVAL,
             "--device goes with --tax or --updates: the others measure the host. Fix: leave it "

@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/verb.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -169,18 +170,13 @@ int bench_verb_adam(int argc, char **argv)
     };
     struct hst_error error = {0};
     struct rows rows = {.options = &options};
-    bool help = false;
-    int rc = cli_parse(&verb, argc, argv, &help, &error);
-    if (rc == 0 && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    if (rc)
-        return cli_fail(&error);
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
     options.in.tell = tell;
     options.in.context = &rows;
     activity_begin("measuring");
-    rc = bench_adam(&options.in, &error);
+    const int rc = bench_adam(&options.in, &error);
     activity_end();
     return rc ? cli_fail(&error) : CLI_EXIT_OK;
 }

@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/verb.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -154,12 +155,9 @@ int bench_verb_kernels(int argc, char **argv)
         .set_count = 1,
     };
     struct hst_error error = {0};
-    bool help = false;
-    int rc = cli_parse(&verb, argc, argv, &help, &error);
-    if (rc == 0 && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    rc = rc ? rc : measure(&options, &error);
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
+    int rc = measure(&options, &error);
     return rc ? cli_fail(&error) : CLI_EXIT_OK;
 }

@@ -11,6 +11,7 @@
 #include "cli/message.h"
 #include "cli/options.h"
 #include "cli/shape.h"
+#include "cli/verb.h"
 #include "verbs/gpu_clock.h"
 
 #include <errno.h>
@@ -320,12 +321,9 @@ int bench_verb_layer(int argc, char **argv)
         .set_count = 1,
     };
     struct hst_error error = {0};
-    bool help = false;
-    int rc = cli_parse(&verb, argc, argv, &help, &error);
-    if (rc == 0 && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    rc = rc ? rc : measure(&options, &error);
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
+    int rc = measure(&options, &error);
     return rc ? cli_fail(&error) : CLI_EXIT_OK;
 }

@@ -3,6 +3,7 @@
 #include "verbs/ckpt.h"
 
 #include "cli/message.h"
+#include "cli/verb.h"
 #include "hf/hf.h"
 #include "model/llama.h"
 #include "verbs/train_run.h"
@@ -138,13 +139,10 @@ static int verb_list(int argc, char **argv)
     };
     struct hst_error error = {0};
     char store[CKPT_STORE_BYTES];
-    bool help;
-    int native = cli_parse(&verb, argc, argv, &help, &error);
-    if (native == 0 && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    native = native ? native : ckpt_store(&operands, store, &error);
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
+    int native = ckpt_store(&operands, store, &error);
     native = native ? native : ckpt_list(store, options.json, SIZE_MAX, &error);
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }

@@ -4,6 +4,7 @@
 #include "cli/activity.h"
 #include "cli/json.h"
 #include "cli/message.h"
+#include "cli/verb.h"
 #include "verbs/ckpt.h"
 
 #include <errno.h>
@@ -206,17 +207,13 @@ int ckpt_verb_verify(int argc, char **argv)
     };
     struct hst_error error = {0};
     char store[CKPT_STORE_BYTES];
-    bool help;
-    int native = cli_parse(&verb, argc, argv, &help, &error);
-    if (native == 0 && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
     struct run run = {.options = &options, .json = {.out = stdout}};
-    native = native ? native : ckpt_store(&operands, store, &error);
-    if (native)
+    if (ckpt_store(&operands, store, &error))
         return cli_fail(&error);
     verify_all(&run, store);
-    const int code = run.unread > 0 ? EXIT_IO : run.damaged > 0 ? EXIT_DATA : CLI_EXIT_OK;
+    code = run.unread > 0 ? EXIT_IO : run.damaged > 0 ? EXIT_DATA : CLI_EXIT_OK;
     return code > run.exit_code ? code : run.exit_code;
 }

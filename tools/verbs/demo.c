@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/say.h"
 #include "cli/stop.h"
+#include "cli/verb.h"
 #include "verbs/demo_text.h"
 #include "verbs/train.h"
 #include "verbs/verbs.h"
@@ -309,17 +310,13 @@ int verb_demo(int argc, char **argv)
         .sets = {{options_table, sizeof options_table / sizeof options_table[0], &options}},
         .set_count = 1,
     };
-    bool help;
-    if (cli_parse(&verb, argc, argv, &help, &demo.error))
-        return cli_fail(&demo.error);
-    if (help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
     demo.stopped = stop_catch();
     if (make_directory(&demo, options.directory))
         return cli_fail(&demo.error);
-    int code = demonstrate(&demo, options.keep);
+    code = demonstrate(&demo, options.keep);
     if (options.keep)
         printf("kept: %s\n", demo.directory);
     else

@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/store.h"
 #include "cli/system.h"
+#include "cli/verb.h"
 #include "verbs/verbs.h"
 
 #include <hoistway/cpu_adam.h>
@@ -300,21 +301,16 @@ int verb_doctor(int argc, char **argv)
     const char *temporary = getenv("TMPDIR");
     struct doctor d = {.default_store = temporary && *temporary ? temporary : "/tmp"};
     d.store = d.default_store;
-    struct hst_error error = {0};
     char verdict[512];
-    bool help;
+    int code;
     const struct cli_verb verb = {
         .name = "doctor",
         .about = "Checks what this machine offers for training, and says how to make it better.",
         .sets = {{options_table, sizeof options_table / sizeof options_table[0], &d}},
         .set_count = 1,
     };
-    if (cli_parse(&verb, argc, argv, &help, &error))
-        return cli_fail(&error);
-    if (help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
     static const struct {
         const char *what;
         void (*check)(struct doctor *);

@@ -7,6 +7,7 @@
 
 #include "cli/message.h"
 #include "cli/options.h"
+#include "cli/verb.h"
 #include "verbs/verbs.h"
 
 #include <ctype.h>
@@ -91,13 +92,11 @@ int verb_explain(int argc, char **argv)
         .operands = &codes,
     };
     struct hst_error error = {0};
-    bool help;
-    int native = cli_parse(&verb, argc, argv, &help, &error);
-    if (!native && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    if (!native && codes.count == 0)
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
+    int native = 0;
+    if (codes.count == 0)
         print_list();
     for (size_t i = 0; i < codes.count && !native; i++)
         native = explain(codes.values[i], &error);

@@ -5,6 +5,7 @@
  */
 #include "verbs/inspect.h"
 #include "cli/message.h"
+#include "cli/verb.h"
 #include "data/pack.h"
 #include "hf/folder.h"
 #include "verbs/ckpt.h"
@@ -309,12 +310,9 @@ int verb_inspect(int argc, char **argv)
         .operands = &operands,
     };
     struct hst_error error = {0};
-    bool help;
-    int native = cli_parse(&verb, argc, argv, &help, &error);
-    if (native == 0 && help) {
-        cli_help(&verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    native = native ? native : inspect(&operands, &options, &error);
+    int code;
+    if (!cli_ready(&verb, argc, argv, &code))
+        return code;
+    int native = inspect(&operands, &options, &error);
     return native ? cli_fail(&error) : CLI_EXIT_OK;
 }

@@ -232,26 +232,16 @@ int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, const struct bloc
 static int cross_nodes(struct mpi *m, const struct comm_op *op)
 {
     char *whole = op->out;
-    const size_t most = m->config.piece_bytes;
-    int rc = 0;
-    for (size_t at = 0; !rc && at < op->count; at += most) {
-        const struct turn turn = {
-            .request = m->request,
-            .type = MPI_DATATYPE_NULL,
-            .peers = m->info.nodes,
-            .self = m->info.node,
-            .first = m->info.local,
-            .stride = m->info.locals,
-            .send = whole + m->info.rank * op->count + at,
-            .receive = whole + m->info.local * op->count + at,
-            .receive_stride = m->info.locals * op->count,
-            .count = op->count - at < most ? op->count - at : most,
-            .size = 1,
-        };
-        rc = mpi_turn_begin(m, &turn);
-        rc = rc ? rc : mpi_turn_finish(m, &turn);
-    }
-    return rc;
+    return mpi_turn_gather(m, (struct turn){
+                                  .peers = m->info.nodes,
+                                  .self = m->info.node,
+                                  .first = m->info.local,
+                                  .stride = m->info.locals,
+                                  .send = whole + m->info.rank * op->count,
+                                  .receive = whole + m->info.local * op->count,
+                                  .receive_stride = m->info.locals * op->count,
+                                  .count = op->count,
+                              });
 }
 
 int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct block *block,

@@ -138,6 +138,8 @@ int mpi_turn_begin(struct mpi *m, const struct turn *turn);
 /* Moves what can be moved; *done: all of it was. */
 int mpi_turn_push(struct mpi *m, const struct turn *turn, int *done);
 int mpi_turn_finish(struct mpi *m, const struct turn *turn);
+/* Turns in which each sends one part of `count` bytes to all others, in pieces. */
+int mpi_turn_gather(struct mpi *m, struct turn turn);
 int mpi_take_rings(struct mpi *m);
 /* Bytes of others' elements that were taken in, and those from other nodes. */
 void mpi_count(struct mpi *m, uint64_t net_bytes, uint64_t between_bytes);

@@ -53,25 +53,15 @@ static int gather_in_place(struct mpi *m, const struct comm_op *op, const struct
 static int gather_by_messages(struct mpi *m, const struct comm_op *op)
 {
     char *whole = op->out;
-    const size_t most = m->config.piece_bytes;
-    int rc = 0;
-    for (size_t at = 0; !rc && at < op->count; at += most) {
-        const struct turn turn = {
-            .request = m->request,
-            .type = MPI_DATATYPE_NULL,
-            .peers = m->info.ranks,
-            .self = m->info.rank,
-            .stride = 1,
-            .send = whole + m->info.rank * op->count + at,
-            .receive = whole + at,
-            .receive_stride = op->count,
-            .count = op->count - at < most ? op->count - at : most,
-            .size = 1,
-        };
-        rc = mpi_turn_begin(m, &turn);
-        rc = rc ? rc : mpi_turn_finish(m, &turn);
-    }
-    return rc;
+    return mpi_turn_gather(m, (struct turn){
+                                  .peers = m->info.ranks,
+                                  .self = m->info.rank,
+                                  .stride = 1,
+                                  .send = whole + m->info.rank * op->count,
+                                  .receive = whole,
+                                  .receive_stride = op->count,
+                                  .count = op->count,
+                              });
 }
 
 static int gather(struct mpi *m, const struct comm_op *op)

@@ -69,6 +69,24 @@ int mpi_turn_finish(struct mpi *m, const struct turn *t)
     return rc;
 }
 
+int mpi_turn_gather(struct mpi *m, struct turn turn)
+{
+    const size_t most = m->config.piece_bytes;
+    size_t left = turn.count;
+    int rc = 0;
+    turn.request = m->request;
+    turn.type = MPI_DATATYPE_NULL;
+    turn.size = 1;
+    for (; !rc && left > 0; left -= turn.count) {
+        turn.count = left < most ? left : most;
+        rc = mpi_turn_begin(m, &turn);
+        rc = rc ? rc : mpi_turn_finish(m, &turn);
+        turn.send += turn.count;
+        turn.receive += turn.count;
+    }
+    return rc;
+}
+
 int mpi_take_rings(struct mpi *m)
 {
     if (m->ring[0])
