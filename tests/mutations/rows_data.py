@@ -150,3 +150,21 @@ mutate(
     ('a length that fills a block', '64 - (hash->count + 8) % 64', '56 - hash->count % 64'),
     ('bytes go on in their block', 'const size_t at = hash->count % 64,', 'const size_t at = 0,'),
 )
+mutate(
+    'tools/data/split.c', 'tools/data/split tools/data/llmq',
+    ('what is not split needs no length', 'if (s->share <= 0)'),
+    ('what is evaluated on is not trained on', 'all ? count : kept == 0 ? 0 : cut + 1', 'count'),
+    ('documents are drawn', 'evaluated == (s->side == DATA_EVALUATED)', 'true'),
+)
+mutate(
+    'tools/data/data.c', 'tools/data/split',
+    ('the cut is at whole sequences', 'const uint64_t least = config->seq_len + 1;',
+     'const uint64_t least = 2;'),
+)
+mutate(
+    'tools/verbs/train_eval.c', 'e2e/evaluation',
+    ('the version that was kept last is not missed', '&& !is_kept(t, t->began)', ''),
+    ('a copy that counts no more goes', 'e->best.step ? e->best.step : e->replaced',
+     'e->best.step'),
+    ('other data is not compared', 'if (line.data != e->identity)', 'if (0)'),
+)

@@ -242,6 +242,24 @@ static void a_split_that_leaves_a_side_nothing_is_refused(void **state)
     }
 }
 
+/* A shorter sequence would move the cut: the sides would have the same tokens. */
+static void data_shorter_than_a_sequence_is_not_split(void **state)
+{
+    (void)state;
+    struct data_config config = config_of("text.txt", 0.6, DATA_TRAINED);
+    struct data *data = NULL;
+    struct hst_error error = {0};
+    write_text(200);
+    config.seq_len = 256;
+    config.may_shorten = true;
+    assert_int_equal(data_open(&config, &data, &error), -ENODATA);
+    assert_int_equal(error.code, FAIL_DATA_SHORT);
+    config.split = 0;
+    assert_int_equal(data_open(&config, &data, &error), 0);
+    assert_int_equal(data_seq_len(data), 199);
+    data_close(&data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +270,7 @@ int main(void)
         cmocka_unit_test(a_larger_share_has_the_documents_of_a_smaller_one_and_a_seed_has_its_own),
         cmocka_unit_test(a_file_without_documents_gives_its_last_sequences),
         cmocka_unit_test(a_split_that_leaves_a_side_nothing_is_refused),
+        cmocka_unit_test(data_shorter_than_a_sequence_is_not_split),
     };
     return cmocka_run_group_tests_name("tools/data_split", tests, set_up, tear_down);
 }

@@ -5,7 +5,6 @@ that refuse io_uring or O_DIRECT, RAM, full file systems, signals, a drive that 
 
 program.py PATH_OF_NVME_BENCH SOURCE_ROOT
 """
-import contextlib
 import ctypes
 import errno
 import fcntl
@@ -542,10 +541,7 @@ class Machine(Case):
         if told.startswith('warning[W101] '):  # an ordinary user's ulimit -l
             told = child.stderr.readline()
         self.assertIn('filling scratch files', told)
-        held = []
-        for fd in os.scandir(f'/proc/{child.pid}/fd'):
-            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-                held.append(os.readlink(fd.path))
+        held = [os.path.realpath(fd.path) for fd in os.scandir(f'/proc/{child.pid}/fd')]
         self.assertTrue([path for path in held if path.startswith(self.folder + '/')], held)
         for _ in range(times):
             child.send_signal(number)
