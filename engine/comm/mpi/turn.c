@@ -54,7 +54,7 @@ static int late_rank(const struct turn *t)
         int done = 0;
         if (t->request[i] != MPI_REQUEST_NULL &&
             (MPI_Request_get_status(t->request[i], &done, MPI_STATUS_IGNORE) || !done))
-            return rank_of(t, i % t->peers);
+            return rank_of(t, i < t->peers ? i : i - t->peers);
     }
     return COMM_NOBODY;
 }
