@@ -56,7 +56,7 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
         "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\nbetas %s,%s\neps %s\n"
         "weight-decay %s\nclip %s\ntile-elements %u\nparameters %llu (digest "
         "%016llx)\n",
-        PRECISIONS[c->precision], STATES[c->state], (unsigned long long)c->grain_tokens,
+        PRECISIONS[c->precision], STATES[c->state], (unsigned long long)c->micro_batch_tokens,
         (unsigned long long)c->batch_tokens, real_text(c->beta1, real[0]),
         real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
         real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]), layout->tile_elements,

@@ -16,7 +16,7 @@ int copies_open(struct hst_engine *engine)
 {
     const struct placement *p = &engine->placement;
     bool updates = engine_has_resident(engine);
-    bool any = p->device_leases[0].count + p->device_leases[1].count + p->device_acts.count > 0;
+    bool any = p->device_weights[0].count + p->device_weights[1].count + p->device_acts.count > 0;
     int rc = updates ? hst_event_create(engine->dev, &engine->run.updated) : 0;
     if (rc == 0 && p->streamed_tiles > 0)
         rc = hst_stream_create(engine->dev, "hst-update", &engine->run.updating);
@@ -51,7 +51,7 @@ static struct hst_event *update_before(const struct execute *run, const struct n
     }
 }
 
-int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct walk_at at)
+int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct scheduled at)
 {
     struct execute *run = &engine->run;
     const struct node *node = moves_node(engine, at);
@@ -70,10 +70,10 @@ int copies_start(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
     struct hst_stream *stream = run->copying[lane];
-    struct walk_at at;
-    while (run->passages[lane].count < EXECUTE_PASSAGES && walk_next(&run->walk, lane, &at) &&
-           walk_ready(&run->walk, at)) {
-        walk_start(&run->walk, at);
+    struct scheduled at;
+    while (run->passages[lane].count < EXECUTE_PASSAGES &&
+           scheduler_next(&run->scheduler, lane, &at) && scheduler_ready(&run->scheduler, at)) {
+        scheduler_start(&run->scheduler, at);
         *moved = true;
         int rc = copies_enqueue(engine, stream, at);
         rc = rc ? rc

@@ -19,6 +19,6 @@ void copies_close(struct hst_engine *engine);
 int copies_start(struct hst_engine *engine, enum lane lane, bool *moved);
 /** Enqueues one node's copies on the stream, behind the update that they wait for, for a node that
  * was started or is on demand. Returns the device's error. */
-int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct walk_at at);
+int copies_enqueue(struct hst_engine *engine, struct hst_stream *stream, struct scheduled at);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs the graph of one unit in program order, one node after another, with the first buffer of
- * each pool: run.demand is the graph, EXECUTE_DEMAND its period.
+ * each pool: run.demand is the graph, EXECUTE_DEMAND its step window.
  */
 #include "exec/demand.h"
 
@@ -28,7 +28,7 @@ static int land_all(struct hst_engine *engine)
     return first;
 }
 
-static int move_all(struct hst_engine *engine, struct walk_at at)
+static int move_all(struct hst_engine *engine, struct scheduled at)
 {
     uint32_t count = moves_count(engine, at);
     int rc = 0;
@@ -50,7 +50,7 @@ static int move_all(struct hst_engine *engine, struct walk_at at)
 }
 
 /* In the unit's own stream, and waited for. */
-static int copy_all(struct hst_engine *engine, struct walk_at at)
+static int copy_all(struct hst_engine *engine, struct scheduled at)
 {
     int rc = copies_enqueue(engine, engine->unit_stream, at);
     rc = rc ? rc : hst_event_record(engine->unit_passed, engine->unit_stream);
@@ -58,7 +58,7 @@ static int copy_all(struct hst_engine *engine, struct walk_at at)
     return rc ? engine_fail_device(engine, rc, "a copy between host and device") : 0;
 }
 
-static int run_node(struct hst_engine *engine, struct walk_at at)
+static int run_node(struct hst_engine *engine, struct scheduled at)
 {
     const struct node *node = moves_node(engine, at);
     switch ((enum lane)node->lane) {
@@ -81,32 +81,32 @@ static int run_node(struct hst_engine *engine, struct walk_at at)
     return 0;
 }
 
-static struct walk_at node_at(uint32_t node)
+static struct scheduled node_at(uint32_t node)
 {
-    return (struct walk_at){.period = EXECUTE_DEMAND, .node = node};
+    return (struct scheduled){.step_window = EXECUTE_DEMAND, .node = node};
 }
 
 static unsigned part_of(enum hst_sweep sweep)
 {
-    return sweep == HST_BACKWARD ? PART_BACKWARD : sweep == HST_EVAL ? PART_EVAL : PART_FORWARD;
+    return sweep == HST_BACKWARD ? PHASE_BACKWARD : sweep == HST_EVAL ? PHASE_EVAL : PHASE_FORWARD;
 }
 
-/* The visit of that part. */
-static uint32_t visit_of(const struct graph *graph, unsigned part)
+/* The visit of that phase. */
+static uint32_t visit_of(const struct graph *graph, unsigned step_phase)
 {
-    enum node_kind kind = part == PART_BACKWARD ? NODE_BACKWARD : NODE_FORWARD;
+    enum node_kind kind = step_phase == PHASE_BACKWARD ? NODE_BACKWARD : NODE_FORWARD;
     uint32_t i = 0;
     while (graph->nodes[i].kind != kind)
         i++;
     return i;
 }
 
-/* Nodes [from, end) that belong to the part. */
-static int run_nodes(struct hst_engine *engine, uint32_t from, uint32_t end, unsigned part)
+/* Nodes [from, end) that belong to the phase. */
+static int run_nodes(struct hst_engine *engine, uint32_t from, uint32_t end, unsigned step_phase)
 {
     int rc = 0;
     for (uint32_t i = from; i < end && rc == 0; i++)
-        if (engine->run.demand.nodes[i].parts & part)
+        if (engine->run.demand.nodes[i].phases & step_phase)
             rc = run_node(engine, node_at(i));
     return rc;
 }
@@ -130,8 +130,8 @@ int demand_send_acts(struct hst_engine *engine, uint32_t unit, enum pool pool, u
     if (rc)
         return rc;
     run->demand_buffer[pool] = buffer;
-    rc = run_nodes(engine, visit_of(&run->demand, PART_FORWARD) + 1, run->demand.node_count,
-                   PART_FORWARD);
+    rc = run_nodes(engine, visit_of(&run->demand, PHASE_FORWARD) + 1, run->demand.node_count,
+                   PHASE_FORWARD);
     run->demand_buffer[pool] = 0;
     return rc;
 }

@@ -5,7 +5,7 @@
  * A client that leaves the order it declared is served all the same. Each unit it asks for has a
  * graph of its own (graph_build_unit): what comes before the visit is done when the client asks,
  * what comes after it when the client is done, one node after another, with the first buffer of
- * each ring. The graph of the step stands still meanwhile (walk_is_idle). Slow and exact.
+ * each ring. The graph of the step stands still meanwhile (scheduler_is_idle). Slow and exact.
  */
 #include "session/engine_state.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client's calls as ends of the loop, and the periods of the graph behind them. While a step
- * runs, the period behind it is open already, taken for another step; a drain or an evaluation
- * takes parts away from it.
+ * The client's calls as ends of the loop, and the step windows of the graph behind them. While a
+ * step runs, the step window behind it is open already, taken for another step; a drain or an
+ * evaluation takes phases away from it.
  */
 #include "exec/execute.h"
 
@@ -23,7 +23,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static const struct node *node_of(const struct execute *run, struct walk_at at)
+static const struct node *node_of(const struct execute *run, struct scheduled at)
 {
     return &run->graph.nodes[at.node];
 }
@@ -32,14 +32,15 @@ static const struct node *node_of(const struct execute *run, struct walk_at at)
 
 static bool may_open(struct hst_engine *engine)
 {
-    return walk_may_open(&engine->run.walk);
+    return scheduler_may_open(&engine->run.scheduler);
 }
 
 static bool compute_is_ready(struct hst_engine *engine)
 {
-    struct walk_at at;
-    return walk_next(&engine->run.walk, LANE_COMPUTE, &at) &&
-           node_of(&engine->run, at)->kind != NODE_UPDATE && walk_ready(&engine->run.walk, at);
+    struct scheduled at;
+    return scheduler_next(&engine->run.scheduler, LANE_COMPUTE, &at) &&
+           node_of(&engine->run, at)->kind != NODE_UPDATE &&
+           scheduler_ready(&engine->run.scheduler, at);
 }
 
 static bool clip_is_done(struct hst_engine *engine)
@@ -56,14 +57,14 @@ static enum node_kind node_kind_of(enum hst_sweep sweep)
                                     : NODE_FORWARD;
 }
 
-static int open_period(struct hst_engine *engine, unsigned parts)
+static int open_step_window(struct hst_engine *engine, unsigned phases)
 {
     struct execute *run = &engine->run;
     int rc = loop_until(engine, may_open);
     if (rc)
         return rc;
-    run->period = run->walk.opened;
-    walk_open(&run->walk, parts);
+    run->step_window = run->scheduler.opened;
+    scheduler_open(&run->scheduler, phases);
     return 0;
 }
 
@@ -72,12 +73,12 @@ static int open_period(struct hst_engine *engine, unsigned parts)
 int execute_drain(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    unsigned parts = run->pending;
+    unsigned phases = run->pending;
     int rc = 0;
     if (run->prepared || (run->evaluating && !run->on_demand))
-        walk_narrow(&run->walk, run->period, parts);
-    else if (parts)
-        rc = open_period(engine, parts);
+        scheduler_narrow(&run->scheduler, run->step_window, phases);
+    else if (phases)
+        rc = open_step_window(engine, phases);
     rc = rc ? rc : loop_until(engine, loop_is_idle);
     run->evaluating = run->prepared = run->on_demand = false;
     run->pending = 0;
@@ -85,10 +86,10 @@ int execute_drain(struct hst_engine *engine)
 }
 
 /* They are those of a step that was not foreseen: with what the last one has left to do. */
-static unsigned parts_of_step(const struct hst_engine *engine)
+static unsigned phases_of_step(const struct hst_engine *engine)
 {
-    return (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.pending |
-           versions_parts(engine, engine->step.number);
+    return (unsigned)PHASE_FORWARD | PHASE_BACKWARD | engine->run.pending |
+           versions_phases(engine, engine->step.number);
 }
 
 int execute_begin(struct hst_engine *engine)
@@ -99,26 +100,27 @@ int execute_begin(struct hst_engine *engine)
     run->visits[0] = run->visits[1] = 0;
     rc = rc ? rc : optimistic_step_begins(engine);
     if (rc == 0 && !run->prepared)
-        rc = open_period(engine, parts_of_step(engine));
+        rc = open_step_window(engine, phases_of_step(engine));
     if (rc == 0)
-        versions_period_begins(engine, run->period);
+        versions_window_begins(engine, run->step_window);
     run->prepared = run->clip_done = run->skipped = run->early_begun = false;
     run->in_step = rc == 0;
     return rc;
 }
 
-/* True where the unit's node comes next in the compute lane of this period, but for forwards, which
- * may be left out; not those that are made again. */
+/* True where the unit's node comes next in the compute lane of this step window, but for forwards,
+ * which may be left out; not those that are made again. */
 static bool is_ahead(struct execute *run, uint32_t unit, enum node_kind kind)
 {
     const struct graph *graph = &run->graph;
-    struct walk_at at;
-    if (!walk_next(&run->walk, LANE_COMPUTE, &at) || at.period != run->period)
+    struct scheduled at;
+    if (!scheduler_next(&run->scheduler, LANE_COMPUTE, &at) || at.step_window != run->step_window)
         return false;
-    for (uint32_t i = run->walk.lane[LANE_COMPUTE].at; i < graph->lane_count[LANE_COMPUTE]; i++) {
+    for (uint32_t i = run->scheduler.lane[LANE_COMPUTE].at; i < graph->lane_count[LANE_COMPUTE];
+         i++) {
         at.node = graph->lane[LANE_COMPUTE][i];
         const struct node *node = node_of(run, at);
-        if (!walk_is_run(&run->walk, at))
+        if (!scheduler_is_run(&run->scheduler, at))
             continue;
         if (node->unit == unit && node->kind == kind)
             return true;
@@ -150,38 +152,40 @@ static int check_order(struct hst_engine *engine, uint32_t unit, enum hst_sweep 
 /* ---- a client that leaves the order ---- */
 
 /* Checkpoints that were kept in memory for the backward go home: their buffers are needed. */
-static int send_kept_acts(struct hst_engine *engine)
+static int evict_retained_acts(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
     const struct graph *graph = &run->graph;
     enum pool pool = engine_computes_in_dram(engine) ? POOL_ACTS : POOL_DEVICE_ACTS;
-    struct walk_at at = {.period = run->period};
+    struct scheduled at = {.step_window = run->step_window};
     int rc = 0;
-    for (uint32_t i = run->walk.lane[LANE_COMPUTE].at;
+    for (uint32_t i = run->scheduler.lane[LANE_COMPUTE].at;
          i < graph->lane_count[LANE_COMPUTE] && rc == 0; i++) {
         at.node = graph->lane[LANE_COMPUTE][i];
         if (node_of(run, at)->kind == NODE_BACKWARD &&
-            walk_pool_buffer(&run->walk, at, pool) != GRAPH_NONE)
+            scheduler_pool_buffer(&run->scheduler, at, pool) != GRAPH_NONE)
             rc = demand_send_acts(engine, node_of(run, at)->unit, pool,
-                                  walk_pool_buffer(&run->walk, at, pool));
+                                  scheduler_pool_buffer(&run->scheduler, at, pool));
     }
     return rc;
 }
 
 /* Gradients that were kept in memory for the update go home too. */
-static int send_kept_grads(struct hst_engine *engine)
+static int evict_retained_grads(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
     const struct graph *graph = &run->graph;
     int rc = 0;
     for (uint32_t i = 0; i < graph->node_count && rc == 0; i++) {
         const struct node *node = &graph->nodes[i];
-        if (node->kind != NODE_NORM || node->lease[0] == GRAPH_NONE)
+        if (node->kind != NODE_NORM || node->reservation[0] == GRAPH_NONE)
             continue;
-        uint32_t buffer = walk_left_to_heir(&run->walk, run->period, node->lease[0]);
+        uint32_t buffer =
+            scheduler_left_to_heir(&run->scheduler, run->step_window, node->reservation[0]);
         if (buffer != GRAPH_NONE)
             rc = demand_send_grads(engine, node->unit,
-                                   (enum pool)graph->leases[node->lease[0]].pool, buffer);
+                                   (enum pool)graph->reservations[node->reservation[0]].pool,
+                                   buffer);
     }
     return rc;
 }
@@ -198,21 +202,21 @@ static int leave_order(struct hst_engine *engine, uint32_t unit)
                    slices_described(engine, unit));
     run->warned = true;
     int rc = loop_to_rest(engine);
-    rc = rc ? rc : send_kept_acts(engine);
-    rc = rc ? rc : send_kept_grads(engine);
+    rc = rc ? rc : evict_retained_acts(engine);
+    rc = rc ? rc : evict_retained_grads(engine);
     if (rc)
         return rc;
-    if (run->walk.opened > run->period + 1)
-        walk_narrow(&run->walk, run->period + 1, 0);
-    walk_narrow(&run->walk, run->period, run->pending);
+    if (run->scheduler.opened > run->step_window + 1)
+        scheduler_narrow(&run->scheduler, run->step_window + 1, 0);
+    scheduler_narrow(&run->scheduler, run->step_window, run->pending);
     rc = loop_until(engine, loop_is_idle);
     if (rc)
         return rc;
-    walk_forget(&run->walk); /* its buffers are used on demand */
+    scheduler_forget(&run->scheduler); /* its buffers are used on demand */
     run->pending = 0;
     run->on_demand = true;
-    /* Its part of the period is gone. Where an update has followed a backward at once the last
-       step's bytes are gone too, and its version is left out. */
+    /* Its phase of the step window is gone. Where an update has followed a backward at once the
+       last step's bytes are gone too, and its version is left out. */
     return run->early_begun ? 0 : versions_instead(engine);
 }
 
@@ -229,13 +233,13 @@ static int learn_order(struct hst_engine *engine, bool optimistic)
     if (rc)
         return report_fail(&engine->report, HST_E_BUDGET, rc,
                            "no memory for the graph of a new order");
-    walk_free(&run->walk);
+    scheduler_free(&run->scheduler);
     graph_free(&run->graph);
     run->graph = graph;
-    run->stale = UINT64_MAX; /* periods begin anew */
+    run->stale = UINT64_MAX; /* step windows begin anew */
     run->optimistic = optimistic;
     run->deferred = engine->plan_in.deferred && !optimistic;
-    rc = walk_init(&run->walk, &run->graph);
+    rc = scheduler_init(&run->scheduler, &run->graph);
     return rc ? report_fail(&engine->report, HST_E_BUDGET, rc,
                             "no memory for the walk of a new order")
               : 0;
@@ -246,20 +250,20 @@ static int reach(struct hst_engine *engine, uint32_t unit, enum node_kind kind)
 {
     struct execute *run = &engine->run;
     for (;;) {
-        struct walk_at at;
+        struct scheduled at;
         int rc = loop_until(engine, compute_is_ready);
         if (rc)
             return rc;
-        walk_next(&run->walk, LANE_COMPUTE, &at);
+        scheduler_next(&run->scheduler, LANE_COMPUTE, &at);
         const struct node *node = node_of(run, at);
-        walk_start(&run->walk, at);
+        scheduler_start(&run->scheduler, at);
         if (node->unit == unit && node->kind == kind) {
             run->computing = at;
             run->computing_start_s = clock_seconds();
             run->computing_host_s = run->measure.host_s;
             return 0;
         }
-        walk_done(&run->walk, at);
+        scheduler_done(&run->scheduler, at);
     }
 }
 
@@ -275,8 +279,8 @@ static int begin_evaluation(struct hst_engine *engine, uint32_t unit)
         return rc;
     run->on_demand = restart; /* in an order of its own */
     if (restart)
-        walk_forget(&run->walk);
-    rc = restart ? 0 : open_period(engine, PART_EVAL);
+        scheduler_forget(&run->scheduler);
+    rc = restart ? 0 : open_step_window(engine, PHASE_EVAL);
     run->evaluating = rc == 0;
     return rc;
 }
@@ -344,8 +348,8 @@ int execute_end(struct hst_engine *engine)
         return rc;
     run->in_step = false;
     run->pending = run->left;
-    run->period++;
-    run->prepared = !run->on_demand && run->walk.opened > run->period;
+    run->step_window++;
+    run->prepared = !run->on_demand && run->scheduler.opened > run->step_window;
     rc = run->on_demand ? learn_order(engine, run->optimistic) : 0;
     return rc || !run->skipped ? rc : restore_derived(engine);
 }
@@ -389,7 +393,7 @@ int execute_open(struct hst_engine *engine)
     int rc = measure_open(engine);
     rc = rc ? rc
             : step_graph(&engine->plan_in, &engine->placement, NULL, run->optimistic, &run->graph);
-    rc = rc ? rc : walk_init(&run->walk, &run->graph);
+    rc = rc ? rc : scheduler_init(&run->scheduler, &run->graph);
     rc = rc ? rc : visits_open(engine);
     for (int l = 0; l < LANE_COUNT; l++)
         for (uint32_t i = 0; rc == 0 && has_passages(l) && i < EXECUTE_PASSAGES; i++)
@@ -404,7 +408,7 @@ void execute_close(struct hst_engine *engine)
     for (int l = 0; l < LANE_COUNT; l++)
         for (uint32_t i = 0; i < EXECUTE_PASSAGES; i++)
             hst_event_destroy(&run->passages[l].ring[i].passed);
-    walk_free(&run->walk);
+    scheduler_free(&run->scheduler);
     graph_free(&run->graph);
     graph_free(&run->demand);
     free(run->flights);

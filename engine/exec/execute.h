@@ -13,7 +13,7 @@
 int execute_open(struct hst_engine *engine);
 void execute_close(struct hst_engine *engine);
 
-/** Opens the period of the step that begins. */
+/** Opens the step window of the step that begins. */
 int execute_begin(struct hst_engine *engine);
 /**
  * Waits until the unit may be computed with in that sweep, and starts its node. Units before it in

@@ -4,7 +4,7 @@
 /* The executor holds this between calls. Most files of exec/ change it, and session/decide.c what
    it decides. */
 #include "exec/measure.h"
-#include "plan/graph/walk.h"
+#include "plan/graph/scheduler.h"
 #include "plan/search/update_choice.h"
 #include "tier/extent.h"
 
@@ -17,7 +17,7 @@ struct optimizer_coefs {
 
 /* A node of the drives' lanes that was started. */
 struct job {
-    struct walk_at at;
+    struct scheduled at;
     uint32_t begun, count, flying; /* extents */
     double start_s;
     bool used;
@@ -32,7 +32,7 @@ struct flight {
 
 /* A node of the device's lanes that was enqueued: done when the stream has passed the event. */
 struct passage {
-    struct walk_at at;
+    struct scheduled at;
     struct hst_event *passed;
     double start_s;
     double host_s; /* measure.host_s then */
@@ -40,7 +40,7 @@ struct passage {
 
 enum { EXECUTE_JOBS = 256, EXECUTE_PASSAGES = 16 };
 
-/* The period of nodes of run.demand, which no walk has opened. */
+/* The step window of nodes of run.demand, which no scheduler has opened. */
 #define EXECUTE_DEMAND UINT64_MAX
 
 /* It holds those of one lane, in their order. */
@@ -51,7 +51,7 @@ struct passages {
 
 struct execute {
     struct graph graph;
-    struct walk walk;
+    struct scheduler scheduler;
     /* The update waits for the norm, and is left to the next step; or it should and does not. With
        neither it need not wait. */
     bool deferred, optimistic;
@@ -71,14 +71,14 @@ struct execute {
     double lane_end_s[LANE_COUNT];          /* when its last node was seen to be done */
     struct measure measure;                 /* exec/measure.c */
 
-    struct walk_at computing;           /* the node of the unit that is acquired */
+    struct scheduled computing;         /* the node of the unit that is acquired */
     struct graph demand;                /* exec/demand.c: of the unit at hand */
     uint32_t demand_buffer[POOL_COUNT]; /* and the buffers of its nodes */
     double computing_start_s, computing_host_s;
 
-    uint32_t committing; /* job of the version that is on its way, or EXECUTE_JOBS */
-    uint64_t period;     /* of the step at hand, or of the next one */
-    bool prepared;       /* the next step's period is open already */
+    uint32_t committing;  /* job of the version that is on its way, or EXECUTE_JOBS */
+    uint64_t step_window; /* of the step at hand, or of the next one */
+    bool prepared;        /* the next step's step window is open already */
     bool in_step, evaluating;
     bool on_demand;           /* the client has left the order: the graph stands still */
     bool warned;              /* of that */
@@ -86,13 +86,13 @@ struct execute {
     size_t sealed_count;
     /* The units in the order of this step's visits, and how many there were: what is learned */
     uint32_t *visited[2], visits[2]; /* forward, backward */
-    unsigned pending;                /* parts that the last step has left to do */
+    unsigned pending;                /* phases that the last step has left to do */
     unsigned left;                   /* those that the step at hand will have left, so far known */
     bool early_begun;                /* tiles were updated in the backward of the step at hand */
     /* It is, where an optimistic update has two slots in memory, the one that holds the weights and
        states of the step at hand. */
     int slot;
-    uint64_t stale;   /* period in which kept weights are of an update that did not stand */
+    uint64_t stale;   /* step window in which kept weights are of an update that did not stand */
     bool clip_done;   /* of the step at hand */
     bool skipped;     /* the step at hand overflowed: it has no update */
     double grad_norm; /* of the last step that has one, without the loss scale */

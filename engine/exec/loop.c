@@ -2,7 +2,7 @@
 /*
  * The loop. Each round takes what has completed, starts what may start in each lane, and does one
  * node of the host's own work; with nothing to do it sleeps until a drive or the device is done
- * with something. Which node may start is not decided here but in plan/walk.c.
+ * with something. Which node may start is not decided here but in plan/scheduler.c.
  */
 #include "exec/loop.h"
 
@@ -25,20 +25,20 @@
 static const enum lane DEVICE_LANES[] = {LANE_COMPUTE, LANE_H2D, LANE_D2H};
 enum { DEVICE_LANES_COUNT = sizeof DEVICE_LANES / sizeof DEVICE_LANES[0] };
 
-static const struct node *node_of(const struct execute *run, struct walk_at at)
+static const struct node *node_of(const struct execute *run, struct scheduled at)
 {
     return &run->graph.nodes[at.node];
 }
 
 /* A started node has nothing to read: its buffer came with its contents. */
-static bool is_kept(const struct execute *run, struct walk_at at)
+static bool is_kept(const struct execute *run, struct scheduled at)
 {
-    return node_kind_is_kept(node_of(run, at)->kind) && at.period != run->stale &&
-           walk_was_kept(&run->walk, at);
+    return node_kind_is_retained(node_of(run, at)->kind) && at.step_window != run->stale &&
+           scheduler_was_retained(&run->scheduler, at);
 }
 
 /* A node is done: what the lane has been doing since it could begin with it. */
-static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
+static void finish(struct hst_engine *engine, struct scheduled at, double start_s)
 {
     struct execute *run = &engine->run;
     const struct node *node = node_of(run, at);
@@ -59,7 +59,7 @@ static void finish(struct hst_engine *engine, struct walk_at at, double start_s)
     run->lane_end_s[node->lane] = end_s;
     if (engine->config.trace)
         engine->config.trace(engine->config.trace_context, &event);
-    walk_done(&run->walk, at);
+    scheduler_done(&run->scheduler, at);
 }
 
 /* ---- drives: extents of started nodes ---- */
@@ -87,10 +87,10 @@ static int look_at_version(struct hst_engine *engine, bool *moved)
     return 0;
 }
 
-static int start_commit(struct hst_engine *engine, uint32_t job, uint64_t period)
+static int start_commit(struct hst_engine *engine, uint32_t job, uint64_t step_window)
 {
     bool made;
-    int rc = versions_begin(engine, period, &made);
+    int rc = versions_begin(engine, step_window, &made);
     if (rc)
         return rc;
     if (made) {
@@ -175,15 +175,15 @@ static uint32_t free_job(const struct execute *run)
 static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
-    struct walk_at at;
+    struct scheduled at;
     for (;;) {
         int rc = run->issuing[lane] < EXECUTE_JOBS ? issue(engine, lane) : 0;
         uint32_t number = free_job(run);
         if (rc || run->issuing[lane] < EXECUTE_JOBS || number == EXECUTE_JOBS)
             return rc;
-        if (!walk_next(&run->walk, lane, &at) || !walk_ready(&run->walk, at))
+        if (!scheduler_next(&run->scheduler, lane, &at) || !scheduler_ready(&run->scheduler, at))
             return 0;
-        walk_start(&run->walk, at);
+        scheduler_start(&run->scheduler, at);
         *moved = true;
         run->jobs[number] = (struct job){
             .at = at,
@@ -192,7 +192,7 @@ static int run_drive_lane(struct hst_engine *engine, enum lane lane, bool *moved
             .used = true,
         };
         if (node_of(run, at)->kind == NODE_COMMIT)
-            rc = start_commit(engine, number, at.period);
+            rc = start_commit(engine, number, at.step_window);
         else if (run->jobs[number].count == 0)
             job_finish(engine, number);
         else
@@ -271,10 +271,10 @@ static int lanes_under_way(const struct execute *run, enum lane *lane)
 static int run_device_updates(struct hst_engine *engine, enum lane lane, bool *moved)
 {
     struct execute *run = &engine->run;
-    struct walk_at at;
-    while (walk_next(&run->walk, lane, &at) && node_of(run, at)->kind == NODE_UPDATE &&
-           walk_ready(&run->walk, at)) {
-        walk_start(&run->walk, at);
+    struct scheduled at;
+    while (scheduler_next(&run->scheduler, lane, &at) && node_of(run, at)->kind == NODE_UPDATE &&
+           scheduler_ready(&run->scheduler, at)) {
+        scheduler_start(&run->scheduler, at);
         int rc = lane == LANE_COMPUTE ? optimizer_device_update(engine, at)
                                       : optimizer_streamed_update(engine, at);
         if (rc)
@@ -287,11 +287,11 @@ static int run_device_updates(struct hst_engine *engine, enum lane lane, bool *m
 
 /* ---- host: norms and updates ---- */
 
-/* The period behind the one at hand is run with these. */
-static unsigned parts_behind(const struct hst_engine *engine)
+/* The step window behind the one at hand is run with these. */
+static unsigned phases_behind(const struct hst_engine *engine)
 {
-    return (unsigned)PART_FORWARD | PART_BACKWARD | engine->run.left |
-           versions_parts(engine, engine->step.number + 1);
+    return (unsigned)PHASE_FORWARD | PHASE_BACKWARD | engine->run.left |
+           versions_phases(engine, engine->step.number + 1);
 }
 
 int loop_clip(struct hst_engine *engine)
@@ -303,12 +303,12 @@ int loop_clip(struct hst_engine *engine)
     run->clip_done = true;
     int rc = run->skipped ? 0 : optimizer_check_norm(engine, stored);
     rc = rc ? rc : optimistic_judge(engine, stored);
-    if (rc == 0 && run->skipped && run->walk.opened > run->period + 1)
-        walk_narrow(&run->walk, run->period + 1, parts_behind(engine));
+    if (rc == 0 && run->skipped && run->scheduler.opened > run->step_window + 1)
+        scheduler_narrow(&run->scheduler, run->step_window + 1, phases_behind(engine));
     return rc;
 }
 
-static int run_host_node(struct hst_engine *engine, struct walk_at at)
+static int run_host_node(struct hst_engine *engine, struct scheduled at)
 {
     const struct node *node = node_of(&engine->run, at);
     switch ((enum node_kind)node->kind) {
@@ -328,12 +328,12 @@ static int run_host_node(struct hst_engine *engine, struct walk_at at)
 static int run_host_lane(struct hst_engine *engine, bool *moved)
 {
     struct execute *run = &engine->run;
-    struct walk_at at;
-    if (!walk_next(&run->walk, LANE_UPDATE, &at) || !walk_ready(&run->walk, at))
+    struct scheduled at;
+    if (!scheduler_next(&run->scheduler, LANE_UPDATE, &at) || !scheduler_ready(&run->scheduler, at))
         return 0;
     bool idle = run->passages[LANE_COMPUTE].count == 0;
     double start = clock_seconds();
-    walk_start(&run->walk, at);
+    scheduler_start(&run->scheduler, at);
     int rc = run_host_node(engine, at);
     if (rc)
         return rc;
@@ -345,15 +345,15 @@ static int run_host_lane(struct hst_engine *engine, bool *moved)
 
 /* ---- the loop ---- */
 
-/* The period behind the one at hand is opened as soon as may be, so that its reads run ahead. It is
- * taken for a step that follows; whatever else comes takes parts away from it. Where nothing of it
- * may begin before the norm is known, what it has to do is known too. */
+/* The step window behind the one at hand is opened as soon as may be, so that its reads run ahead.
+ * It is taken for a step that follows; whatever else comes takes phases away from it. Where
+ * nothing of it may begin before the norm is known, what it has to do is known too. */
 static void look_ahead(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
     if (run->in_step && (!run->optimistic || run->clip_done) &&
-        run->walk.opened == run->period + 1 && walk_may_open(&run->walk))
-        walk_open(&run->walk, parts_behind(engine));
+        run->scheduler.opened == run->step_window + 1 && scheduler_may_open(&run->scheduler))
+        scheduler_open(&run->scheduler, phases_behind(engine));
 }
 
 static int start_all(struct hst_engine *engine, bool *moved)
@@ -383,10 +383,10 @@ static bool is_busy(const struct execute *run, enum lane lane)
  * and so on until something is being done. Each wait is for an earlier node, so this ends. */
 static enum lane blamed(struct execute *run)
 {
-    struct walk_at head, on;
+    struct scheduled head, on;
     enum lane lane = LANE_COMPUTE;
-    while (!is_busy(run, lane) && walk_next(&run->walk, lane, &head) &&
-           walk_waits_for(&run->walk, head, &on))
+    while (!is_busy(run, lane) && scheduler_next(&run->scheduler, lane, &head) &&
+           scheduler_waits_for(&run->scheduler, head, &on))
         lane = (enum lane)node_of(run, on)->lane;
     return lane;
 }
@@ -434,7 +434,7 @@ static int wait_for_any(struct hst_engine *engine)
     }
     return report_fail(&engine->report, HST_E_DEVICE, -EDEADLK,
                        "the step graph stands still in period %llu: a defect of the engine",
-                       (unsigned long long)run->period);
+                       (unsigned long long)run->step_window);
 }
 
 int loop_until(struct hst_engine *engine, loop_end *end)
@@ -469,7 +469,7 @@ int loop_to_rest(struct hst_engine *engine)
 
 bool loop_is_idle(struct hst_engine *engine)
 {
-    return walk_is_idle(&engine->run.walk);
+    return scheduler_is_idle(&engine->run.scheduler);
 }
 
 int loop_start(struct hst_engine *engine)

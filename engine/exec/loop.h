@@ -10,7 +10,7 @@ typedef bool loop_end(struct hst_engine *engine);
 int loop_until(struct hst_engine *engine, loop_end *end);
 /** Runs until all that is left waits for the client. */
 int loop_to_rest(struct hst_engine *engine);
-/** An end: every node of every opened period is done. */
+/** An end: every node of every opened step window is done. */
 bool loop_is_idle(struct hst_engine *engine);
 /** One round without waiting, after something was given to the device. */
 int loop_start(struct hst_engine *engine);

@@ -7,7 +7,7 @@
  * itself: the host device and the optimizer share the workers, which run one job at a time, so the
  * seconds of the optimizer's jobs are taken from the visits they ran beside.
  */
-#include "plan/graph/walk.h"
+#include "plan/graph/scheduler.h"
 
 struct hst_engine;
 struct passage;

@@ -108,8 +108,9 @@ static int move_in_place(struct hst_engine *engine, struct moving *moving)
         for (uint32_t i = 0; here && i < memory_save_count(engine, tile) && rc == 0; i++) {
             struct moved *at = &moved[turn++ % MOST_MOVING];
             enum extent_kind kind = save_kind(engine, tile, i);
-            const struct move move = {
-                kind, tile, tile_at_home(engine, kind, tile, engine->run.slot), moving->to_store};
+            const struct move move = {kind, tile,
+                                      tile_at_home_tier(engine, kind, tile, engine->run.slot),
+                                      moving->to_store};
             rc = wait_for(engine, moving, at);
             rc = rc ? rc : engine_stopped(engine);
             rc = rc ? rc : begin(engine, move, at);

@@ -4,43 +4,43 @@
 
 #include <assert.h>
 
-const struct node *moves_node(const struct hst_engine *engine, struct walk_at at)
+const struct node *moves_node(const struct hst_engine *engine, struct scheduled at)
 {
     const struct execute *run = &engine->run;
-    return &(at.period == EXECUTE_DEMAND ? &run->demand : &run->graph)->nodes[at.node];
+    return &(at.step_window == EXECUTE_DEMAND ? &run->demand : &run->graph)->nodes[at.node];
 }
 
-static const struct operand *operands_of(const struct hst_engine *engine, struct walk_at at)
+static const struct operand *operands_of(const struct hst_engine *engine, struct scheduled at)
 {
     const struct execute *run = &engine->run;
-    return graph_operands(at.period == EXECUTE_DEMAND ? &run->demand : &run->graph,
+    return graph_operands(at.step_window == EXECUTE_DEMAND ? &run->demand : &run->graph,
                           moves_node(engine, at));
 }
 
 bool moves_is_late(const struct node *node)
 {
-    return (node->parts & ((unsigned)PART_UPDATE | PART_REDO)) != 0;
+    return (node->phases & ((unsigned)PHASE_UPDATE | PHASE_REDO)) != 0;
 }
 
 /* ---- ends ---- */
 
-static struct ring ring_of(const struct placement *p, unsigned pool)
+static struct buffer_pool pool_memory_of(const struct placement *p, unsigned pool)
 {
-    const struct ring rings[POOL_COUNT] = {
-        [POOL_WEIGHTS] = p->leases[0],
-        [POOL_WIDE_WEIGHTS] = p->leases[1],
-        [POOL_GRADS] = p->grad_leases[0],
-        [POOL_WIDE_GRADS] = p->grad_leases[1],
+    const struct buffer_pool buffer_pools[POOL_COUNT] = {
+        [POOL_WEIGHTS] = p->reservations[0],
+        [POOL_WIDE_WEIGHTS] = p->reservations[1],
+        [POOL_GRADS] = p->grad_buffers[0],
+        [POOL_WIDE_GRADS] = p->grad_buffers[1],
         [POOL_TILES] = p->slots,
-        [POOL_ACTS] = p->act_leases,
-        [POOL_DEVICE_WEIGHTS] = p->device_leases[0],
-        [POOL_DEVICE_WIDE_WEIGHTS] = p->device_leases[1],
+        [POOL_ACTS] = p->act_buffers,
+        [POOL_DEVICE_WEIGHTS] = p->device_weights[0],
+        [POOL_DEVICE_WIDE_WEIGHTS] = p->device_weights[1],
         [POOL_DEVICE_GRADS] = p->device_grads[0],
         [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1],
         [POOL_DEVICE_ACTS] = p->device_acts,
         [POOL_DEVICE_TILES] = p->device_tiles,
     };
-    return rings[pool];
+    return buffer_pools[pool];
 }
 
 static unsigned char *arena_of(const struct hst_engine *engine, unsigned space)
@@ -48,16 +48,16 @@ static unsigned char *arena_of(const struct hst_engine *engine, unsigned space)
     return space == SPACE_DEVICE ? engine->arena : engine->host_arena;
 }
 
-/* The buffer that a started node has of a ring. */
-static unsigned char *buffer_of(const struct hst_engine *engine, struct walk_at at,
+/* The buffer that a started node has of a buffer pool. */
+static unsigned char *buffer_of(const struct hst_engine *engine, struct scheduled at,
                                 struct operand_end end)
 {
-    struct ring ring = ring_of(&engine->placement, end.pool);
-    uint32_t buffer = at.period == EXECUTE_DEMAND
+    struct buffer_pool buffer_pool = pool_memory_of(&engine->placement, end.pool);
+    uint32_t buffer = at.step_window == EXECUTE_DEMAND
                           ? engine->run.demand_buffer[end.pool]
-                          : walk_pool_buffer(&engine->run.walk, at, (enum pool)end.pool);
+                          : scheduler_pool_buffer(&engine->run.scheduler, at, (enum pool)end.pool);
     assert(buffer != GRAPH_NONE); /* the node borrows what its operands are in */
-    return arena_of(engine, end.space) + ring.at + buffer * ring.bytes;
+    return arena_of(engine, end.space) + buffer_pool.at + buffer * buffer_pool.bytes;
 }
 
 double *moves_host_partials(const struct hst_engine *engine, uint32_t unit)
@@ -75,11 +75,11 @@ static unsigned char *partials_at_home(const struct hst_engine *engine, unsigned
 }
 
 /* An operand's extent `index`; slot: of those in memory that have two. */
-static unsigned char *home_of(const struct hst_engine *engine, const struct node *node,
-                              unsigned space, unsigned what, uint32_t index, int slot)
+static unsigned char *home_tier_of(const struct hst_engine *engine, const struct node *node,
+                                   unsigned space, unsigned what, uint32_t index, int slot)
 {
     const struct placement *p = &engine->placement;
-    const struct unit_home *home = &p->units[node->unit];
+    const struct unit_placement *home = &p->units[node->unit];
     unsigned char *arena = arena_of(engine, space);
     uint64_t bytes;
     if (what == OPERAND_PARTIALS)
@@ -88,7 +88,7 @@ static unsigned char *home_of(const struct hst_engine *engine, const struct node
         return arena + home->acts.offset +
                (uint64_t)(index - home->first_act_block) * PLACEMENT_ACT_BYTES;
     if (space == SPACE_DRAM && what != EXTENT_GRADS)
-        return tile_at_home(engine, (enum extent_kind)what, index, slot);
+        return tile_at_home_tier(engine, (enum extent_kind)what, index, slot);
     return arena + placement_extent(p, (enum extent_kind)what, index, &bytes).offset;
 }
 
@@ -100,12 +100,13 @@ static uint64_t stride_of(const struct hst_engine *engine, unsigned what)
 }
 
 /* The i-th extent of an operand at one of its ends, in memory. */
-static unsigned char *address_of(const struct hst_engine *engine, struct walk_at at,
+static unsigned char *address_of(const struct hst_engine *engine, struct scheduled at,
                                  const struct operand *op, struct operand_end end, uint32_t i,
                                  int slot)
 {
     if (end.pool == POOL_COUNT)
-        return home_of(engine, moves_node(engine, at), end.space, op->what, op->first + i, slot);
+        return home_tier_of(engine, moves_node(engine, at), end.space, op->what, op->first + i,
+                            slot);
     return buffer_of(engine, at, end) + op->offset + i * stride_of(engine, op->what);
 }
 
@@ -127,7 +128,7 @@ static struct slots slots_of(const struct hst_engine *engine, const struct node 
 
 /* ---- drives, copies, work ---- */
 
-uint32_t moves_count(const struct hst_engine *engine, struct walk_at at)
+uint32_t moves_count(const struct hst_engine *engine, struct scheduled at)
 {
     const struct operand *op = operands_of(engine, at);
     uint32_t count = 0;
@@ -136,7 +137,7 @@ uint32_t moves_count(const struct hst_engine *engine, struct walk_at at)
     return count;
 }
 
-struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_t i)
+struct move moves_at(const struct hst_engine *engine, struct scheduled at, uint32_t i)
 {
     const struct operand *op = operands_of(engine, at);
     for (; i >= op->count; op++)
@@ -147,7 +148,7 @@ struct move moves_at(const struct hst_engine *engine, struct walk_at at, uint32_
                          write};
 }
 
-uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
+uint32_t moves_copies(const struct hst_engine *engine, struct scheduled at,
                       struct copy copies[OPERANDS_MOST])
 {
     const struct node *node = moves_node(engine, at);
@@ -160,7 +161,7 @@ uint32_t moves_copies(const struct hst_engine *engine, struct walk_at at,
     return node->operand_count;
 }
 
-unsigned char *moves_work(const struct hst_engine *engine, struct walk_at at, unsigned what,
+unsigned char *moves_work(const struct hst_engine *engine, struct scheduled at, unsigned what,
                           uint32_t nth)
 {
     const struct operand *op = operands_of(engine, at);
@@ -171,7 +172,7 @@ unsigned char *moves_work(const struct hst_engine *engine, struct walk_at at, un
 }
 
 /* Of the node's operands, which are of tiles, the part of one tile. */
-static unsigned char *part_of(const struct hst_engine *engine, struct walk_at at, unsigned what,
+static unsigned char *part_of(const struct hst_engine *engine, struct scheduled at, unsigned what,
                               uint32_t tile, int slot)
 {
     const struct operand *op = operands_of(engine, at);
@@ -180,7 +181,7 @@ static unsigned char *part_of(const struct hst_engine *engine, struct walk_at at
     return address_of(engine, at, op, op->to, tile - op->first, slot);
 }
 
-static struct hst_update_arrays arrays_in(const struct hst_engine *engine, struct walk_at at,
+static struct hst_update_arrays arrays_in(const struct hst_engine *engine, struct scheduled at,
                                           const struct tile_job *job, int slot)
 {
     struct record record = record_layout(engine->update->bytes, job->range.elements);
@@ -193,7 +194,7 @@ static struct hst_update_arrays arrays_in(const struct hst_engine *engine, struc
     };
 }
 
-struct tile_job moves_tile(const struct hst_engine *engine, struct walk_at at, uint32_t tile)
+struct tile_job moves_tile(const struct hst_engine *engine, struct scheduled at, uint32_t tile)
 {
     struct tile_job job = {.tile = tile, .range = layout_tile(&engine->layout, tile)};
     struct slots slots = slots_of(engine, moves_node(engine, at));

@@ -81,7 +81,7 @@ int optimistic_check(struct hst_engine *engine)
 int optimistic_step_begins(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
-    run->left = PART_UPDATE; /* of which a graph may have nothing */
+    run->left = PHASE_UPDATE; /* of which a graph may have nothing */
     return run->deferred ? 0 : optimizer_coefs(engine, 0, &run->early);
 }
 
@@ -94,14 +94,14 @@ int optimistic_judge(struct hst_engine *engine, double stored_norm)
 {
     struct execute *run = &engine->run;
     int rc = run->skipped ? 0 : optimizer_coefs(engine, stored_norm, &run->coefs);
-    run->left = run->skipped ? 0 : PART_UPDATE;
+    run->left = run->skipped ? 0 : PHASE_UPDATE;
     if (rc || !run->optimistic)
         return rc;
     bool stands = !run->skipped && are_equal(&run->coefs.plain, &run->early.plain);
     if (!stands)
-        run->left |= run->skipped ? (unsigned)PART_REVERT : (unsigned)PART_REVERT | PART_REDO;
+        run->left |= run->skipped ? (unsigned)PHASE_REVERT : (unsigned)PHASE_REVERT | PHASE_REDO;
     run->slot ^= !run->skipped;
-    run->stale = stands ? UINT64_MAX : run->period + 1;
+    run->stale = stands ? UINT64_MAX : run->step_window + 1;
     return 0;
 }
 

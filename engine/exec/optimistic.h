@@ -4,8 +4,8 @@
 /*
  * The optimistic update: made in the backward, into slots of its own, with the factor of a norm
  * that does not clip. When the norm is known it stands, and the slots change places; or it is made
- * again in the next period from the slots that were not touched. What a plan leaves to the next
- * forward is made there once, with the factor that is known by then. The bits are those of the
+ * again in the next step window from the slots that were not touched. What a plan leaves to the
+ * next forward is made there once, with the factor that is known by then. The bits are those of the
  * deferred update in any case.
  *
  * In memory the second slots are the placement's; on drives they are the store's, where every step
@@ -25,7 +25,7 @@ int optimistic_check(struct hst_engine *engine);
 /** A step begins: the coefficients of an update that does not wait, and what it would leave. */
 int optimistic_step_begins(struct hst_engine *engine);
 /**
- * Its norm is known, as the gradients are stored: what it leaves for the next period
+ * Its norm is known, as the gradients are stored: what it leaves for the next step window
  * (run.left), in which slot the weights are, and which coefficients a redo has.
  * Errors: optimizer_coefs.
  */

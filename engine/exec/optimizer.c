@@ -40,7 +40,7 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
     engine->adam->norm2[engine->update->kind.grads](grads, n, partial);
 }
 
-int optimizer_norm(struct hst_engine *engine, struct walk_at at)
+int optimizer_norm(struct hst_engine *engine, struct scheduled at)
 {
     const struct node *node = moves_node(engine, at);
     uint32_t unit = node->unit;
@@ -175,7 +175,7 @@ int optimizer_coefs(const struct hst_engine *engine, double stored_norm,
     return rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->plain);
 }
 
-void optimizer_update(struct hst_engine *engine, struct walk_at at)
+void optimizer_update(struct hst_engine *engine, struct scheduled at)
 {
     const struct node *node = moves_node(engine, at);
     struct tile_job jobs[UPDATE_TILES_MOST];

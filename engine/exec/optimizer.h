@@ -21,7 +21,7 @@ int optimizer_coefs(const struct hst_engine *engine, double stored_norm,
  * -EOVERFLOW where the update does not wait for the other units and the gradients of this one are
  * not finite, or too large for v.
  */
-int optimizer_norm(struct hst_engine *engine, struct walk_at at);
+int optimizer_norm(struct hst_engine *engine, struct scheduled at);
 /** Global norm of the stored gradients: all partials in order. May be non-finite. */
 double optimizer_grad_norm(const struct hst_engine *engine);
 /** Errors: -EOVERFLOW (sticky) a norm that is not finite, or with which v may become infinite. */
@@ -30,7 +30,7 @@ int optimizer_check_norm(struct hst_engine *engine, double stored_norm);
 bool optimizer_skips(const struct hst_engine *engine, double stored_norm);
 
 /** Updates the tiles of a started node. */
-void optimizer_update(struct hst_engine *engine, struct walk_at at);
+void optimizer_update(struct hst_engine *engine, struct scheduled at);
 
 /**
  * Enqueues a unit's partials behind its rounded gradients, on the unit's stream, and where these
@@ -39,8 +39,8 @@ void optimizer_update(struct hst_engine *engine, struct walk_at at);
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit);
 /** Enqueues the update of a started node's tiles, which are resident, on the unit's stream. Errors:
  * the device's (sticky). */
-int optimizer_device_update(struct hst_engine *engine, struct walk_at at);
+int optimizer_device_update(struct hst_engine *engine, struct scheduled at);
 /** Enqueues that of a streamed tile on a stream of its own. Errors: the device's (sticky). */
-int optimizer_streamed_update(struct hst_engine *engine, struct walk_at at);
+int optimizer_streamed_update(struct hst_engine *engine, struct scheduled at);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Norm and update on a device. Partials follow each unit's gradients in the stream; those of a unit
- * that is away leave with them. Of what the device has at home, a unit's update is enqueued just
- * before its next forward, which follows it there; the host waits for neither. Of tiles that are
- * streamed: in a stream of its own, where no computation waits behind a copy.
+ * that is offloaded leave with them. Of what the device has at home, a unit's update is enqueued
+ * just before its next forward, which follows it there; the host waits for neither. Of tiles that
+ * are streamed: in a stream of its own, where no computation waits behind a copy.
  */
 #include "exec/optimizer.h"
 
@@ -14,7 +14,7 @@
 
 int optimizer_device_norm(struct hst_engine *engine, uint32_t unit)
 {
-    struct walk_at at = engine->run.computing;
+    struct scheduled at = engine->run.computing;
     uint64_t elements = engine->layout.units[unit].elements;
     if (elements == 0)
         return 0;
@@ -84,7 +84,7 @@ static int update_tile(struct hst_engine *engine, const struct device_tile *tile
     return rc;
 }
 
-static struct device_tile device_tile(const struct hst_engine *engine, struct walk_at at,
+static struct device_tile device_tile(const struct hst_engine *engine, struct scheduled at,
                                       uint32_t number, struct hst_stream *stream)
 {
     struct tile_job job = moves_tile(engine, at, number);
@@ -100,7 +100,7 @@ static struct device_tile device_tile(const struct hst_engine *engine, struct wa
 }
 
 /* In the stream; the event tells when. */
-static int update_tiles(struct hst_engine *engine, struct walk_at at, struct hst_stream *stream,
+static int update_tiles(struct hst_engine *engine, struct scheduled at, struct hst_stream *stream,
                         struct hst_event *event)
 {
     const struct node *node = moves_node(engine, at);
@@ -114,12 +114,12 @@ static int update_tiles(struct hst_engine *engine, struct walk_at at, struct hst
     return rc ? engine_fail_device(engine, rc, "the update") : 0;
 }
 
-int optimizer_device_update(struct hst_engine *engine, struct walk_at at)
+int optimizer_device_update(struct hst_engine *engine, struct scheduled at)
 {
     return update_tiles(engine, at, engine->unit_stream, engine->run.updated);
 }
 
-int optimizer_streamed_update(struct hst_engine *engine, struct walk_at at)
+int optimizer_streamed_update(struct hst_engine *engine, struct scheduled at)
 {
     return update_tiles(engine, at, engine->run.updating, engine->run.streamed);
 }

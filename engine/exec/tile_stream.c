@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when a tile's slot is read, visited and written. Tiles with something away from DRAM, on
- * NVMe or in HBM, take the slots in turn: while one is visited, those behind it are being read and
- * those before it written. A slot is read again only when its write has completed; the stream never
- * waits for a write that it does not need yet.
+ * Decides when a tile's slot is read, visited and written. Tiles with something outside of
+ * DRAM, on NVMe or in HBM, take the slots in turn: while one is visited, those behind it are being
+ * read and those before it written. A slot is read again only when its write has completed; the
+ * stream never waits for a write that it does not need yet.
  */
 #include "exec/tile_stream.h"
 #include "exec/failure.h"
@@ -18,18 +18,19 @@ struct stream_state {
     uint32_t visited;    /* of those */
 };
 
-static struct address home_of(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile)
+static struct address home_tier_of(const struct hst_engine *engine, enum extent_kind kind,
+                                   uint32_t tile)
 {
     return kind == EXTENT_WEIGHTS ? placement_weights(&engine->placement, tile)
                                   : placement_states(&engine->placement, tile);
 }
 
-unsigned char *tile_at_home(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile,
-                            int slot)
+unsigned char *tile_at_home_tier(const struct hst_engine *engine, enum extent_kind kind,
+                                 uint32_t tile, int slot)
 {
     const struct placement *p = &engine->placement;
     uint64_t second = kind == EXTENT_WEIGHTS ? p->weights_slot : p->states_slot;
-    return engine->host_arena + home_of(engine, kind, tile).offset + (slot ? second : 0);
+    return engine->host_arena + home_tier_of(engine, kind, tile).offset + (slot ? second : 0);
 }
 
 static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights,
@@ -38,9 +39,9 @@ static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned 
     return (s->access & (kind == EXTENT_WEIGHTS ? weights : states)) != 0;
 }
 
-static bool is_away(const struct stream_state *s, enum extent_kind kind, uint32_t tile)
+static bool is_offloaded(const struct stream_state *s, enum extent_kind kind, uint32_t tile)
 {
-    return home_of(s->engine, kind, tile).tier != HST_TIER_DRAM;
+    return home_tier_of(s->engine, kind, tile).tier != HST_TIER_DRAM;
 }
 
 static bool is_resident(const struct hst_engine *engine, uint32_t tile)
@@ -54,7 +55,7 @@ static bool needs_slot(const struct stream_state *s, uint32_t tile)
     if ((s->access & TILE_RESIDENT) && !is_resident(s->engine, tile))
         return false;
     for (int kind = 0; kind < SLOT_KINDS; kind++)
-        if (is_away(s, (enum extent_kind)kind, tile) &&
+        if (is_offloaded(s, (enum extent_kind)kind, tile) &&
             wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
                   TILE_READ_STATES | TILE_WRITE_STATES))
             return true;
@@ -119,7 +120,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
     for (int k = 0; k < SLOT_KINDS; k++) {
         enum extent_kind kind = (enum extent_kind)k;
         slot->transfers[kind] = (struct transfer){.kind = kind, .index = tile};
-        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
+        if (!is_offloaded(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
             continue;
         int rc = extents_read(mover_of(engine, tile), kind, tile, slot_buffer(engine, slot, kind),
                               &slot->transfers[kind]);
@@ -134,7 +135,7 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
     struct hst_engine *engine = s->engine;
     for (int k = 0; k < SLOT_KINDS; k++) {
         enum extent_kind kind = (enum extent_kind)k;
-        if (!is_away(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
+        if (!is_offloaded(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
             continue;
         int rc = extents_write(mover_of(engine, tile), kind, tile, slot_buffer(engine, slot, kind),
                                &slot->transfers[kind]);
@@ -178,13 +179,13 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
                               enum extent_kind kind, uint32_t tile)
 {
     const struct hst_engine *engine = s->engine;
-    struct address home = home_of(engine, kind, tile);
+    struct address home = home_tier_of(engine, kind, tile);
     if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
                TILE_READ_STATES | TILE_WRITE_STATES))
         return NULL;
     if (home.tier == HST_TIER_DRAM)
-        return tile_at_home(engine, kind, tile, engine->run.slot);
-    assert(slot); /* a tile that wants something from away was given one: needs_slot */
+        return tile_at_home_tier(engine, kind, tile, engine->run.slot);
+    assert(slot); /* a tile that wants something that is offloaded was given one: needs_slot */
     return slot_buffer(engine, slot, kind);
 }
 

@@ -17,8 +17,8 @@ struct tile_job {
 };
 
 /** It returns what DRAM, as home tier, has of a tile; slot 1: its second slot, where it has one. */
-unsigned char *tile_at_home(const struct hst_engine *engine, enum extent_kind kind, uint32_t tile,
-                            int slot);
+unsigned char *tile_at_home_tier(const struct hst_engine *engine, enum extent_kind kind,
+                                 uint32_t tile, int slot);
 
 enum tile_access {
     TILE_READ_WEIGHTS = 1u << 0,

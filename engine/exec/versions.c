@@ -75,13 +75,13 @@ int versions_check(struct hst_engine *engine)
                                    : 0;
     if (v->every == 0 && all_on_drives(engine))
         v->every = 1;
-    v->cursors = calloc(2 + WALK_PERIODS, VERSIONS_CURSOR_BYTES);
+    v->cursors = calloc(2 + SCHEDULER_WINDOWS, VERSIONS_CURSOR_BYTES);
     if (!v->cursors)
         return report_fail(&engine->report, HST_E_BUDGET, -ENOMEM, "no memory for the cursor");
     v->last.cursor = v->cursors;
     v->next.cursor = v->cursors + VERSIONS_CURSOR_BYTES;
-    for (size_t i = 0; i < WALK_PERIODS; i++)
-        v->of_period[i].cursor = v->cursors + (2 + i) * VERSIONS_CURSOR_BYTES;
+    for (size_t i = 0; i < SCHEDULER_WINDOWS; i++)
+        v->of_step_window[i].cursor = v->cursors + (2 + i) * VERSIONS_CURSOR_BYTES;
     v->last.scale = engine->step.scale;
     return kept_open(engine);
 }
@@ -99,18 +99,18 @@ bool versions_due(const struct hst_engine *engine, uint64_t step)
            !kept_waits(engine, step);
 }
 
-unsigned versions_parts(const struct hst_engine *engine, uint64_t step)
+unsigned versions_phases(const struct hst_engine *engine, uint64_t step)
 {
     if (versions_due(engine, step))
-        return (unsigned)PART_SAVE | PART_COMMIT;
-    return !engine->plan_in.stored && engine->run.optimistic ? PART_COMMIT : 0;
+        return (unsigned)PHASE_SAVE | PHASE_COMMIT;
+    return !engine->plan_in.stored && engine->run.optimistic ? PHASE_COMMIT : 0;
 }
 
-unsigned versions_parts_simulated(const struct hst_engine *engine)
+unsigned versions_phases_simulated(const struct hst_engine *engine)
 {
     if (!engine->plan_in.stored)
-        return PART_COMMIT;
-    return engine->versions.every == 1 ? (unsigned)PART_SAVE | PART_COMMIT : 0;
+        return PHASE_COMMIT;
+    return engine->versions.every == 1 ? (unsigned)PHASE_SAVE | PHASE_COMMIT : 0;
 }
 
 uint64_t versions_interval(double save_s, double step_s)
@@ -237,20 +237,20 @@ static int begin(struct hst_engine *engine, const struct version_note *note)
     return rc ? engine_fail_extents(engine, rc) : 0;
 }
 
-int versions_begin(struct hst_engine *engine, uint64_t period, bool *made)
+int versions_begin(struct hst_engine *engine, uint64_t step_window, bool *made)
 {
     *made = !engine->versions.store;
     if (*made) {
         optimistic_settle(engine);
         return 0;
     }
-    return begin(engine, &engine->versions.of_period[period % WALK_PERIODS]);
+    return begin(engine, &engine->versions.of_step_window[step_window % SCHEDULER_WINDOWS]);
 }
 
-void versions_period_begins(struct hst_engine *engine, uint64_t period)
+void versions_window_begins(struct hst_engine *engine, uint64_t step_window)
 {
     struct versions *v = &engine->versions;
-    struct version_note *note = &v->of_period[period % WALK_PERIODS];
+    struct version_note *note = &v->of_step_window[step_window % SCHEDULER_WINDOWS];
     unsigned char *cursor = note->cursor;
     if (!v->cursors)
         return;

@@ -32,23 +32,24 @@ bool versions_due(const struct hst_engine *engine, uint64_t step);
 /** It returns what `auto` chooses: the least number of steps of step_s (> 0) of which save_s is 1 %
  * at most, 1 to 1e9. Pure. */
 uint64_t versions_interval(double save_s, double step_s);
-/** Parts of a period that follows a step: its version, where that is due; without a store, that
- * what an optimistic update wrote to drives stands. */
-unsigned versions_parts(const struct hst_engine *engine, uint64_t step);
-/** They are those of each period, where a step is simulated: of versions, where every step is
+/** Phases of a step window that follows a step: its version, where that is due; without a store,
+ * that what an optimistic update wrote to drives stands. */
+unsigned versions_phases(const struct hst_engine *engine, uint64_t step);
+/** They are those of each step window, where a step is simulated: of versions, where every step is
  * one. */
-unsigned versions_parts_simulated(const struct hst_engine *engine);
+unsigned versions_phases_simulated(const struct hst_engine *engine);
 /** Notes where training stands: the client's cursor of the step that begins; all, when it ends. */
 void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes);
 void versions_step_ended(struct hst_engine *engine, double step_s);
 
-/** A step's period begins: its COMMIT will be of where training stands now. */
-void versions_period_begins(struct hst_engine *engine, uint64_t period);
-/** For a started COMMIT: begins its period's; whether it is made, as at once without a store. */
-int versions_begin(struct hst_engine *engine, uint64_t period, bool *made);
+/** A step's step window begins: its COMMIT will be of where training stands now. */
+void versions_window_begins(struct hst_engine *engine, uint64_t step_window);
+/** For a started COMMIT: begins its step window's; whether it is made, as at once without a
+ * store. */
+int versions_begin(struct hst_engine *engine, uint64_t step_window, bool *made);
 int versions_poll(struct hst_engine *engine, bool *made);
-/** It does, of a period that is cut short with nothing under way, what its COMMIT would have done,
- * which no update of its own step has followed. */
+/** It does, of a step window that is cut short with nothing under way, what its COMMIT would have
+ * done, which no update of its own step has followed. */
 int versions_instead(struct hst_engine *engine);
 /** Between steps, with nothing under way: makes one of all that is, and waits for it. */
 int versions_now(struct hst_engine *engine);

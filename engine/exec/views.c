@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses of parameters: at home where it is computed, or in the lease that they came into. */
+/* Addresses of parameters: at home where it is computed, or in the reservation that they came
+   into. */
 #include "exec/views.h"
 
 #include "exec/moves.h"

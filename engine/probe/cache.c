@@ -236,7 +236,7 @@ static bool whole(const struct hst_probe *probe, const struct hst_rates *rates)
         bool possible = drive                   ? probe->drive_count > 0
                         : half                  ? copies && !probe->parallel
                         : copy                  ? copies
-                        : r == HST_RATE_COMPUTE ? probe->product_count > 0
+                        : r == HST_RATE_COMPUTE ? probe->gemm_count > 0
                                                 : true;
         if (possible && rates->figures[r].how[0] && rates->figures[r].value <= 0)
             return false;

@@ -64,7 +64,7 @@ static void put_drive(const struct hst_probe_drive *drive, struct identity *id)
             d.model, d.serial, d.file_system, d.file_system_id, d.link, (int)carried);
 }
 
-static void put_product(const struct hst_product *p, struct identity *id)
+static void put_gemm(const struct hst_gemm *p, struct identity *id)
 {
     put(id, "product %zu %zu %zu, dtype %d, %d%d%d, %u times, %u at once\n", p->m, p->n, p->k,
         (int)p->dtype, p->a_transposed, p->b_transposed, p->accumulate, p->times, p->batch);
@@ -82,8 +82,8 @@ void identity_of(const struct hst_probe *probe, struct identity *id)
         probe->memory_bytes, probe->drive_bytes, (int)probe->backend);
     for (uint32_t i = 0; i < probe->drive_count; i++)
         put_drive(&probe->drives[i], id);
-    for (uint32_t i = 0; i < probe->product_count; i++)
-        put_product(&probe->products[i], id);
+    for (uint32_t i = 0; i < probe->gemm_count; i++)
+        put_gemm(&probe->gemms[i], id);
     for (uint32_t i = 0; i < probe->operation_count; i++)
         put(id, "operation %.17g %u %d, %s\n", probe->operations[i].amount,
             probe->operations[i].times, probe->operations[i].flop, probe->operations[i].what);

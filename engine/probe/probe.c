@@ -24,7 +24,7 @@
 
 /* ---- what was asked ---- */
 
-static bool product_is_valid(const struct hst_product *p)
+static bool gemm_is_valid(const struct hst_gemm *p)
 {
     return p->m > 0 && p->n > 0 && p->k > 0 && p->m < EXTENT_MAX && p->n < EXTENT_MAX &&
            p->k < EXTENT_MAX && hst_dtype_bytes(p->dtype) > 0;
@@ -39,8 +39,8 @@ static bool operation_is_valid(const struct hst_operation *o)
 int probe_check(const struct hst_probe *in)
 {
     if (!in || in->size != sizeof *in || in->parts & ~ALL_PARTS ||
-        in->drive_count > HST_DRIVES_MAX || in->product_count > HST_PRODUCTS_MAX ||
-        (in->drive_count && !in->drives) || (in->product_count && !in->products) ||
+        in->drive_count > HST_DRIVES_MAX || in->gemm_count > HST_GEMMS_MAX ||
+        (in->drive_count && !in->drives) || (in->gemm_count && !in->gemms) ||
         in->operation_count > HST_OPERATIONS_MAX || (in->operation_count && !in->operations) ||
         (in->drive_bytes && in->drive_bytes < DRIVE_BYTES_MIN) ||
         (in->parallel && (!in->parallel->run || in->parallel->width == 0)))
@@ -48,8 +48,8 @@ int probe_check(const struct hst_probe *in)
     for (uint32_t i = 0; i < in->drive_count; i++)
         if (!in->drives[i].directory)
             return -EINVAL;
-    for (uint32_t i = 0; i < in->product_count; i++)
-        if (!product_is_valid(&in->products[i]))
+    for (uint32_t i = 0; i < in->gemm_count; i++)
+        if (!gemm_is_valid(&in->gemms[i]))
             return -EINVAL;
     for (uint32_t i = 0; i < in->operation_count; i++)
         if (!operation_is_valid(&in->operations[i]))
@@ -123,7 +123,7 @@ static void run_parts(struct probe *probe)
     if (runs(probe, (unsigned)HST_PROBE_COMPUTE | HST_PROBE_COPIES | HST_PROBE_DEVICE))
         probe_burn(probe);
     if (runs(probe, HST_PROBE_COMPUTE))
-        probe_products(probe);
+        probe_gemms(probe);
     if (runs(probe, HST_PROBE_COPIES))
         probe_copies(probe);
     if (runs(probe, HST_PROBE_LOCKING))
@@ -151,7 +151,7 @@ int hst_probe(const struct hst_probe *in, struct hst_rates *rates)
     asked = *in;
     asked.parts = in->parts ? in->parts : ALL_PARTS;
     *rates = (struct hst_rates){.drive_count = in->drive_count,
-                                .product_count = in->product_count,
+                                .gemm_count = in->gemm_count,
                                 .operation_count = in->operation_count};
     struct probe probe = {
         .in = &asked, .dev = in->dev, .memory_bytes = memory_limit(in), .out = rates};

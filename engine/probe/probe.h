@@ -83,12 +83,12 @@ void probe_load_close(struct probe_load **load);
 /* probe_drives.c */
 void probe_drives(struct probe *probe);
 
-/* probe_products.c */
-void probe_products(struct probe *probe);
+/* probe_gemms.c */
+void probe_gemms(struct probe *probe);
 /** Numbers of both signs below 1 in a device's memory; returns when they are there. */
 int probe_fill(struct hst_dev *dev, struct hst_stream *stream, char *memory, size_t bytes);
 /** The product with its longest extents halved until it fits into both limits, or is tiny. Pure. */
-struct hst_product product_cut(const struct hst_product *product, double most_flops,
+struct hst_gemm gemm_cut(const struct hst_gemm *product, double most_flops,
                                double most_bytes);
 
 /* probe_operations.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's own operations, in the memory that products were measured in. Each begins as its least
+ * A client's own operations, in the memory that GEMMs were measured in. Each begins as its least
  * part and grows until it is long enough to be measured, whole, or as large as memory allows.
  */
 #include "probe/probe.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products at the model's shapes, on the device that will compute them. How long one takes
+ * Matrix GEMMs at the model's shapes, on the device that will compute them. How long one takes
  * is not known before: each begins as a small part of itself and grows until it is long enough to
  * be measured or whole, so that a slow device takes no longer than a fast one.
  */
@@ -16,7 +16,7 @@
 #define MIB           ((size_t)1 << 20)
 #define HOST_BYTES    (64 * MIB)  /* operands of one product on the host */
 #define DEVICE_BYTES  (512 * MIB) /* on a device with memory of its own */
-#define PRODUCTS_S    0.4         /* all products */
+#define PRODUCTS_S    0.4         /* all GEMMs */
 #define FIRST_FLOPS   (double)(1 << 24)
 #define PART_BYTES    4096u /* operands start at multiples */
 #define STAGING_BYTES ((size_t)1 << 16)
@@ -29,39 +29,39 @@ struct bench {
     char *memory;
     size_t bytes;
     size_t used_bytes;             /* of it: all that can be used */
-    size_t work_bytes, room_bytes; /* workspace for any of the products, and what is left */
+    size_t work_bytes, room_bytes; /* workspace for any of the GEMMs, and what is left */
     struct hst_matmul args;
 };
 
 /* ---- shapes ---- */
 
-static size_t batch_of(const struct hst_product *p)
+static size_t batch_of(const struct hst_gemm *p)
 {
     return p->batch ? p->batch : 1;
 }
 
-static double flops_of(const struct hst_product *p)
+static double flops_of(const struct hst_gemm *p)
 {
     return 2 * (double)batch_of(p) * (double)p->m * (double)p->n * (double)p->k;
 }
 
-static enum hst_dtype result_dtype(const struct hst_product *p)
+static enum hst_dtype result_dtype(const struct hst_gemm *p)
 {
     return p->accumulate ? HST_F32 : p->dtype;
 }
 
-/* Matrices that A and B are: see hst_product.batch. */
-static size_t a_count(const struct hst_product *p)
+/* Matrices that A and B are: see hst_gemm.batch. */
+static size_t a_count(const struct hst_gemm *p)
 {
     return p->a_transposed ? batch_of(p) : 1;
 }
 
-static size_t b_count(const struct hst_product *p)
+static size_t b_count(const struct hst_gemm *p)
 {
     return p->a_transposed ? 1 : batch_of(p);
 }
 
-static double bytes_of(const struct hst_product *p)
+static double bytes_of(const struct hst_gemm *p)
 {
     double m = (double)p->m, n = (double)p->n, k = (double)p->k;
     return (m * k * (double)a_count(p) + k * n * (double)b_count(p)) *
@@ -69,10 +69,9 @@ static double bytes_of(const struct hst_product *p)
            m * n * (double)batch_of(p) * (double)hst_dtype_bytes(result_dtype(p));
 }
 
-struct hst_product product_cut(const struct hst_product *product, double most_flops,
-                               double most_bytes)
+struct hst_gemm gemm_cut(const struct hst_gemm *product, double most_flops, double most_bytes)
 {
-    struct hst_product p = *product;
+    struct hst_gemm p = *product;
     while (flops_of(&p) > most_flops || bytes_of(&p) > most_bytes) {
         size_t *longest = p.m >= p.n && p.m >= p.k ? &p.m : p.n >= p.k ? &p.n : &p.k;
         if (*longest <= EXTENT_STEP)
@@ -87,7 +86,7 @@ static size_t round_up(size_t bytes)
     return (bytes + PART_BYTES - 1) / PART_BYTES * PART_BYTES;
 }
 
-static struct hst_matmul args_of(const struct hst_product *p)
+static struct hst_matmul args_of(const struct hst_gemm *p)
 {
     return (struct hst_matmul){
         .m = p->m,
@@ -104,7 +103,7 @@ static struct hst_matmul args_of(const struct hst_product *p)
 }
 
 /* The workspace first, then the operands one behind the other. -ENOSPC: they do not fit. */
-static int lay_out(struct bench *b, const struct hst_product *p)
+static int lay_out(struct bench *b, const struct hst_gemm *p)
 {
     size_t element = hst_dtype_bytes(p->dtype), result = hst_dtype_bytes(result_dtype(p));
     size_t a_one = round_up(p->m * p->k * element), b_one = round_up(p->k * p->n * element);
@@ -156,8 +155,8 @@ int probe_fill(struct hst_dev *dev, struct hst_stream *stream, char *memory, siz
 static size_t most_work(const struct probe *probe)
 {
     size_t most = 0;
-    for (uint32_t i = 0; i < probe->in->product_count; i++) {
-        struct hst_matmul args = args_of(&probe->in->products[i]);
+    for (uint32_t i = 0; i < probe->in->gemm_count; i++) {
+        struct hst_matmul args = args_of(&probe->in->gemms[i]);
         size_t bytes = hst_matmul_work_bytes(probe->dev, &args);
         most = bytes > most ? bytes : most;
     }
@@ -225,16 +224,15 @@ static int finish(void *arg)
 }
 
 /* The largest part that takes no longer than about `wish_s`. */
-static int grow(struct bench *b, const struct hst_product *whole, double wish_s,
-                struct hst_product *part)
+static int grow(struct bench *b, const struct hst_gemm *whole, double wish_s, struct hst_gemm *part)
 {
     const struct probe_work work = {multiply, finish, b, 0};
     /* each matrix is rounded up */
     double parts = (double)(a_count(whole) + b_count(whole) + batch_of(whole));
     double room = (double)b->room_bytes - parts * PART_BYTES;
-    struct hst_product largest = product_cut(whole, INFINITY, room);
+    struct hst_gemm largest = gemm_cut(whole, INFINITY, room);
     for (double most = FIRST_FLOPS, seconds = 0;;) {
-        *part = product_cut(whole, most, room);
+        *part = gemm_cut(whole, most, room);
         int rc = lay_out(b, part);
         rc = rc ? rc : probe_once(&work, &seconds);
         if (rc || flops_of(part) >= flops_of(&largest) || seconds >= wish_s / 2)
@@ -243,7 +241,7 @@ static int grow(struct bench *b, const struct hst_product *whole, double wish_s,
     }
 }
 
-static void describe(const struct hst_product *whole, const struct hst_product *part, char *how,
+static void describe(const struct hst_gemm *whole, const struct hst_gemm *part, char *how,
                      size_t how_bytes)
 {
     char of[80] = "", many[32] = "";
@@ -260,10 +258,10 @@ static void describe(const struct hst_product *whole, const struct hst_product *
              part->accumulate ? ", added to C" : "", many, of);
 }
 
-static void measure(struct bench *b, const struct hst_product *product, double share_s,
+static void measure(struct bench *b, const struct hst_gemm *product, double share_s,
                     struct hst_figure *figure)
 {
-    struct hst_product part;
+    struct hst_gemm part;
     double deadline_s = clock_seconds() + share_s;
     int rc = grow(b, product, share_s / PROBE_SHARE_ROUNDS, &part);
     const struct probe_work work = {multiply, finish, b, rc ? 0 : flops_of(&part)};
@@ -290,7 +288,7 @@ static void add(struct sum *sum, const struct hst_figure *f, double amount, bool
         sum->rounds = f->rounds;
 }
 
-static double product_flop(const struct hst_product *p)
+static double gemm_flop(const struct hst_gemm *p)
 {
     return flops_of(p) * (p->times ? p->times : 1);
 }
@@ -306,16 +304,16 @@ static void tell_together(struct probe *probe)
     const struct hst_rates *r = probe->out;
     struct hst_figure *all = &probe->out->figures[HST_RATE_COMPUTE];
     struct sum s = {0};
-    for (uint32_t i = 0; i < in->product_count + in->operation_count; i++) {
-        bool product = i < in->product_count;
-        uint32_t at = product ? i : i - in->product_count;
-        const struct hst_figure *f = product ? &r->products[at] : &r->operations[at];
+    for (uint32_t i = 0; i < in->gemm_count + in->operation_count; i++) {
+        bool product = i < in->gemm_count;
+        uint32_t at = product ? i : i - in->gemm_count;
+        const struct hst_figure *f = product ? &r->gemms[at] : &r->operations[at];
         if (f->value <= 0) {
             probe_fail(all, "%s %u: %.120s", product ? "product" : "operation", at, f->how);
             return;
         }
         if (product)
-            add(&s, f, product_flop(&in->products[at]), true);
+            add(&s, f, gemm_flop(&in->gemms[at]), true);
         else
             add(&s, f, operation_amount(&in->operations[at]), in->operations[at].flop);
     }
@@ -325,26 +323,26 @@ static void tell_together(struct probe *probe)
     if (in->operation_count)
         snprintf(more, sizeof more, " and %u operation%s", in->operation_count,
                  in->operation_count == 1 ? "" : "s");
-    snprintf(all->how, sizeof all->how, "%u product%s%s on %.40s", in->product_count,
-             in->product_count == 1 ? "" : "s", more, hst_dev_name(probe->dev));
+    snprintf(all->how, sizeof all->how, "%u product%s%s on %.40s", in->gemm_count,
+             in->gemm_count == 1 ? "" : "s", more, hst_dev_name(probe->dev));
 }
 
 static void fail_all(struct probe *probe, const char *why)
 {
-    for (uint32_t i = 0; i < probe->in->product_count; i++)
-        probe_fail(&probe->out->products[i], "%s", why);
+    for (uint32_t i = 0; i < probe->in->gemm_count; i++)
+        probe_fail(&probe->out->gemms[i], "%s", why);
     for (uint32_t i = 0; i < probe->in->operation_count; i++)
         probe_fail(&probe->out->operations[i], "%s", why);
     probe_fail(&probe->out->figures[HST_RATE_COMPUTE], "%s", why);
 }
 
-void probe_products(struct probe *probe)
+void probe_gemms(struct probe *probe)
 {
     const struct hst_probe *in = probe->in;
     struct bench b = {0};
-    if (in->product_count == 0 || !probe->dev) {
+    if (in->gemm_count == 0 || !probe->dev) {
         fail_all(probe,
-                 in->product_count ? "the host device cannot be opened" : "no product was given");
+                 in->gemm_count ? "the host device cannot be opened" : "no product was given");
         return;
     }
     int rc = open_bench(probe, &b);
@@ -354,8 +352,8 @@ void probe_products(struct probe *probe)
                  rc == -ENOSPC ? "the device's budgets leave too little" : strerror(-rc));
         fail_all(probe, why);
     } else {
-        for (uint32_t i = 0; i < in->product_count && !probe_is_stopped(probe); i++)
-            measure(&b, &in->products[i], PRODUCTS_S / in->product_count, &probe->out->products[i]);
+        for (uint32_t i = 0; i < in->gemm_count && !probe_is_stopped(probe); i++)
+            measure(&b, &in->gemms[i], PRODUCTS_S / in->gemm_count, &probe->out->gemms[i]);
         const struct hst_room room = {.dev = b.dev,
                                       .stream = b.stream,
                                       .memory = {b.memory, b.used_bytes},

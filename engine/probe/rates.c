@@ -118,7 +118,7 @@ int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_byte
     put(&w,
         HEADER "taken_ms %" PRIu64 "\ntook_ms %" PRIu64 "\ndrives %" PRIu32 "\nproducts %" PRIu32
                "\noperations %" PRIu32 "\n",
-        r.taken_ms, (uint64_t)(r.seconds * 1e3 + 0.5), r.drive_count, r.product_count,
+        r.taken_ms, (uint64_t)(r.seconds * 1e3 + 0.5), r.drive_count, r.gemm_count,
         r.operation_count);
     for (unsigned i = 0; i < HST_RATE_COUNT; i++)
         put_figure(&w, rates_table[i].name, &r.figures[i]);
@@ -130,9 +130,9 @@ int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_byte
         }
         put(&w, "drive %" PRIu32 " written %" PRIu64 "\n", d, r.drives[d].written_bytes);
     }
-    for (uint32_t i = 0; i < r.product_count; i++) {
+    for (uint32_t i = 0; i < r.gemm_count; i++) {
         snprintf(name, sizeof name, "product %" PRIu32, i);
-        put_figure(&w, name, &r.products[i]);
+        put_figure(&w, name, &r.gemms[i]);
     }
     for (uint32_t i = 0; i < r.operation_count; i++) {
         snprintf(name, sizeof name, "operation %" PRIu32, i);
@@ -208,7 +208,7 @@ static bool take_drive(const char **at, struct hst_rates *r)
 static bool take_one(const char **at, struct hst_figure *figures, uint32_t count)
 {
     uint64_t i;
-    return take_number(at, HST_PRODUCTS_MAX, &i) && i < count && take_figure(at, &figures[i]);
+    return take_number(at, HST_GEMMS_MAX, &i) && i < count && take_figure(at, &figures[i]);
 }
 
 static bool take_line(const char **at, struct hst_rates *r)
@@ -216,7 +216,7 @@ static bool take_line(const char **at, struct hst_rates *r)
     if (take_word(at, "drive"))
         return take_drive(at, r);
     if (take_word(at, "product"))
-        return take_one(at, r->products, r->product_count);
+        return take_one(at, r->gemms, r->gemm_count);
     if (take_word(at, "operation"))
         return take_one(at, r->operations, r->operation_count);
     for (unsigned i = 0; i < HST_RATE_COUNT; i++)
@@ -227,20 +227,20 @@ static bool take_line(const char **at, struct hst_rates *r)
 
 static bool take_head(const char **at, struct hst_rates *r)
 {
-    uint64_t took_ms, drives, products, operations;
+    uint64_t took_ms, drives, gemms, operations;
     if (strncmp(*at, HEADER, strlen(HEADER)) != 0)
         return false;
     *at += strlen(HEADER);
     if (!take_word(at, "taken_ms") || !take_number(at, UINT64_MAX, &r->taken_ms) || !take_end(at) ||
         !take_word(at, "took_ms") || !take_number(at, UINT32_MAX, &took_ms) || !take_end(at) ||
         !take_word(at, "drives") || !take_number(at, HST_DRIVES_MAX, &drives) || !take_end(at) ||
-        !take_word(at, "products") || !take_number(at, HST_PRODUCTS_MAX, &products) ||
-        !take_end(at) || !take_word(at, "operations") ||
-        !take_number(at, HST_OPERATIONS_MAX, &operations) || !take_end(at))
+        !take_word(at, "products") || !take_number(at, HST_GEMMS_MAX, &gemms) || !take_end(at) ||
+        !take_word(at, "operations") || !take_number(at, HST_OPERATIONS_MAX, &operations) ||
+        !take_end(at))
         return false;
     r->seconds = (double)took_ms * 1e-3;
     r->drive_count = (uint32_t)drives;
-    r->product_count = (uint32_t)products;
+    r->gemm_count = (uint32_t)gemms;
     r->operation_count = (uint32_t)operations;
     return true;
 }

@@ -25,12 +25,12 @@ int engine_fail_tables(struct hst_engine *engine, int native)
 
 /* ---- what is known ---- */
 
-/* A checkpoint can only be the carry where both are as large. */
+/* A checkpoint can only be the hidden state where both are as large. */
 static int check_recompute(struct hst_engine *engine)
 {
     for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
         const struct layout_unit *unit = &engine->layout.units[u];
-        if (!unit->recompute || (unit->act_bytes_per_token == engine->carry_bytes_per_token &&
+        if (!unit->recompute || (unit->act_bytes_per_token == engine->hidden_bytes_per_token &&
                                  unit->act_bytes_per_token > 0))
             continue;
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
@@ -38,7 +38,7 @@ static int check_recompute(struct hst_engine *engine)
                            "computed again, but the carry has %llu. Fix: make it the carry, or "
                            "leave out HST_UNIT_RECOMPUTE",
                            unit->name, (unsigned long long)unit->act_bytes_per_token,
-                           (unsigned long long)engine->carry_bytes_per_token);
+                           (unsigned long long)engine->hidden_bytes_per_token);
     }
     return 0;
 }
@@ -65,8 +65,8 @@ static int complete(struct hst_engine *engine)
     in->bytes = engine->update->bytes;
     in->has_nvme = engine->drive_count > 0;
     in->batch_tokens = engine->config.batch_tokens;
-    in->grain_tokens = engine->config.grain_tokens;
-    in->carry_bytes_per_token = engine->carry_bytes_per_token;
+    in->micro_batch_tokens = engine->config.micro_batch_tokens;
+    in->hidden_bytes_per_token = engine->hidden_bytes_per_token;
     /* one gradient that is not finite may leave out the update of all */
     in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||
                    engine->config.precision == HST_PRECISION_FP16;
@@ -97,7 +97,7 @@ static struct plan_in known(const struct hst_engine *engine)
                          .tile_elements = tiles_wanted(engine),
                          .update = optimistic_wish(engine),
                          .store_fixed = engine->plan_in.stored ? store_fixed_bytes : NULL,
-                         .parts = versions_parts_simulated(engine)};
+                         .phases = versions_phases_simulated(engine)};
     in.is_known = predict_machine(engine, engine->config.rates, &in.machine);
     return in;
 }
@@ -141,7 +141,7 @@ int decide(struct hst_engine *engine)
     if (plan.layout)
         take(engine, &plan);
     if (rc == 0)
-        tell_homes(engine);
+        tell_home_tiers(engine);
     return rc;
 }
 
@@ -149,7 +149,7 @@ int decide_update(struct hst_engine *engine)
 {
     struct execute *run = &engine->run;
     struct planner_in in = {.placement = &engine->plan_in,
-                            .parts = versions_parts_simulated(engine)};
+                            .phases = versions_phases_simulated(engine)};
     struct update_steps steps = {0};
     int rc = 0;
     if ((run->chooses || run->optimistic) &&

@@ -68,12 +68,12 @@ static int refuse_value(struct hst_engine *engine, const char *text)
 static int check_config(struct hst_engine *engine)
 {
     const struct hst_config *c = &engine->config;
-    if (c->batch_tokens == 0 || c->grain_tokens == 0 || c->grain_tokens > c->batch_tokens)
+    if (c->batch_tokens == 0 || c->micro_batch_tokens == 0 ||
+        c->micro_batch_tokens > c->batch_tokens)
         return refuse_value(
-            engine,
-            "batch_tokens and grain_tokens must be > 0, and a grain no larger than the batch");
-    if ((c->batch_tokens + c->grain_tokens - 1) / c->grain_tokens > UINT32_MAX / 2)
-        return refuse_value(engine, "more than 2^31 micro-batches in a step. Fix: a larger grain");
+            engine, "batch_tokens and micro_batch_tokens must be > 0, the latter no larger");
+    if ((c->batch_tokens + c->micro_batch_tokens - 1) / c->micro_batch_tokens > UINT32_MAX / 2)
+        return refuse_value(engine, "more than 2^31 micro-batches in a step. Fix: a larger one");
     if (c->tile_elements % LAYOUT_UNIT_ALIGN != 0)
         return refuse_value(engine, "tile_elements must be a multiple of 4,096");
     if (c->threads > THREADS_MAX)
@@ -207,13 +207,13 @@ int hst_unit_add(struct hst_engine *engine, const struct hst_unit_desc *desc, ui
     return 0;
 }
 
-int hst_carry_set(struct hst_engine *engine, uint64_t bytes_per_token)
+int hst_hidden_set(struct hst_engine *engine, uint64_t bytes_per_token)
 {
     if (engine->report.error.code)
         return engine->report.error.native;
     if (engine->phase != PHASE_DESCRIBE)
         return -EBUSY;
-    engine->carry_bytes_per_token = bytes_per_token;
+    engine->hidden_bytes_per_token = bytes_per_token;
     return 0;
 }
 

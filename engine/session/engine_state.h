@@ -50,15 +50,15 @@ struct versions {
     const char *keep_paths[STRIPE_DRIVES_MAX];
     char math[HST_DEV_MATH_BYTES]; /* of the version that was resumed; "": it says nothing */
     double save_s; /* what it took to move the bytes that are at home in memory */
-    /* It says where training stands after the last step; where it stood when each of the periods
-       that may be open began, whose version that period makes; of the step at hand its cursor
-       alone. */
+    /* It says where training stands after the last step; where it stood when each of the step
+       windows that may be open began, whose version that step window makes; of the step at hand its
+       cursor alone. */
     struct version_note {
         uint64_t step, updates;
         struct loss_scale scale;
         unsigned char *cursor;
         uint32_t cursor_bytes;
-    } last, of_period[WALK_PERIODS], next;
+    } last, of_step_window[SCHEDULER_WINDOWS], next;
     unsigned char *cursors; /* what those point into */
 };
 
@@ -108,7 +108,7 @@ struct hst_engine {
     struct placement placement;
     struct placement_in plan_in;
     struct planned planned; /* simulated 0: homes are the usual ones */
-    uint64_t carry_bytes_per_token;
+    uint64_t hidden_bytes_per_token;
 
     struct workers *workers;
     struct hst_dev *dev;

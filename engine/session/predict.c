@@ -30,7 +30,7 @@ static bool moves(const struct graph *graph, enum lane lane)
 {
     for (uint32_t i = 0; i < graph->lane_count[lane]; i++) {
         const struct node *node = &graph->nodes[graph->lane[lane][i]];
-        if ((node->parts & PARTS_TRAIN) && node->work > 0)
+        if ((node->phases & PHASES_TRAIN) && node->work > 0)
             return true;
     }
     return false;
@@ -41,7 +41,7 @@ static bool updates(const struct graph *graph, enum node_kind kind)
 {
     for (uint32_t i = 0; i < graph->lane_count[LANE_UPDATE]; i++) {
         const struct node *node = &graph->nodes[graph->lane[LANE_UPDATE][i]];
-        if (node->kind == (unsigned)kind && (node->parts & PARTS_TRAIN) && node->work > 0)
+        if (node->kind == (unsigned)kind && (node->phases & PHASES_TRAIN) && node->work > 0)
             return true;
     }
     return false;
@@ -54,7 +54,7 @@ static bool fill_visits(const struct hst_engine *engine, struct machine *m)
     const struct graph *graph = &engine->run.graph;
     for (uint32_t i = 0; i < graph->lane_count[LANE_COMPUTE]; i++) {
         const struct node *node = &graph->nodes[graph->lane[LANE_COMPUTE][i]];
-        if (node->kind == NODE_UPDATE || !(node->parts & PARTS_TRAIN))
+        if (node->kind == NODE_UPDATE || !(node->phases & PHASES_TRAIN))
             continue;
         enum measure_sweep sweep = measure_sweep(node);
         struct measure_visit visit = engine->run.measure.visits[sweep][node->unit];
@@ -272,8 +272,9 @@ static uint32_t update_threads(const struct hst_engine *engine)
 
 static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
 {
-    struct sim_in in = {
-        .graph = &engine->run.graph, .rates = m->rates, .parts = versions_parts_simulated(engine)};
+    struct sim_in in = {.graph = &engine->run.graph,
+                        .rates = m->rates,
+                        .phases = versions_phases_simulated(engine)};
     if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
         in.rates.update *=
             planner_update_share(update_threads(engine), engine->config.threads, m->half);
@@ -322,7 +323,7 @@ static double evaluation_seconds(const struct hst_engine *engine, const struct s
     double busy_s[LANE_COUNT] = {0}, most_s = 0;
     for (uint32_t i = 0; i < graph->node_count; i++) {
         const struct node *node = &graph->nodes[i];
-        if (node->parts & PART_EVAL)
+        if (node->phases & PHASE_EVAL)
             busy_s[node->lane] += sim_node_seconds(rates, node);
     }
     for (int l = 0; l < LANE_COUNT; l++)
@@ -348,7 +349,7 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
     struct graph_bound bound;
     int rc = step_of(engine, m, &sim);
     rc = rc ? rc
-            : graph_bound(&engine->run.graph, &m->rates, versions_parts_simulated(engine), &bound);
+            : graph_bound(&engine->run.graph, &m->rates, versions_phases_simulated(engine), &bound);
     if (rc)
         return rc;
     p->step_s = sim.step_s;

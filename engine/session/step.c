@@ -259,8 +259,8 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
         return report_refuse(&engine->report,
                              "activation of micro-batch %u of unit %u, which must be acquired",
                              micro, unit);
-    uint64_t per_token = engine->carry_bytes_per_token;
-    unsigned char *base = engine->arena + (kind == HST_CARRY_GRAD ? p->carry_grad : p->carry);
+    uint64_t per_token = engine->hidden_bytes_per_token;
+    unsigned char *base = engine->arena + (kind == HST_HIDDEN_GRAD ? p->hidden_grad : p->hidden);
     if (kind == HST_CHECKPOINT && p->units[held].recomputed && (access & ~engine->view.checkpoint))
         return report_refuse(&engine->report,
                              "the checkpoint of unit %u is computed again: this visit does not %s "
@@ -349,7 +349,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     account(engine, engine->run.grad_norm, stats);
     stats->skipped = skipped;
     stats->update_time = engine->run.optimistic ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
-    stats->redone = (engine->run.left & PART_REDO) != 0;
+    stats->redone = (engine->run.left & PHASE_REDO) != 0;
     stats->loss_scale = (double)s->scale.value;
     if (engine->config.precision == HST_PRECISION_FP16)
         s->scale = loss_scale_after(s->scale, !skipped);

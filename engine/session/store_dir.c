@@ -414,33 +414,33 @@ void store_dirs_there(const struct hst_engine *engine, struct placement_in *in)
 
 /* ---- memory ---- */
 
-/* The rings that tiles pass through stay registered with each drive's queue: the kernel then need
- * not look for their pages, request by request. A wish: without it all works. A child that is
+/* The buffer pools that tiles pass through stay registered with each drive's queue: the kernel then
+ * need not look for their pages, request by request. A wish: without it all works. A child that is
  * forked does not get them: a page it shared could be copied away from under a request. */
-static int register_rings(struct hst_engine *engine, const struct drive *drive, uint64_t *bytes)
+static int register_pools(struct hst_engine *engine, const struct drive *drive, uint64_t *bytes)
 {
     const struct placement *p = &engine->placement;
     const struct {
         uint64_t at, bytes;
-    } rings[] = {
-        {p->leases[0].at, p->leases[0].count * p->leases[0].bytes},
-        {p->leases[1].at, p->leases[1].count * p->leases[1].bytes},
+    } buffer_pools[] = {
+        {p->reservations[0].at, p->reservations[0].count * p->reservations[0].bytes},
+        {p->reservations[1].at, p->reservations[1].count * p->reservations[1].bytes},
         {p->slots.at, p->slots.count * p->slots.bytes},
-        {p->grad_leases[0].at, p->grad_leases[0].count * p->grad_leases[0].bytes},
-        {p->grad_leases[1].at, p->grad_leases[1].count * p->grad_leases[1].bytes},
-        {p->act_leases.at, p->act_leases.count * p->act_leases.bytes},
+        {p->grad_buffers[0].at, p->grad_buffers[0].count * p->grad_buffers[0].bytes},
+        {p->grad_buffers[1].at, p->grad_buffers[1].count * p->grad_buffers[1].bytes},
+        {p->act_buffers.at, p->act_buffers.count * p->act_buffers.bytes},
     };
     int rc = 0;
     *bytes = 0;
-    for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) {
-        unsigned char *ring = engine->host_arena + rings[i].at;
-        *bytes += rings[i].bytes;
-        if (rings[i].bytes > 0)
-            (void)madvise(ring, rings[i].bytes, MADV_DONTFORK);
-        if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed && drive->aio)
-            rc = hst_aio_buffer_register(drive->aio, ring, rings[i].bytes);
-        if (rc == 0 && rings[i].bytes > 0 && drive->info.fixed && drive->store_aio)
-            rc = hst_aio_buffer_register(drive->store_aio, ring, rings[i].bytes);
+    for (size_t i = 0; i < sizeof buffer_pools / sizeof buffer_pools[0]; i++) {
+        unsigned char *buffer_pool = engine->host_arena + buffer_pools[i].at;
+        *bytes += buffer_pools[i].bytes;
+        if (buffer_pools[i].bytes > 0)
+            (void)madvise(buffer_pool, buffer_pools[i].bytes, MADV_DONTFORK);
+        if (rc == 0 && buffer_pools[i].bytes > 0 && drive->info.fixed && drive->aio)
+            rc = hst_aio_buffer_register(drive->aio, buffer_pool, buffer_pools[i].bytes);
+        if (rc == 0 && buffer_pools[i].bytes > 0 && drive->info.fixed && drive->store_aio)
+            rc = hst_aio_buffer_register(drive->store_aio, buffer_pool, buffer_pools[i].bytes);
     }
     return rc;
 }
@@ -451,7 +451,7 @@ static void register_memory(struct hst_engine *engine)
         const struct drive *drive = &engine->drives[d];
         char size[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES];
         uint64_t bytes;
-        if (register_rings(engine, drive, &bytes) != -ENOMEM ||
+        if (register_pools(engine, drive, &bytes) != -ENOMEM ||
             drive->info.memlock_bytes == UINT64_MAX)
             continue;
         report_log(&engine->report, HST_LOG_INFO,

@@ -21,7 +21,7 @@ static void tell_search(struct hst_engine *engine)
                    planned->simulated - 1);
 }
 
-void tell_homes(struct hst_engine *engine)
+void tell_home_tiers(struct hst_engine *engine)
 {
     uint32_t every = engine->placement.segment, resident = engine->placement.resident_units;
     uint32_t cut_units, slices;

@@ -5,7 +5,7 @@
 #include "session/engine_state.h"
 
 /** Where all lives, and why there. */
-void tell_homes(struct hst_engine *engine);
+void tell_home_tiers(struct hst_engine *engine);
 /** Once it is known when the update is made: how, and what starting takes. */
 void tell_update(struct hst_engine *engine);
 

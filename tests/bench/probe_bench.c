@@ -3,7 +3,7 @@
  * Probes, and what they are compared with; prints rates per second as JSON.
  *
  *   probe_bench probe DIRECTORY       hst_probe of memory, updates and the drive of DIRECTORY
- *   probe_bench products M N K ...    hst_probe of products, bf16, B transposed, on one thread
+ *   probe_bench GEMMs M N K ...    hst_probe of GEMMs, bf16, B transposed, on one thread
  *   probe_bench memory MIB ROUNDS     the long way: arrays of so many MiB together, whole passes
  *
  * The long way shares no code with the probe but cpu_adam: threads of its own that each work on a
@@ -38,10 +38,10 @@ static void print_rates(const struct hst_rates *r)
     for (int i = 0; i < HST_RATE_COUNT; i++)
         if (r->figures[i].how[0])
             print_figure(hst_rate_name((enum hst_rate)i), &r->figures[i], ", ");
-    for (uint32_t i = 0; i < r->product_count; i++) {
+    for (uint32_t i = 0; i < r->gemm_count; i++) {
         char name[32];
         snprintf(name, sizeof name, "product %u", i);
-        print_figure(name, &r->products[i], ", ");
+        print_figure(name, &r->gemms[i], ", ");
     }
     printf("}\n");
 }
@@ -61,21 +61,19 @@ static int probe_machine(const char *directory)
     return 0;
 }
 
-static int probe_products(int count, char **numbers)
+static int probe_gemms(int count, char **numbers)
 {
     struct hst_rates r;
-    struct hst_product products[HST_PRODUCTS_MAX];
+    struct hst_gemm gemms[HST_GEMMS_MAX];
     struct hst_dev *dev;
     const struct hst_dev_config config = {.size = sizeof config};
-    struct hst_probe probe = {
-        .size = sizeof probe, .parts = HST_PROBE_COMPUTE, .products = products};
-    for (int i = 0; i + 2 < count && probe.product_count < HST_PRODUCTS_MAX; i += 3)
-        products[probe.product_count++] =
-            (struct hst_product){.m = strtoull(numbers[i], NULL, 10),
-                                 .n = strtoull(numbers[i + 1], NULL, 10),
-                                 .k = strtoull(numbers[i + 2], NULL, 10),
-                                 .dtype = HST_BF16,
-                                 .b_transposed = true};
+    struct hst_probe probe = {.size = sizeof probe, .parts = HST_PROBE_COMPUTE, .gemms = gemms};
+    for (int i = 0; i + 2 < count && probe.gemm_count < HST_GEMMS_MAX; i += 3)
+        gemms[probe.gemm_count++] = (struct hst_gemm){.m = strtoull(numbers[i], NULL, 10),
+                                                      .n = strtoull(numbers[i + 1], NULL, 10),
+                                                      .k = strtoull(numbers[i + 2], NULL, 10),
+                                                      .dtype = HST_BF16,
+                                                      .b_transposed = true};
     if (hst_dev_host_open(&config, &dev))
         return die("no host device");
     probe.dev = dev;
@@ -261,7 +259,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "probe") == 0)
         return probe_machine(argv[2]);
     if (argc > 4 && strcmp(argv[1], "products") == 0)
-        return probe_products(argc - 2, argv + 2);
+        return probe_gemms(argc - 2, argv + 2);
     if (argc == 4 && strcmp(argv[1], "memory") == 0)
         return run_long(strtoull(argv[2], NULL, 10), (unsigned)strtoul(argv[3], NULL, 10));
     fprintf(stderr, "usage: see the head of %s\n", __FILE__);

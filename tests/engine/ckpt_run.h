@@ -12,7 +12,7 @@ extern struct toy_saved oracle, masters, found; /* what a run saved; what a stor
 extern struct hst_error error;
 
 #define OF_RUN(...)                                                                                \
-    hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,       \
+    hst_config(.batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20, .threads = 2, \
                .tile_elements = 8192, __VA_ARGS__)
 
 int make_root(void **state);

@@ -36,9 +36,9 @@ const struct graph_unit *access_unit(const struct model *m, uint32_t unit)
     return &m->in->units[unit];
 }
 
-static struct cell *buffer(struct model *m, struct walk_at at, enum pool pool)
+static struct cell *buffer(struct model *m, struct scheduled at, enum pool pool)
 {
-    uint32_t number = walk_pool_buffer(m->walk, at, pool);
+    uint32_t number = scheduler_pool_buffer(m->scheduler, at, pool);
     if (number >= m->graph->buffers[pool])
         fail_msg("%s: a %s of unit %u has no buffer of pool %d", m->name,
                  node_kind_name(m->graph->nodes[at.node].kind), m->graph->nodes[at.node].unit,
@@ -47,7 +47,7 @@ static struct cell *buffer(struct model *m, struct walk_at at, enum pool pool)
 }
 
 /* Of weights or gradients of the node's unit. */
-static struct cell *unit_buffer(struct model *m, struct walk_at at, enum pool pool)
+static struct cell *unit_buffer(struct model *m, struct scheduled at, enum pool pool)
 {
     bool wide = access_unit(m, m->graph->nodes[at.node].unit)->wide;
     return buffer(m, at, pool_for(m->graph->buffers, pool, wide));
@@ -70,11 +70,12 @@ static int slot_of(const struct model *m, uint32_t unit)
     return is_resident(m, unit) ? 0 : m->slot;
 }
 
-static struct cell *weights_in_host(struct model *m, struct walk_at at, uint32_t owner,
+static struct cell *weights_in_host(struct model *m, struct scheduled at, uint32_t owner,
                                     uint32_t tile)
 {
-    bool away = access_unit(m, owner)->weights == HST_TIER_NVME;
-    return away ? &unit_buffer(m, at, POOL_WEIGHTS)[tile] : &m->weights[slot_of(m, owner)][tile];
+    bool offloaded = access_unit(m, owner)->weights == HST_TIER_NVME;
+    return offloaded ? &unit_buffer(m, at, POOL_WEIGHTS)[tile]
+                     : &m->weights[slot_of(m, owner)][tile];
 }
 
 static bool is_copied(const struct model *m, uint32_t unit)
@@ -82,7 +83,8 @@ static bool is_copied(const struct model *m, uint32_t unit)
     return m->in->apart && !is_resident(m, unit);
 }
 
-static struct cell *grads_at_home(struct model *m, struct walk_at at, uint32_t unit, uint32_t tile)
+static struct cell *grads_at_home(struct model *m, struct scheduled at, uint32_t unit,
+                                  uint32_t tile)
 {
     if (access_unit(m, unit)->grads == HST_TIER_NVME)
         return &unit_buffer(m, at, POOL_GRADS)[tile];
@@ -90,21 +92,22 @@ static struct cell *grads_at_home(struct model *m, struct walk_at at, uint32_t u
     return turns ? &m->turns[tile - access_unit(m, unit)->first_tile] : &m->grads[tile];
 }
 
-static struct cell *acts_in_host(struct model *m, struct walk_at at, uint32_t unit)
+static struct cell *acts_in_host(struct model *m, struct scheduled at, uint32_t unit)
 {
-    bool away = access_unit(m, unit)->acts == HST_TIER_NVME;
-    return away ? &buffer(m, at, POOL_ACTS)[unit] : &m->acts[unit];
+    bool offloaded = access_unit(m, unit)->acts == HST_TIER_NVME;
+    return offloaded ? &buffer(m, at, POOL_ACTS)[unit] : &m->acts[unit];
 }
 
 /* Where the visit itself puts and finds them. */
-static struct cell *acts_of_visit(struct model *m, struct walk_at at, uint32_t unit)
+static struct cell *acts_of_visit(struct model *m, struct scheduled at, uint32_t unit)
 {
     if (m->in->apart && access_unit(m, unit)->acts != HST_TIER_HBM)
         return &buffer(m, at, POOL_DEVICE_ACTS)[unit];
     return acts_in_host(m, at, unit);
 }
 
-static struct cell *grads_of_visit(struct model *m, struct walk_at at, uint32_t unit, uint32_t tile)
+static struct cell *grads_of_visit(struct model *m, struct scheduled at, uint32_t unit,
+                                   uint32_t tile)
 {
     if (m->in->apart && access_unit(m, unit)->grads != HST_TIER_HBM)
         return &unit_buffer(m, at, POOL_DEVICE_GRADS)[tile];
@@ -118,14 +121,14 @@ bool access_states_away(const struct model *m, uint32_t unit, uint32_t tile)
 
 /* ---- what nodes do ---- */
 
-int64_t access_step(const struct model *m, struct walk_at at)
+int64_t access_step(const struct model *m, struct scheduled at)
 {
-    return (int64_t)m->step_of[at.period % WALK_PERIODS];
+    return (int64_t)m->step_of[at.step_window % SCHEDULER_WINDOWS];
 }
 
 bool access_is_late(const struct node *n)
 {
-    return n->parts != PART_BACKWARD;
+    return n->phases != PHASE_BACKWARD;
 }
 
 static bool brings_grads(const struct model *m, const struct node *n)
@@ -135,11 +138,11 @@ static bool brings_grads(const struct model *m, const struct node *n)
            !graph_lends(m->graph, n, pool_for(m->graph->buffers, POOL_GRADS, u->wide));
 }
 
-static void read_weights(struct model *m, struct walk_at at, struct accesses *a)
+static void read_weights(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     uint32_t tiles[MODEL_TILES], count = 0;
-    if (walk_was_kept(m->walk, at) && m->stale != at.period)
+    if (scheduler_was_retained(m->scheduler, at) && m->stale != at.step_window)
         return;
     for (uint32_t i = 0; i <= access_unit(m, n->unit)->alias_count; i++) {
         const struct graph_unit *u = access_unit(m, view(m, n->unit, i));
@@ -151,7 +154,7 @@ static void read_weights(struct model *m, struct walk_at at, struct accesses *a)
         copies(a, &m->nvme_weights[tiles[i]], &unit_buffer(m, at, POOL_WEIGHTS)[tiles[i]]);
 }
 
-static void copy_weights(struct model *m, struct walk_at at, struct accesses *a)
+static void copy_weights(struct model *m, struct scheduled at, struct accesses *a)
 {
     uint32_t unit = m->graph->nodes[at.node].unit;
     for (uint32_t i = 0; i <= access_unit(m, unit)->alias_count; i++) {
@@ -163,7 +166,7 @@ static void copy_weights(struct model *m, struct walk_at at, struct accesses *a)
 }
 
 /* What a visit does with checkpoints that are not kept: an input's age says of which unit it is. */
-static void visit_recomputed(struct model *m, struct walk_at at, struct accesses *a)
+static void visit_recomputed(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     const uint32_t *order = m->in->forward;
@@ -183,11 +186,12 @@ static void visit_recomputed(struct model *m, struct walk_at at, struct accesses
         reads(a, cell, input);
 }
 
-static void visit(struct model *m, struct walk_at at, struct accesses *a)
+static void visit(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *unit = access_unit(m, n->unit);
-    bool eval = (m->walk->period[at.period % WALK_PERIODS].parts & PART_EVAL) != 0;
+    bool eval =
+        (m->scheduler->step_window[at.step_window % SCHEDULER_WINDOWS].phases & PHASE_EVAL) != 0;
     bool blind = n->kind == NODE_BACKWARD && unit->blind_backward;
     for (uint32_t i = 0; i <= unit->alias_count && !blind; i++) {
         const struct graph_unit *u = access_unit(m, view(m, n->unit, i));
@@ -208,7 +212,7 @@ static void visit(struct model *m, struct walk_at at, struct accesses *a)
                access_step(m, at));
 }
 
-static void move_acts(struct model *m, struct walk_at at, struct accesses *a)
+static void move_acts(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     struct cell *nvme = &m->nvme_acts[n->unit];
@@ -228,7 +232,7 @@ static void move_acts(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
-static void move_grads(struct model *m, struct walk_at at, struct accesses *a)
+static void move_grads(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *u = access_unit(m, n->unit);
@@ -238,15 +242,15 @@ static void move_grads(struct model *m, struct walk_at at, struct accesses *a)
                writes ? &m->nvme_grads[t] : grads_at_home(m, at, n->unit, t));
 }
 
-static void read_grads(struct model *m, struct walk_at at, struct accesses *a)
+static void read_grads(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct graph_unit *u = access_unit(m, m->graph->nodes[at.node].unit);
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-        if (!walk_was_kept(m->walk, at))
+        if (!scheduler_was_retained(m->scheduler, at))
             copies(a, &m->nvme_grads[t], &unit_buffer(m, at, POOL_GRADS)[t]);
 }
 
-static void norm(struct model *m, struct walk_at at, struct accesses *a)
+static void norm(struct model *m, struct scheduled at, struct accesses *a)
 {
     uint32_t unit = m->graph->nodes[at.node].unit;
     const struct graph_unit *u = access_unit(m, unit);
@@ -254,10 +258,10 @@ static void norm(struct model *m, struct walk_at at, struct accesses *a)
         reads(a, grads_at_home(m, at, unit, t), access_step(m, at));
 }
 
-static void read_tile(struct model *m, struct walk_at at, struct accesses *a)
+static void read_tile(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    uint32_t slot = walk_pool_buffer(m->walk, at, POOL_TILES);
+    uint32_t slot = scheduler_pool_buffer(m->scheduler, at, POOL_TILES);
     if (access_states_away(m, n->unit, n->tile))
         copies(a, &m->nvme_states[n->tile], &buffer(m, at, POOL_TILES)[n->tile]);
     if (brings_grads(m, n))
@@ -278,7 +282,7 @@ static void replaces(struct model *m, struct cell (*slots)[MODEL_TILES], const s
 }
 
 /* What was written since the last version is forgotten. */
-static void revert(struct model *m, struct walk_at at, struct accesses *a)
+static void revert(struct model *m, struct scheduled at, struct accesses *a)
 {
     (void)at;
     for (uint32_t u = 0; u < m->graph->unit_count; u++) {
@@ -291,10 +295,10 @@ static void revert(struct model *m, struct walk_at at, struct accesses *a)
 }
 
 /* A tile that the device updates, to its buffer, or from there. */
-static void stream_tile(struct model *m, struct walk_at at, struct accesses *a)
+static void stream_tile(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    uint32_t number = walk_pool_buffer(m->walk, at, POOL_DEVICE_TILES), t = n->tile;
+    uint32_t number = scheduler_pool_buffer(m->scheduler, at, POOL_DEVICE_TILES), t = n->tile;
     struct cell *states = &buffer(m, at, POOL_DEVICE_TILES)[t];
     struct cell *weights = &m->streamed_weights[number][t];
     bool store = n->kind == NODE_STORE_TILE;
@@ -306,17 +310,17 @@ static void stream_tile(struct model *m, struct walk_at at, struct accesses *a)
         copies(a, grads_at_home(m, at, n->unit, t), &m->streamed_grads[number][t]);
 }
 
-static void update_streamed(struct model *m, struct walk_at at, struct accesses *a)
+static void update_streamed(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    uint32_t number = walk_pool_buffer(m->walk, at, POOL_DEVICE_TILES);
+    uint32_t number = scheduler_pool_buffer(m->scheduler, at, POOL_DEVICE_TILES);
     int64_t step = access_step(m, at) - access_is_late(n);
     writes(a, &buffer(m, at, POOL_DEVICE_TILES)[n->tile], step, step + 1);
     writes(a, &m->streamed_weights[number][n->tile], step, step + 1);
     reads(a, &m->streamed_grads[number][n->tile], step);
 }
 
-static void update(struct model *m, struct walk_at at, struct accesses *a)
+static void update(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     int64_t step = access_step(m, at) - access_is_late(n);
@@ -325,9 +329,10 @@ static void update(struct model *m, struct walk_at at, struct accesses *a)
         return;
     }
     for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
-        struct cell *grads = brings_grads(m, n)
-                                 ? &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][t]
-                                 : grads_at_home(m, at, n->unit, t);
+        struct cell *grads =
+            brings_grads(m, n)
+                ? &m->lent_tile_grads[scheduler_pool_buffer(m->scheduler, at, POOL_TILES)][t]
+                : grads_at_home(m, at, n->unit, t);
         if (access_unit(m, n->unit)->weights == HST_TIER_NVME)
             writes(a, &unit_buffer(m, at, POOL_WEIGHTS)[t], step, step + 1);
         else
@@ -340,7 +345,7 @@ static void update(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
-static void write_tile(struct model *m, struct walk_at at, struct accesses *a)
+static void write_tile(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
@@ -352,18 +357,19 @@ static void write_tile(struct model *m, struct walk_at at, struct accesses *a)
 }
 
 /* A resident tile, by way of a slot, whose first part holds weights here. */
-static void copy_tile(struct model *m, struct walk_at at, struct accesses *a)
+static void copy_tile(struct model *m, struct scheduled at, struct accesses *a)
 {
     uint32_t tile = m->graph->nodes[at.node].tile;
     bool save = m->graph->nodes[at.node].kind == NODE_SAVE_TILES;
     struct cell *states = &buffer(m, at, POOL_TILES)[tile];
-    struct cell *weights = &m->lent_tile_grads[walk_pool_buffer(m->walk, at, POOL_TILES)][tile];
+    struct cell *weights =
+        &m->lent_tile_grads[scheduler_pool_buffer(m->scheduler, at, POOL_TILES)][tile];
     copies(a, save ? states : &m->states[0][tile], save ? &m->saved_states[tile] : states);
     if (!m->in->derived_weights)
         copies(a, save ? weights : &m->weights[0][tile], save ? &m->saved_weights[tile] : weights);
 }
 
-static void save_tiles(struct model *m, struct walk_at at, struct accesses *a)
+static void save_tiles(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     bool weights = access_unit(m, n->unit)->weights != HST_TIER_NVME && !m->in->derived_weights;
@@ -378,9 +384,9 @@ static void save_tiles(struct model *m, struct walk_at at, struct accesses *a)
     }
 }
 
-typedef void access_fn(struct model *m, struct walk_at at, struct accesses *a);
+typedef void access_fn(struct model *m, struct scheduled at, struct accesses *a);
 
-struct accesses accesses_of(struct model *m, struct walk_at at)
+struct accesses accesses_of(struct model *m, struct scheduled at)
 {
     static access_fn *const of[NODE_KIND_COUNT] = {
         [NODE_READ_WEIGHTS] = read_weights,

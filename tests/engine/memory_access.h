@@ -23,12 +23,12 @@ struct accesses {
     unsigned count;
 };
 
-struct accesses accesses_of(struct model *model, struct walk_at at);
+struct accesses accesses_of(struct model *model, struct scheduled at);
 
 const struct graph_unit *access_unit(const struct model *model, uint32_t unit);
 bool access_states_away(const struct model *model, uint32_t unit, uint32_t tile);
 /** The step that a node works for. */
-int64_t access_step(const struct model *model, struct walk_at at);
+int64_t access_step(const struct model *model, struct scheduled at);
 /** Of an update: it is of the step before. */
 bool access_is_late(const struct node *node);
 

@@ -31,24 +31,24 @@ static void spoil(struct model *m, uint32_t pool, uint32_t number)
     }
 }
 
-/* A buffer has one lease at a time; only an heir finds in it what was there. */
-static void check_owners(struct model *m, struct walk_at at)
+/* A buffer has one reservation at a time; only an heir finds in it what was there. */
+static void check_owners(struct model *m, struct scheduled at)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    for (unsigned i = 0; i < NODE_LEASES && n->lease[i] != GRAPH_NONE; i++) {
-        const struct graph_lease *lease = &m->graph->leases[n->lease[i]];
-        uint32_t number = walk_buffer(m->walk, at, i);
-        if (number >= m->graph->buffers[lease->pool])
+    for (unsigned i = 0; i < NODE_RESERVATIONS && n->reservation[i] != GRAPH_NONE; i++) {
+        const struct graph_reservation *reservation = &m->graph->reservations[n->reservation[i]];
+        uint32_t number = scheduler_buffer(m->scheduler, at, i);
+        if (number >= m->graph->buffers[reservation->pool])
             fail_msg("%s: node %u has no buffer", m->name, at.node);
-        struct walk_loan *owner = &m->owner[lease->pool][number];
-        if (owner->period == at.period && owner->lease == n->lease[i])
+        struct scheduler_holder *owner = &m->owner[reservation->pool][number];
+        if (owner->step_window == at.step_window && owner->reservation == n->reservation[i])
             continue;
-        if (lease->first_user != at.node)
+        if (reservation->first_user != at.node)
             fail_msg("%s: node %u of period %llu finds its buffer with another lease", m->name,
-                     at.node, (unsigned long long)at.period);
-        if (owner->period + 1 != at.period || owner->lease != lease->legacy)
-            spoil(m, lease->pool, number);
-        *owner = (struct walk_loan){at.period, n->lease[i]};
+                     at.node, (unsigned long long)at.step_window);
+        if (owner->step_window + 1 != at.step_window || owner->reservation != reservation->legacy)
+            spoil(m, reservation->pool, number);
+        *owner = (struct scheduler_holder){at.step_window, n->reservation[i]};
     }
 }
 
@@ -56,26 +56,27 @@ static void check_owners(struct model *m, struct walk_at at)
 
 void model_save_kept_grads(struct model *m)
 {
-    uint64_t last = m->walk->opened - 1;
+    uint64_t last = m->scheduler->opened - 1;
     for (uint32_t i = 0; i < m->graph->node_count; i++) {
         const struct node *n = &m->graph->nodes[i];
         const struct graph_unit *u = access_unit(m, n->unit);
-        if (n->kind != NODE_NORM || n->lease[0] == GRAPH_NONE)
+        if (n->kind != NODE_NORM || n->reservation[0] == GRAPH_NONE)
             continue;
-        uint32_t left = walk_left_to_heir(m->walk, last, n->lease[0]);
+        uint32_t left = scheduler_left_to_heir(m->scheduler, last, n->reservation[0]);
         for (uint32_t t = u->first_tile; left != GRAPH_NONE && t < u->first_tile + u->tile_count;
              t++)
-            m->nvme_grads[t].age = m->lent[m->graph->leases[n->lease[0]].pool][left][t].age;
+            m->nvme_grads[t].age =
+                m->lent[m->graph->reservations[n->reservation[0]].pool][left][t].age;
     }
 }
 
 void model_open(struct model *m, const struct graph_case *c, const struct graph *graph,
-                struct walk *walk)
+                struct scheduler *scheduler)
 {
     memset(m, 0, sizeof *m);
     m->in = &c->in;
     m->graph = graph;
-    m->walk = walk;
+    m->scheduler = scheduler;
     m->name = c->name;
     m->clipped = -1;
     m->stale = UINT64_MAX;
@@ -88,7 +89,7 @@ void model_open(struct model *m, const struct graph_case *c, const struct graph 
     model_spoil(m);
     for (uint32_t pool = 0; pool < POOL_COUNT; pool++)
         for (uint32_t i = 0; i < MODEL_BUFFERS; i++) {
-            m->owner[pool][i] = (struct walk_loan){UINT64_MAX - 1, GRAPH_NONE};
+            m->owner[pool][i] = (struct scheduler_holder){UINT64_MAX - 1, GRAPH_NONE};
         }
 }
 
@@ -105,12 +106,12 @@ void model_verdict(struct model *m, uint64_t next, enum verdict verdict)
     m->stale = verdict == VERDICT_STANDS ? UINT64_MAX : next;
 }
 
-void model_period(struct model *m, uint64_t period, uint64_t steps)
+void model_step_window(struct model *m, uint64_t step_window, uint64_t steps)
 {
-    m->step_of[period % WALK_PERIODS] = steps;
+    m->step_of[step_window % SCHEDULER_WINDOWS] = steps;
 }
 
-static void check_norms(struct model *m, struct walk_at at)
+static void check_norms(struct model *m, struct scheduled at)
 {
     const struct node *n = &m->graph->nodes[at.node];
     if (n->kind == NODE_CLIP)
@@ -131,47 +132,48 @@ static void check_norms(struct model *m, struct walk_at at)
 
 /* ---- versions ---- */
 
-static void check_stored(struct model *m, struct walk_at at, const struct cell *cell, uint32_t tile)
+static void check_stored(struct model *m, struct scheduled at, const struct cell *cell,
+                         uint32_t tile)
 {
     if (cell->age != access_step(m, at) && cell->writers == 0)
         fail_msg("%s: period %llu commits tile %u as it was at step %lld, not %lld", m->name,
-                 (unsigned long long)at.period, tile, (long long)cell->age,
+                 (unsigned long long)at.step_window, tile, (long long)cell->age,
                  (long long)access_step(m, at));
 }
 
-/* A version has everything of the step before the period, written or being written, and nothing of
- * a later one is written before it is made. Without a store it has what is on drives. */
-static void check_version(struct model *m, struct walk_at at)
+/* A version has everything of the step before the step window, written or being written, and
+ * nothing of a later one is written before it is made. Without a store it has what is on drives. */
+static void check_version(struct model *m, struct scheduled at)
 {
     const struct node *n = &m->graph->nodes[at.node];
     if (m->committing && (n->kind == NODE_WRITE_TILE || n->kind == NODE_SAVE_TILES))
         fail_msg("%s: node %u of period %llu writes while a version is made", m->name, at.node,
-                 (unsigned long long)at.period);
+                 (unsigned long long)at.step_window);
     for (uint32_t t = n->tile; m->in->optimistic && n->kind == NODE_WRITE_TILE &&
                                !access_is_late(n) && t < n->tile + n->tile_count;
          t++)
         if (m->committed_states[t] != access_step(m, at) ||
             m->committed_weights[t] != access_step(m, at))
             fail_msg("%s: tile %u of period %llu is written with no version to go back to", m->name,
-                     t, (unsigned long long)at.period);
+                     t, (unsigned long long)at.step_window);
     if (n->kind != NODE_COMMIT)
         return;
     assert_false(m->committing);
     m->committing = true;
     for (uint32_t u = 0; u < m->graph->unit_count; u++) {
         const struct graph_unit *unit = access_unit(m, u);
-        bool away = unit->weights == HST_TIER_NVME;
+        bool offloaded = unit->weights == HST_TIER_NVME;
         for (uint32_t t = unit->first_tile; t < unit->first_tile + unit->tile_count; t++) {
             bool states = access_states_away(m, u, t), memory = m->in->stored;
             if (states || memory)
                 check_stored(m, at, states ? &m->nvme_states[t] : &m->saved_states[t], t);
-            if (away || (memory && !m->in->derived_weights))
-                check_stored(m, at, away ? &m->nvme_weights[t] : &m->saved_weights[t], t);
+            if (offloaded || (memory && !m->in->derived_weights))
+                check_stored(m, at, offloaded ? &m->nvme_weights[t] : &m->saved_weights[t], t);
         }
     }
 }
 
-void model_begin(struct model *m, struct walk_at at)
+void model_begin(struct model *m, struct scheduled at)
 {
     check_owners(m, at);
     check_norms(m, at);
@@ -183,12 +185,13 @@ void model_begin(struct model *m, struct walk_at at)
         if (x->cell->writers || (x->writes && x->cell->readers))
             fail_msg(
                 "%s: node %u (%s, unit %u) of period %llu reads or writes what another one does",
-                m->name, at.node, node_kind_name(n->kind), n->unit, (unsigned long long)at.period);
+                m->name, at.node, node_kind_name(n->kind), n->unit,
+                (unsigned long long)at.step_window);
         if (x->expects != ANY_AGE && x->cell->age != x->expects)
             fail_msg(
                 "%s: node %u (%s, unit %u) of period %llu finds bytes of step %lld, wants %lld",
-                m->name, at.node, node_kind_name(n->kind), n->unit, (unsigned long long)at.period,
-                (long long)x->cell->age, (long long)x->expects);
+                m->name, at.node, node_kind_name(n->kind), n->unit,
+                (unsigned long long)at.step_window, (long long)x->cell->age, (long long)x->expects);
         if (x->writes)
             x->cell->writers++;
         else
@@ -196,7 +199,7 @@ void model_begin(struct model *m, struct walk_at at)
     }
 }
 
-void model_end(struct model *m, struct walk_at at)
+void model_end(struct model *m, struct scheduled at)
 {
     const struct node *n = &m->graph->nodes[at.node];
     struct accesses a = accesses_of(m, at);

@@ -6,10 +6,10 @@
  * states and gradients, every unit's checkpoints, in their homes and in every buffer. A node reads
  * what its kind says, and it must find the bytes of the right step there; nobody may write what
  * another node reads or writes at the same time. The model knows nothing of the graph's
- * dependencies or of the walk's rules, so it notices when one is missing.
+ * dependencies or of the scheduler's rules, so it notices when one is missing.
  */
 #include "graph_cases.h"
-#include "plan/graph/walk.h"
+#include "plan/graph/scheduler.h"
 
 #define MODEL_TILES   48u
 #define MODEL_UNITS   8u
@@ -24,9 +24,9 @@ struct cell {
 struct model {
     const struct graph_in *in;
     const struct graph *graph;
-    struct walk *walk;
+    struct scheduler *scheduler;
     const char *name;
-    uint64_t step_of[WALK_PERIODS]; /* steps before a period: what its visits must see */
+    uint64_t step_of[SCHEDULER_WINDOWS]; /* steps before a step window: what its visits must see */
     /* What an optimistic update replaces has two slots, which change places when it stands. */
     struct cell weights[2][MODEL_TILES], states[2][MODEL_TILES];
     struct cell grads[MODEL_TILES], acts[MODEL_UNITS];
@@ -34,7 +34,7 @@ struct model {
     struct cell nvme_weights[MODEL_TILES], nvme_states[MODEL_TILES], nvme_grads[MODEL_TILES];
     int64_t committed_weights[MODEL_TILES], committed_states[MODEL_TILES]; /* ages, on drives */
     int slot;
-    uint64_t stale; /* period whose kept weights are not those of the step before it */
+    uint64_t stale; /* step window whose kept weights are not those of the step before it */
     struct cell nvme_acts[MODEL_UNITS];
     /* of units that are recomputed: the carry, and a segment's inner checkpoints, by their place in
        it; the age says of which unit, too */
@@ -48,23 +48,23 @@ struct model {
     /* and of one that the device updates, weights and gradients */
     struct cell streamed_weights[MODEL_BUFFERS][MODEL_TILES];
     struct cell streamed_grads[MODEL_BUFFERS][MODEL_TILES];
-    struct walk_loan owner[POOL_COUNT][MODEL_BUFFERS];
+    struct scheduler_holder owner[POOL_COUNT][MODEL_BUFFERS];
     int64_t normed[MODEL_UNITS], clipped; /* the step whose gradients are in the norm */
 };
 
 void model_open(struct model *model, const struct graph_case *c, const struct graph *graph,
-                struct walk *walk);
+                struct scheduler *scheduler);
 enum verdict { VERDICT_STANDS = 0, VERDICT_CLIPS, VERDICT_SKIPS };
-/** On the optimistic update of a step, before the next period, `next`, is opened. */
+/** On the optimistic update of a step, before the next step window, `next`, is opened. */
 void model_verdict(struct model *model, uint64_t next, enum verdict verdict);
-/** A period is opened with so many whole steps before it. */
-void model_period(struct model *model, uint64_t period, uint64_t steps);
-/** Gradients that the last period left to the next one in buffers go to drives. */
+/** A step window is opened with so many whole steps before it. */
+void model_step_window(struct model *model, uint64_t step_window, uint64_t steps);
+/** Gradients that the last step window left to the next one in buffers go to drives. */
 void model_save_kept_grads(struct model *model);
 /** All buffers are used for something else. */
 void model_spoil(struct model *model);
 /** The node that was started begins to read and write; it has done so. Both fail the test. */
-void model_begin(struct model *model, struct walk_at at);
-void model_end(struct model *model, struct walk_at at);
+void model_begin(struct model *model, struct scheduled at);
+void model_end(struct model *model, struct scheduled at);
 
 #endif

@@ -60,8 +60,8 @@ struct placement_in inputs(const struct layout *layout, const char *place)
         .dram_budget = 1u << 30,
         .nvme_budget = 1u << 30,
         .batch_tokens = 100,
-        .grain_tokens = 32,
-        .carry_bytes_per_token = 256,
+        .micro_batch_tokens = 32,
+        .hidden_bytes_per_token = 256,
         .client_device_bytes = 5000,
         .client_host_bytes = 3000,
         .deferred = true,
@@ -115,9 +115,9 @@ static size_t tier_extents(const struct placement_in *in, const struct placement
     return n;
 }
 
-static struct span ring_span(struct ring ring)
+static struct span ring_span(struct buffer_pool buffer_pool)
 {
-    return (struct span){ring.at, ring.at + ring.count * ring.bytes};
+    return (struct span){buffer_pool.at, buffer_pool.at + buffer_pool.count * buffer_pool.bytes};
 }
 
 /* What is in DRAM beside homes. */
@@ -126,11 +126,11 @@ static size_t host_buffers(const struct placement_in *in, const struct placement
 {
     size_t n = 0;
     for (int wide = 0; wide < 2; wide++) {
-        spans[n++] = ring_span(p->leases[wide]);
-        spans[n++] = ring_span(p->grad_leases[wide]);
+        spans[n++] = ring_span(p->reservations[wide]);
+        spans[n++] = ring_span(p->grad_buffers[wide]);
     }
     spans[n++] = ring_span(p->slots);
-    spans[n++] = ring_span(p->act_leases);
+    spans[n++] = ring_span(p->act_buffers);
     spans[n++] = (struct span){p->client_host, p->client_host + in->client_host_bytes};
     spans[n++] =
         (struct span){p->host_partials, p->host_partials + in->layout->elements / 4096 * 8};
@@ -153,9 +153,9 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
             turns = (struct span){at, end > turns.end ? end : turns.end};
     }
     spans[n++] = turns;
-    uint64_t carry = p->micro_count * placement_micro_stride(in, in->carry_bytes_per_token);
-    spans[n++] = (struct span){p->carry, p->carry + carry};
-    spans[n++] = (struct span){p->carry_grad, p->carry_grad + carry};
+    uint64_t hidden = p->micro_count * placement_micro_stride(in, in->hidden_bytes_per_token);
+    spans[n++] = (struct span){p->hidden, p->hidden + hidden};
+    spans[n++] = (struct span){p->hidden_grad, p->hidden_grad + hidden};
     spans[n++] = (struct span){p->accumulator, p->accumulator + 4};
     spans[n++] = (struct span){p->tied, p->tied + in->layout->tied_elements * 4};
     spans[n++] = (struct span){p->work, p->work + p->work_bytes};
@@ -171,7 +171,7 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
                 (struct span){p->units[u].saved, p->units[u].saved + placement_saved_bytes(p, u)};
     spans[n++] = (struct span){p->client_device, p->client_device + in->client_device_bytes};
     for (int wide = 0; wide < 2; wide++) {
-        spans[n++] = ring_span(p->device_leases[wide]);
+        spans[n++] = ring_span(p->device_weights[wide]);
         spans[n++] = ring_span(p->device_grads[wide]);
     }
     spans[n++] = ring_span(p->device_acts);
@@ -185,7 +185,7 @@ static size_t recomputed_acts(const struct placement_in *in, const struct placem
     size_t n = 0;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         uint64_t at = p->units[u].acts.offset, bytes = in->layout->units[u].act_bytes_per_token;
-        bool known = !p->units[u].recomputed || at == p->carry;
+        bool known = !p->units[u].recomputed || at == p->hidden;
         for (size_t i = 0; i < n; i++)
             known = known || spans[i].start == at;
         if (!known)
@@ -205,7 +205,7 @@ void check_addresses(const struct placement_in *in, const struct placement *p, e
     if (tier == in->compute_tier)
         n += recomputed_acts(in, p, spans + n);
     for (uint32_t u = 0; tier != HST_TIER_NVME && u < in->layout->unit_count; u++) {
-        const struct unit_home *home = &p->units[u];
+        const struct unit_placement *home = &p->units[u];
         if (home->acts.tier == tier && home->acts.offset != PLACEMENT_NO_ADDRESS)
             spans[n++] = (struct span){home->acts.offset, home->acts.offset + home->act_bytes};
     }

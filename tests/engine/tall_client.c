@@ -62,7 +62,7 @@ int tall_describe(struct hst_engine *engine)
          .flags = HST_UNIT_NO_FORWARD,
          .slices = {.block_rows = TALL_BLOCK, .work_bytes = 200, .token_bytes = tall_token_bytes}},
     };
-    int rc = hst_carry_set(engine, 64);
+    int rc = hst_hidden_set(engine, 64);
     if (tall_whole)
         units[0].slices.block_rows = units[HEAD].slices.block_rows = 0;
     for (uint32_t u = 0, unit; rc == 0 && u < TALL_UNITS; u++) {

@@ -55,9 +55,10 @@ static long stride = 1;
 static struct toy_states alone, found; /* large: not on the stack */
 
 #define KEPT(...)                                                                                  \
-    hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
-               .threads = 2, .tile_elements = 65536, .durability = "step",                         \
-               .place = "states=nvme,weights=nvme,grads=nvme,acts=nvme", __VA_ARGS__)
+    hst_config(.store = toy_store, .batch_tokens = 10, .micro_batch_tokens = 4,                    \
+               .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 65536,                      \
+               .durability = "step", .place = "states=nvme,weights=nvme,grads=nvme,acts=nvme",     \
+               __VA_ARGS__)
 
 static void clear_store(void)
 {

@@ -203,7 +203,7 @@ static void a_failure_is_not_remembered(void **state)
 }
 
 /* What no handle was given for is not a failure: it is answered from the cache as well. */
-static void what_can_not_be_measured_here_is_remembered(void **state)
+static void what_cannot_be_measured_here_is_remembered(void **state)
 {
     (void)state;
     struct hst_rates r;
@@ -225,7 +225,7 @@ static void run_here(void *context, size_t count,
 }
 
 /* Of the caller's workers none can be told to rest, now and later. */
-static void so_is_what_the_callers_workers_can_not_do(void **state)
+static void so_is_what_the_callers_workers_cannot_do(void **state)
 {
     (void)state;
     struct hst_rates r;
@@ -254,9 +254,9 @@ static void another_question_is_not_answered(void **state)
 {
     (void)state;
     static struct identity a, b;
-    const struct hst_product products[] = {{.m = 8, .n = 8, .k = 8, .dtype = HST_F32},
-                                           {.m = 8, .n = 8, .k = 8, .dtype = HST_BF16},
-                                           {.m = 8, .n = 8, .k = 8, .dtype = HST_F32, .batch = 2}};
+    const struct hst_gemm gemms[] = {{.m = 8, .n = 8, .k = 8, .dtype = HST_F32},
+                                     {.m = 8, .n = 8, .k = 8, .dtype = HST_BF16},
+                                     {.m = 8, .n = 8, .k = 8, .dtype = HST_F32, .batch = 2}};
     const struct hst_probe_drive drives[] = {{.directory = "/"}, {.directory = "nowhere"}};
     const struct hst_operation operations[] = {{.what = "norms", .amount = 1},
                                                {.what = "attention", .amount = 1},
@@ -264,8 +264,8 @@ static void another_question_is_not_answered(void **state)
     const struct hst_probe probe = {.size = sizeof probe,
                                     .drives = drives,
                                     .drive_count = 1,
-                                    .products = products,
-                                    .product_count = 1,
+                                    .gemms = gemms,
+                                    .gemm_count = 1,
                                     .operations = operations,
                                     .operation_count = 1};
     struct hst_probe others[10];
@@ -273,14 +273,14 @@ static void another_question_is_not_answered(void **state)
         others[i] = probe;
     others[0].parts = HST_PROBE_DRIVES;
     others[1].threads = 1;
-    others[2].product_count = 2;
-    others[3].products = products + 1;
+    others[2].gemm_count = 2;
+    others[3].gemms = gemms + 1;
     others[4].drives = drives + 1;
     others[5].backend = HST_AIO_THREADS;
     others[6].operation_count = 0;
     others[7].operations = operations + 1;
     others[8].operations = operations + 2;
-    others[9].products = products + 2;
+    others[9].gemms = gemms + 2;
     identity_of(&probe, &a);
     identity_of(&probe, &b);
     assert_string_equal(a.text, b.text);
@@ -500,8 +500,8 @@ int main(void)
         CASE(what_is_only_looked_for_is_never_measured),
         CASE(what_is_older_than_asked_is_measured_anew),
         CASE(a_failure_is_not_remembered),
-        CASE(what_can_not_be_measured_here_is_remembered),
-        CASE(so_is_what_the_callers_workers_can_not_do),
+        CASE(what_cannot_be_measured_here_is_remembered),
+        CASE(so_is_what_the_callers_workers_cannot_do),
         CASE(another_question_is_not_answered),
         CASE(memory_that_is_added_makes_no_other_machine),
         CASE(a_damaged_file_is_never_used),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Probes of computation: how products and a client's operations are cut, and weighed together. */
+/* Probes of computation: how GEMMs and a client's operations are cut, and weighed together. */
 #include "assert_figure.h"
 #include "probe/probe.h"
 #include "session/engine_state.h"
@@ -10,65 +10,62 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-static const struct hst_product products[] = {
+static const struct hst_gemm gemms[] = {
     {.m = 300, .n = 200, .k = 100, .dtype = HST_F32, .b_transposed = true, .times = 3},
     {.m = 64, .n = 128, .k = 256, .dtype = HST_F32, .a_transposed = true, .accumulate = true},
     {.m = 256, .n = 128, .k = 64, .dtype = HST_BF16},
     {.m = 96, .n = 64, .k = 32, .dtype = HST_BF16, .b_transposed = true, .batch = 2},
     {.m = 64, .n = 32, .k = 96, .dtype = HST_F32, .a_transposed = true, .batch = 3},
 };
-enum { PRODUCTS = sizeof products / sizeof *products };
+enum { PRODUCTS = sizeof gemms / sizeof *gemms };
 
-/* ---- products ---- */
+/* ---- GEMMs ---- */
 
 static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
 {
     (void)state;
-    const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = HST_PROBE_COMPUTE,
-                                    .products = products,
-                                    .product_count = PRODUCTS};
+    const struct hst_probe probe = {
+        .size = sizeof probe, .parts = HST_PROBE_COMPUTE, .gemms = gemms, .gemm_count = PRODUCTS};
     struct hst_rates r;
     double flops = 0, seconds = 0;
     assert_int_equal(hst_probe(&probe, &r), 0);
     for (int i = 0; i < PRODUCTS; i++) {
         double many = i == 0 ? 3 : i == 3 ? 2 : i == 4 ? 3 : 1; /* times, or at once */
-        double work =
-            many * 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
+        double work = many * 2.0 * (double)gemms[i].m * (double)gemms[i].n * (double)gemms[i].k;
         flops += work;
-        seconds += work / r.products[i].value;
+        seconds += work / r.gemms[i].value;
     }
     assert_true(fabs(r.figures[HST_RATE_COMPUTE].value * seconds / flops - 1) < 1e-9);
     assert_string_equal(r.figures[HST_RATE_DRAM].how, ""); /* nobody asked */
-    assert_string_equal(r.products[0].how, "300x200x100 f32, B transposed");
-    assert_string_equal(r.products[1].how, "64x128x256 f32, A transposed, added to C");
-    assert_string_equal(r.products[3].how, "96x64x32 bf16, B transposed, 2 at once");
-    assert_string_equal(r.products[4].how, "64x32x96 f32, A transposed, 3 at once");
+    assert_string_equal(r.gemms[0].how, "300x200x100 f32, B transposed");
+    assert_string_equal(r.gemms[1].how, "64x128x256 f32, A transposed, added to C");
+    assert_string_equal(r.gemms[3].how, "96x64x32 bf16, B transposed, 2 at once");
+    assert_string_equal(r.gemms[4].how, "64x32x96 f32, A transposed, 3 at once");
 }
 
 static void a_product_is_cut_at_its_longest_extents(void **state)
 {
     (void)state;
-    const struct hst_product p = {.m = 2048, .n = 14336, .k = 4096, .dtype = HST_BF16};
-    struct hst_product cut = product_cut(&p, INFINITY, INFINITY);
+    const struct hst_gemm p = {.m = 2048, .n = 14336, .k = 4096, .dtype = HST_BF16};
+    struct hst_gemm cut = gemm_cut(&p, INFINITY, INFINITY);
     assert_true(cut.m == p.m && cut.n == p.n && cut.k == p.k);
-    cut = product_cut(&p, 2.0 * 2048 * 7168 * 4096, INFINITY);
+    cut = gemm_cut(&p, 2.0 * 2048 * 7168 * 4096, INFINITY);
     assert_true(cut.m == 2048 && cut.n == 7168 && cut.k == 4096);
-    cut = product_cut(&p, INFINITY, 2.0 * (2048 * 4096 + 4096 * 4096 + 2048 * 4096) + 1);
+    cut = gemm_cut(&p, INFINITY, 2.0 * (2048 * 4096 + 4096 * 4096 + 2048 * 4096) + 1);
     assert_true(cut.m == 2048 && cut.n == 3584 && cut.k == 4096);
-    struct hst_product two = p;
+    struct hst_gemm two = p;
     two.batch = 2; /* of B and C */
-    cut = product_cut(&two, 2.0 * 2 * 2048 * 7168 * 4096, INFINITY);
+    cut = gemm_cut(&two, 2.0 * 2 * 2048 * 7168 * 4096, INFINITY);
     assert_true(cut.n == 7168 && cut.batch == 2);
-    cut = product_cut(&two, INFINITY, 2.0 * (2048 * 4096 + 2 * (4096 * 7168 + 2048 * 7168)) - 1);
+    cut = gemm_cut(&two, INFINITY, 2.0 * (2048 * 4096 + 2 * (4096 * 7168 + 2048 * 7168)) - 1);
     assert_true(cut.n == 3584 && cut.k == 4096);
     two.a_transposed = true; /* of A and C */
-    cut = product_cut(&two, INFINITY, 2.0 * (2 * 2048 * 4096 + 4096 * 7168 + 2 * 2048 * 7168));
+    cut = gemm_cut(&two, INFINITY, 2.0 * (2 * 2048 * 4096 + 4096 * 7168 + 2 * 2048 * 7168));
     assert_true(cut.n == 7168);
-    cut = product_cut(&p, 1, 1); /* tiny, and never nothing */
+    cut = gemm_cut(&p, 1, 1); /* tiny, and never nothing */
     assert_true(cut.m == 16 && cut.n == 16 && cut.k == 16);
-    const struct hst_product odd = {.m = 1, .n = 50257, .k = 3, .dtype = HST_F32};
-    cut = product_cut(&odd, 2.0 * 30000 * 3, INFINITY);
+    const struct hst_gemm odd = {.m = 1, .n = 50257, .k = 3, .dtype = HST_F32};
+    cut = gemm_cut(&odd, 2.0 * 30000 * 3, INFINITY);
     assert_true(cut.m == 1 && cut.n == 25136 && cut.k == 3);
 }
 
@@ -86,7 +83,7 @@ double __wrap_clock_seconds(void)
     return own_time ? 1e-9 * (double)now : __real_clock_seconds();
 }
 
-/* It lasts half a second of a clock that products do not move. */
+/* It lasts half a second of a clock that GEMMs do not move. */
 void __wrap_probe_burn(struct probe *probe);
 void __wrap_probe_burn(struct probe *probe)
 {
@@ -133,14 +130,14 @@ static struct hst_operation operation(const char *what, double amount, struct sp
 static struct hst_rates probe_operations_of(const struct hst_operation *operations, uint32_t count,
                                             uint64_t memory_bytes, struct hst_dev *dev)
 {
-    const struct hst_product large = {.m = 4096, .n = 4096, .k = 4096, .dtype = HST_BF16};
-    const struct hst_product small = {.m = 16, .n = 16, .k = 16, .dtype = HST_F32};
+    const struct hst_gemm large = {.m = 4096, .n = 4096, .k = 4096, .dtype = HST_BF16};
+    const struct hst_gemm small = {.m = 16, .n = 16, .k = 16, .dtype = HST_F32};
     const struct hst_probe probe = {.size = sizeof probe,
                                     .parts = HST_PROBE_COMPUTE,
                                     .threads = 3,
                                     .dev = dev,
-                                    .products = memory_bytes ? &large : &small,
-                                    .product_count = 1,
+                                    .gemms = memory_bytes ? &large : &small,
+                                    .gemm_count = 1,
                                     .operations = operations,
                                     .operation_count = count,
                                     .memory_bytes = memory_bytes};
@@ -186,7 +183,7 @@ static void computation_is_products_and_operations_together(void **state)
     const struct hst_rates r = probe_operations_of(operations, 2, 0, NULL);
     double product = 2.0 * 16 * 16 * 16;
     double seconds =
-        product / r.products[0].value + 4e6 / r.operations[0].value + 2e6 / r.operations[1].value;
+        product / r.gemms[0].value + 4e6 / r.operations[0].value + 2e6 / r.operations[1].value;
     const struct hst_figure *all = &r.figures[HST_RATE_COMPUTE];
     assert_true(fabs(all->value * seconds / (product + 4e6) - 1) < 1e-9);
     assert_true(all->least <= all->value && all->value <= all->most);
@@ -199,7 +196,7 @@ static void computation_is_not_known_where_an_operation_is_not(void **state)
     struct spinner none = spinner(0);
     const struct hst_operation large = operation("attention", 1e6, &none);
     const struct hst_rates r = probe_operations_of(&large, 1, 0, NULL);
-    assert_true(r.products[0].value > 0);
+    assert_true(r.gemms[0].value > 0);
     assert_failed(&r.operations[0], "attention: memory is too small for the least part");
     assert_failed(&r.figures[HST_RATE_COMPUTE], "operation 0: attention: memory is too small");
     static const double nonsense[] = {-1, NAN, INFINITY};

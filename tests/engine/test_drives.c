@@ -34,7 +34,7 @@ static struct toy_saved oracle, found; /* large: not on the stack */
 static const char jittery[] = "sim:read=3G,write=2G,lat=80us,jitter=2ms";
 
 #define PLACED(...)                                                                                \
-    hst_config(.durability = "none", .batch_tokens = 10, .grain_tokens = 4,                        \
+    hst_config(.durability = "none", .batch_tokens = 10, .micro_batch_tokens = 4,                  \
                .dram_bytes = 64u << 20, .threads = 2, __VA_ARGS__)
 #define CONFIG(...) PLACED(.place = "states=nvme,weights=nvme", .tile_elements = 65536, __VA_ARGS__)
 
@@ -73,8 +73,9 @@ static int run_once(const struct hst_config *config, int steps, struct hst_error
 }
 
 /*
- * What an ordinary user may lock counts for all processes of that user together, and what a ring
- * held comes back some time after it: where a ring is refused for it, another one is in a moment.
+ * What an ordinary user may lock counts for all processes of that user together, and what a buffer
+ * pool held comes back some time after it: where a buffer pool is refused for it, another one is in
+ * a moment.
  */
 static int run(const struct hst_config *config, int steps, struct hst_error *error,
                struct hst_aio_counters *counters)

@@ -26,7 +26,7 @@ static void check_away(enum hst_precision precision, enum hst_state state, doubl
                        double scale)
 {
     uint64_t all = oracle.memory.total[HST_TIER_DRAM];
-    const struct hst_config *away[] = {
+    const struct hst_config *offloaded[] = {
         TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
                    .threads = 2, .device = "far", .place = "weights=dram", .tile_elements = 8192),
         TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
@@ -42,9 +42,9 @@ static void check_away(enum hst_precision precision, enum hst_state state, doubl
                   .threads = 2, .device = "far", .tile_elements = 8192, .hbm_bytes = 4u << 20,
                   .dram_bytes = all - (all >> 3)),
     };
-    for (size_t i = 0; i < sizeof away / sizeof away[0]; i++) {
-        toy_run(away[i], &other);
-        if (away[i]->place)
+    for (size_t i = 0; i < sizeof offloaded / sizeof offloaded[0]; i++) {
+        toy_run(offloaded[i], &other);
+        if (offloaded[i]->place)
             assert_int_equal(other.memory.bytes[HST_CLASS_STATES][HST_TIER_HBM], 0);
         assert_true(other.memory.total[HST_TIER_HBM] <= other.memory.budget[HST_TIER_HBM]);
         assert_true(other.memory.total[HST_TIER_DRAM] <= other.memory.budget[HST_TIER_DRAM]);
@@ -195,7 +195,7 @@ static void without_drives_gradients_that_are_not_kept_leave_memory(void **state
     (void)state;
     for (int i = 0; i < 4; i++) {
         struct hst_config config =
-            *hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20,
+            *hst_config(.batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20,
                         .clip = HST_NONE, .tile_elements = 8192,
                         .precision = i / 2 ? HST_PRECISION_BF16 : HST_PRECISION_FP32,
                         .device = i % 2 ? "far" : NULL, .place = "weights=dram");
@@ -222,7 +222,7 @@ static void a_load_writes_all_bytes_once(void **state)
     for (int i = 0; i < 5; i++) {
         struct hst_config config =
             *hst_config(.store = toy_store, .durability = "step", .batch_tokens = 10,
-                        .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
+                        .micro_batch_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
                         .tile_elements = 8192, .place = i == 1 ? "states=nvme" : NULL,
                         .device = i > 1 ? "far" : NULL);
         if (i > 2) /* some units are resident, and then little of the others is in memory */
@@ -253,7 +253,7 @@ static void a_host_that_computes_copies_nothing(void **state)
     hst_engine_destroy(&engine);
 }
 
-/* Where a GPU updates any; but not where they pass through the drives' ring. */
+/* Where a GPU updates any; but not where they pass through the drives' buffer pool. */
 static void tiles_are_large_for_a_gpu_and_small_for_drives(void **state)
 {
     (void)state;
@@ -303,8 +303,8 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     toy_must(engine, hst_unit_acquire(engine, 1, HST_FORWARD, stream, &view));
     assert_int_equal(hst_unit_acquire(engine, 2, HST_FORWARD, stream, &view),
                      -EINVAL); /* not released */
-    assert_int_equal(hst_act_acquire(engine, 0, 0, HST_CARRY, HST_READ, stream, &act), -EINVAL);
-    assert_int_equal(hst_act_acquire(engine, 1, 3, HST_CARRY, HST_READ, stream, &act), -EINVAL);
+    assert_int_equal(hst_act_acquire(engine, 0, 0, HST_HIDDEN, HST_READ, stream, &act), -EINVAL);
+    assert_int_equal(hst_act_acquire(engine, 1, 3, HST_HIDDEN, HST_READ, stream, &act), -EINVAL);
     assert_int_equal(hst_unit_grad_ready(engine, 1), -EINVAL);
     toy_must(engine, hst_unit_release(engine, 1));
     toy_must(engine, hst_unit_acquire(engine, TOY_UNITS - 1, HST_BACKWARD, stream, &view));
@@ -379,8 +379,8 @@ static void expect_create(int code, int native, const struct hst_config *config)
 static void wrong_configurations_are_refused_with_code_and_message(void **state)
 {
     (void)state;
-    expect_create(402, -EINVAL, hst_config(.batch_tokens = 0, .grain_tokens = 1));
-    expect_create(402, -EINVAL, hst_config(.batch_tokens = 4, .grain_tokens = 5));
+    expect_create(402, -EINVAL, hst_config(.batch_tokens = 0, .micro_batch_tokens = 1));
+    expect_create(402, -EINVAL, hst_config(.batch_tokens = 4, .micro_batch_tokens = 5));
     expect_create(402, -EINVAL, TOY_CONFIG(.tile_elements = 1000));
     expect_create(402, -EINVAL, TOY_CONFIG(.beta1 = 1.0));
     expect_create(402, -EINVAL, TOY_CONFIG(.weight_decay = -0.5));
@@ -391,10 +391,11 @@ static void wrong_configurations_are_refused_with_code_and_message(void **state)
     expect_create(402, -EINVAL,
                   TOY_CONFIG(.precision = HST_PRECISION_FP16, .state = HST_STATE_BF16));
     expect_create(402, -EINVAL, TOY_CONFIG(.threads = 5000));
-    expect_create(105, -ENOENT,
-                  hst_config(.store = "no/such/parent", .batch_tokens = 4, .grain_tokens = 4));
+    expect_create(
+        105, -ENOENT,
+        hst_config(.store = "no/such/parent", .batch_tokens = 4, .micro_batch_tokens = 4));
     expect_create(105, -ENOTDIR,
-                  hst_config(.store = "/dev/null", .batch_tokens = 4, .grain_tokens = 4));
+                  hst_config(.store = "/dev/null", .batch_tokens = 4, .micro_batch_tokens = 4));
     struct hst_config much = *TOY_CONFIG();
     much.dram_bytes = 1ull << 60;
     expect_create(302, -ENOMEM, &much);
@@ -446,7 +447,7 @@ static void a_store_directory_that_the_engine_made_is_removed_again(void **state
     snprintf(path, sizeof path, "%s/made", toy_store);
     struct hst_engine *engine =
         toy_created(hst_config(.store = path, .durability = "none", .batch_tokens = 4,
-                               .grain_tokens = 4, .dram_bytes = 64u << 20));
+                               .micro_batch_tokens = 4, .dram_bytes = 64u << 20));
     assert_int_equal(access(path, F_OK), 0);
     hst_engine_destroy(&engine);
     assert_int_equal(access(path, F_OK), -1);

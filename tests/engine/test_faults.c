@@ -92,8 +92,8 @@ static int run_with_fault(unsigned fail_at, bool refuse, struct hst_error *error
     struct hst_engine *engine = NULL;
     const struct hst_config *config =
         hst_config(.store = store, .durability = "none", .place = "states=nvme,weights=nvme",
-                   .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
-                   .tile_elements = 65536);
+                   .batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20,
+                   .threads = 2, .tile_elements = 65536);
     assert_int_equal(hst_engine_create(config, &engine), 0);
     assert_int_equal(toy_seal_and_load(engine), 0);
     fault.behind = engine->extents->ops;
@@ -127,7 +127,7 @@ static void every_operation_can_fail(bool refuse)
         writes += error.code == HST_E_WRITE;
     }
     assert_true(reads > 20 && writes > 10);
-    assert_true(untold <= 3 * 4); /* three leases of at most four tiles */
+    assert_true(untold <= 3 * 4); /* three reservations of at most four tiles */
 }
 
 static void a_backend_that_breaks_down_ends_the_run(void **state)
@@ -168,8 +168,8 @@ static void a_drain_ends_when_all_writes_have_completed(void **state)
     struct hst_step_stats stats;
     const struct hst_config *config =
         hst_config(.store = store, .durability = "none", .place = "states=nvme,weights=nvme",
-                   .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
-                   .tile_elements = 65536);
+                   .batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20,
+                   .threads = 2, .tile_elements = 65536);
     assert_int_equal(hst_engine_create(config, &engine), 0);
     assert_int_equal(toy_seal_and_load(engine), 0);
     fault.behind = engine->extents->ops;

@@ -66,9 +66,9 @@ static void test_with_fewer_buffers_than_it_was_built_for_a_graph_deadlocks(void
         g.buffers[pool] = 0;
         assert_int_equal(graph_check(&g, &node), -EDEADLK);
         bool uses = false;
-        for (unsigned i = 0; i < NODE_LEASES; i++)
-            uses = uses || (g.nodes[node].lease[i] != GRAPH_NONE &&
-                            (int)g.leases[g.nodes[node].lease[i]].pool == pool);
+        for (unsigned i = 0; i < NODE_RESERVATIONS; i++)
+            uses = uses || (g.nodes[node].reservation[i] != GRAPH_NONE &&
+                            (int)g.reservations[g.nodes[node].reservation[i]].pool == pool);
         assert_true(uses);
         graph_free(&g);
     }
@@ -91,7 +91,7 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
             e.in.buffers[pool - 1] = 0;
         }
         assert_int_equal(graph_build(&e.in, &g), -ENOSPC);
-        one_tier_case(&e, HST_TIER_DRAM, false); /* nothing is away: no pool is needed */
+        one_tier_case(&e, HST_TIER_DRAM, false); /* nothing is offloaded: no pool is needed */
         memset(e.in.buffers, 0, sizeof e.in.buffers);
         assert_int_equal(graph_build(&e.in, &g), 0);
         graph_free(&g);
@@ -144,13 +144,13 @@ static void test_what_is_computed_again_goes_the_way_of_the_forward(void **state
 
 /* ---- tiles and bytes ---- */
 
-/* How often a tile is updated in these parts of a period. */
-static uint32_t updates_of(const struct graph *g, uint32_t tile, unsigned parts)
+/* How often a tile is updated in these phases of a step window. */
+static uint32_t updates_of(const struct graph *g, uint32_t tile, unsigned phases)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < g->node_count; i++) {
         const struct node *n = &g->nodes[i];
-        count += n->kind == NODE_UPDATE && (n->parts & parts) && n->tile <= tile &&
+        count += n->kind == NODE_UPDATE && (n->phases & phases) && n->tile <= tile &&
                  tile < n->tile + n->tile_count;
     }
     return count;
@@ -167,15 +167,15 @@ static void check_updates(const struct graph_case *c, const struct graph *g)
             bool passes = !c->in.optimistic && c->units[u].grads == HST_TIER_NVME;
             bool all = !c->in.deferred && (resident || passes);
             tiles += !all;
-            late += all ? 0 : updates_of(g, tile, PART_UPDATE);
-            if (all && updates_of(g, tile, PART_UPDATE) != c->in.optimistic)
+            late += all ? 0 : updates_of(g, tile, PHASE_UPDATE);
+            if (all && updates_of(g, tile, PHASE_UPDATE) != c->in.optimistic)
                 fail_msg("%s: tile %u is updated at the wrong time", c->name, tile);
-            if (updates_of(g, tile, PARTS_TRAIN) != 1)
+            if (updates_of(g, tile, PHASES_TRAIN) != 1)
                 fail_msg("%s: tile %u is updated %u times", c->name, tile,
-                         updates_of(g, tile, PARTS_TRAIN));
+                         updates_of(g, tile, PHASES_TRAIN));
         }
     double share = c->in.deferred ? 1 : c->in.late_share;
-    if (fabs(late - share * tiles) > 1) /* half a tile of those at home, and of those away */
+    if (fabs(late - share * tiles) > 1) /* half a tile of those at home, and of those offloaded */
         fail_msg("%s: %g of %g tiles are late, of a share of %g", c->name, late, tiles, share);
 }
 
@@ -190,7 +190,7 @@ static double bytes_of(const struct graph *g, enum node_kind kind, uint32_t unit
     double bytes = 0;
     for (uint32_t i = 0; i < g->node_count; i++)
         if (g->nodes[i].kind == kind && g->nodes[i].unit == unit &&
-            (g->nodes[i].parts & PARTS_TRAIN))
+            (g->nodes[i].phases & PHASES_TRAIN))
             bytes += g->nodes[i].work;
     return bytes;
 }
@@ -377,7 +377,7 @@ static void test_no_step_is_faster_than_the_bound_where_orders_do_not_mirror(voi
             e.in.buffers[POOL_GRADS] = 5;
             e.rates = (struct sim_rates){.flops_per_s = 1, .write = G / write_s, .read = 100 * G};
             assert_int_equal(graph_build(&e.in, &g), 0);
-            struct sim_in in = {.graph = &g, .rates = e.rates, .periods = 400};
+            struct sim_in in = {.graph = &g, .rates = e.rates, .step_windows = 400};
             assert_int_equal(simulate(&in, &sim), 0);
             assert_int_equal(graph_bound(&g, &e.rates, 0, &bound), 0);
             if (sim.step_s < bound.step_s * (1 - 1e-9))

@@ -94,7 +94,7 @@ static uint32_t last_read(const struct graph *g)
 {
     uint32_t last = GRAPH_NONE;
     for (uint32_t i = 0; i < g->node_count; i++)
-        if (g->nodes[i].kind == NODE_READ_WEIGHTS && (g->nodes[i].parts & PART_FORWARD))
+        if (g->nodes[i].kind == NODE_READ_WEIGHTS && (g->nodes[i].phases & PHASE_FORWARD))
             last = i;
     assert_int_not_equal(last, GRAPH_NONE);
     return last;

@@ -113,7 +113,7 @@ static void an_update_may_change_where_drives_have_free_slots(void **state)
 {
     (void)state;
     const struct layout layout = {.unit_count = 2};
-    struct unit_home units[2] = {{.weights.tier = DRAM}, {.weights.tier = DRAM}};
+    struct unit_placement units[2] = {{.weights.tier = DRAM}, {.weights.tier = DRAM}};
     const struct placement p = {.layout = &layout, .units = units, .compute_tier = HST_TIER_HBM};
     struct update_wish wish = {.either = true};
     assert_true(update_may_change(&wish, &p));
@@ -134,7 +134,7 @@ static void slots_are_of_use_beside_a_gpu_where_the_host_updates(void **state)
 {
     (void)state;
     const struct layout layout = {.unit_count = 2};
-    struct unit_home units[2] = {{.weights.tier = DRAM}, {.weights.tier = DRAM}};
+    struct unit_placement units[2] = {{.weights.tier = DRAM}, {.weights.tier = DRAM}};
     struct placement p = {.layout = &layout, .units = units, .compute_tier = HST_TIER_HBM};
     const struct update_wish wish = {.either = true}, no = {.optimistic = true};
     p.resident_units = 1;

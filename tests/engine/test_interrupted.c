@@ -47,7 +47,7 @@ static struct ended run(const char *fault, struct toy_states *states)
     struct hst_step_stats stats;
     size_t bytes;
     struct hst_config config =
-        *hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4,
+        *hst_config(.store = toy_store, .batch_tokens = 10, .micro_batch_tokens = 4,
                     .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 65536,
                     .precision = HST_PRECISION_FP32, .durability = "step",
                     .place = "states=nvme,weights=nvme,grads=nvme,acts=nvme", .io_fault = fault,

@@ -160,7 +160,7 @@ static void aliases_are_cut_as_their_owners(void **state)
     layout_free(&whole);
 }
 
-static void what_can_not_be_cut_is_not(void **state)
+static void what_cannot_be_cut_is_not(void **state)
 {
     (void)state;
     const struct {
@@ -261,7 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_are_the_whole_in_pieces),
         cmocka_unit_test(aliases_are_cut_as_their_owners),
-        cmocka_unit_test(what_can_not_be_cut_is_not),
+        cmocka_unit_test(what_cannot_be_cut_is_not),
         cmocka_unit_test(some_are_cut_and_others_are_not),
         cmocka_unit_test(slices_may_be_larger_for_their_tiles),
         cmocka_unit_test(units_that_are_no_matrix_have_no_blocks),

@@ -22,7 +22,7 @@
 static char store[] = "hst-scale-XXXXXX";
 
 #define CONFIG(...)                                                                                \
-    hst_config(.store = store, .durability = "none", .batch_tokens = 10, .grain_tokens = 4,        \
+    hst_config(.store = store, .durability = "none", .batch_tokens = 10, .micro_batch_tokens = 4,  \
                .dram_bytes = 64u << 20, .threads = 2, .precision = HST_PRECISION_FP16,             \
                .clip = CLIP, __VA_ARGS__)
 

@@ -26,7 +26,7 @@ static uint32_t first, stride = 1;
 static const struct {
     const char *device, *homes;
     bool shares;     /* some units are resident on the device, and not all */
-    double streamed; /* share of what is away that the device updates */
+    double streamed; /* share of what is offloaded that the device updates */
 } PLACES[] = {
     {NULL, "states=nvme,weights=dram,grads=dram,acts=dram", false, 0},
     {NULL, "states=dram,weights=nvme,grads=dram,acts=dram", false, 0},
@@ -65,7 +65,7 @@ static const struct {
 struct ran {
     struct toy_saved weights;
     double norms[STEPS];
-    uint32_t buffers;  /* of all rings */
+    uint32_t buffers;  /* of all buffer pools */
     uint32_t streamed; /* tiles */
     uint64_t dram;
 };
@@ -120,10 +120,10 @@ static void step(struct hst_engine *engine, struct hst_step_stats *stats)
 
 static uint32_t count_buffers(const struct placement *p)
 {
-    uint32_t count = p->slots.count + p->act_leases.count + p->device_acts.count;
+    uint32_t count = p->slots.count + p->act_buffers.count + p->device_acts.count;
     for (int wide = 0; wide < 2; wide++)
-        count += p->leases[wide].count + p->grad_leases[wide].count + p->device_leases[wide].count +
-                 p->device_grads[wide].count;
+        count += p->reservations[wide].count + p->grad_buffers[wide].count +
+                 p->device_weights[wide].count + p->device_grads[wide].count;
     return count;
 }
 
@@ -206,8 +206,8 @@ static void check_run(const struct hst_config *c, const char *drive)
 static struct hst_config config_of(uint64_t tokens, double clip)
 {
     return *hst_config(.store = directory, .durability = "none", .batch_tokens = tokens,
-                       .grain_tokens = 4, .clip = clip, .tile_elements = TILE, .dram_bytes = AMPLE,
-                       .precision = HST_PRECISION_FP32);
+                       .micro_batch_tokens = 4, .clip = clip, .tile_elements = TILE,
+                       .dram_bytes = AMPLE, .precision = HST_PRECISION_FP32);
 }
 
 static uint32_t check_depths(const struct hst_config *base, size_t place, uint32_t number)

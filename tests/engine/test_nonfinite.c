@@ -31,8 +31,8 @@ static const uint32_t UNITS[] = {0, 2, TOY_UNITS - 1}; /* the last in the backwa
 enum { UNIT_COUNT = sizeof UNITS / sizeof *UNITS };
 
 #define KEPT(...)                                                                                  \
-    hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
-               .threads = 2, .tile_elements = 8192, __VA_ARGS__)
+    hst_config(.store = toy_store, .batch_tokens = 10, .micro_batch_tokens = 4,                    \
+               .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 8192, __VA_ARGS__)
 
 static void clear_store(void)
 {

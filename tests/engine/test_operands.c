@@ -131,10 +131,10 @@ static void check_alone(const struct graph_case *c, const struct graph *g)
         uint32_t visits = 0;
         for (uint32_t i = 0; i < g->node_count; i++)
             if (g->nodes[i].kind == NODE_UPDATE && g->nodes[i].unit == u)
-                want += g->nodes[i].parts == PART_BACKWARD ? g->nodes[i].work : 0;
+                want += g->nodes[i].phases == PHASE_BACKWARD ? g->nodes[i].work : 0;
         for (uint32_t i = 0; i < alone.node_count; i++) {
             const struct node *n = &alone.nodes[i];
-            if (n->unit != u || (n->parts & ((unsigned)PART_UPDATE | PART_REDO | PART_SAVE)))
+            if (n->unit != u || (n->phases & ((unsigned)PHASE_UPDATE | PHASE_REDO | PHASE_SAVE)))
                 fail_msg("%s: unit %u alone has a %s of unit %u", c->name, u,
                          node_kind_name((enum node_kind)n->kind), n->unit);
             early += n->kind == NODE_UPDATE ? n->work : 0;

@@ -26,7 +26,7 @@ static const float TIMES[STEPS] = {1, 3, 1, 3, 3, 1, 1, 3, 1, 3, 1, 3, 3, 1, 1, 
 static const struct {
     const char *device, *homes;
     bool shares;     /* some units are resident on the device: their updates wait */
-    double streamed; /* share of what is away that the device updates */
+    double streamed; /* share of what is offloaded that the device updates */
     bool half;       /* the states of some tiles are in memory, of the others on drives */
 } PLACES[] = {
     {NULL, "states=dram,weights=dram,grads=dram", false, 0, false},
@@ -61,9 +61,9 @@ static int turn, nth;         /* which row, and one in so many is tried */
 static uint32_t late_eighths; /* of an update that need not wait */
 
 #define OPTIMISTIC(...)                                                                            \
-    hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
-               .threads = 2, .tile_elements = 8192, .update_time = HST_UPDATE_OPTIMISTIC,          \
-               __VA_ARGS__)
+    hst_config(.store = toy_store, .batch_tokens = 10, .micro_batch_tokens = 4,                    \
+               .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 8192,                       \
+               .update_time = HST_UPDATE_OPTIMISTIC, __VA_ARGS__)
 
 static void clear_store(void)
 {
@@ -131,15 +131,15 @@ static void leave_late(struct hst_engine *engine)
     if (run->deferred || late_eighths == 0)
         return;
     engine->placement.late_eighths = late_eighths;
-    walk_free(&run->walk);
+    scheduler_free(&run->scheduler);
     graph_free(&run->graph);
     assert_int_equal(
         step_graph(&engine->plan_in, &engine->placement, NULL, run->optimistic, &run->graph), 0);
-    assert_int_equal(walk_init(&run->walk, &run->graph), 0);
+    assert_int_equal(scheduler_init(&run->scheduler, &run->graph), 0);
     for (uint32_t i = 0; i < run->graph.node_count; i++) {
-        late += run->graph.nodes[i].kind == NODE_UPDATE && run->graph.nodes[i].parts == PART_UPDATE;
-        early +=
-            run->graph.nodes[i].kind == NODE_UPDATE && run->graph.nodes[i].parts == PART_BACKWARD;
+        const struct node *node = &run->graph.nodes[i];
+        late += node->kind == NODE_UPDATE && node->phases == PHASE_UPDATE;
+        early += node->kind == NODE_UPDATE && node->phases == PHASE_BACKWARD;
     }
     assert_true((late > 0) == gradients_last(engine));
     assert_true(early > 0 || late_eighths == 8);

@@ -187,15 +187,15 @@ static void a_client_that_leaves_the_order_is_served_and_its_order_is_learned(vo
                                     .log = count_warnings));
     check_own_orders(TOY_CONFIG(.device = "far", .log = count_warnings));
     check_own_orders(TOY_CONFIG(.device = "far", .clip = HST_NONE, .log = count_warnings));
-    static const char *const away[] = {
+    static const char *const offloaded[] = {
         "acts=dram",
         "weights=dram",
         "weights=dram,acts=dram",
         "states=nvme,weights=nvme,acts=nvme,grads=nvme",
     };
-    for (size_t i = 0; i < sizeof away / sizeof away[0]; i++)
+    for (size_t i = 0; i < sizeof offloaded / sizeof offloaded[0]; i++)
         for (int clip = 0; clip < 2; clip++)
-            check_own_orders(TOY_CONFIG(.device = "far", .place = away[i], .threads = 2,
+            check_own_orders(TOY_CONFIG(.device = "far", .place = offloaded[i], .threads = 2,
                                         .clip = clip ? 0.5 : HST_NONE, .log = count_warnings));
     for (int clip = 0; clip < 2; clip++) {
         struct hst_config config =

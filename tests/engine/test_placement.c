@@ -23,7 +23,7 @@ static void everything_is_at_home_in_dram_where_it_fits(void **state)
     char why[512];
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(p.nvme_bytes, 0);
-    assert_int_equal(p.slots.count + p.leases[0].count, 0);
+    assert_int_equal(p.slots.count + p.reservations[0].count, 0);
     check_addresses(&in, &p, HST_TIER_DRAM);
     check_table(&p);
     placement_free(&p);
@@ -44,7 +44,7 @@ static void every_budget_down_to_the_smallest_is_kept_and_the_next_is_refused(vo
     placement_free(&p);
     for (; placement_plan(&in, &p, why, sizeof why) == 0; in.dram_budget -= 4096) {
         assert_true(p.dram_bytes <= in.dram_budget);
-        /* the less memory the more leaves it, but for where smaller rings make room */
+        /* the less memory the more leaves it, but for where smaller buffer pools make room */
         assert_true(p.nvme_bytes >= nvme_before || p.slots.count < slots_before);
         nvme_before = p.nvme_bytes;
         slots_before = p.slots.count;
@@ -202,7 +202,7 @@ static void sizes_that_overflow_are_refused(void **state)
     char why[512];
     struct layout layout = model(4096);
     struct placement_in in = inputs(&layout, NULL);
-    in.carry_bytes_per_token = 1ull << 62;
+    in.hidden_bytes_per_token = 1ull << 62;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
     in = inputs(&layout, NULL);
     layout.units[1].work_bytes = UINT64_MAX - 100;
@@ -224,7 +224,7 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     assert_int_equal(
         p.table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] + p.table[HST_CLASS_STATES][HST_TIER_DRAM], 0);
     assert_int_equal(p.slots.count, 24);
-    assert_int_equal(p.leases[0].count, 3);
+    assert_int_equal(p.reservations[0].count, 3);
     check_addresses(&in, &p, HST_TIER_DRAM);
     check_addresses(&in, &p, HST_TIER_NVME);
     placement_free(&p);
@@ -238,8 +238,8 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(
         p.table[HST_CLASS_GRADS][HST_TIER_DRAM] + p.table[HST_CLASS_ACTS][HST_TIER_DRAM], 0);
-    assert_int_equal(p.grad_leases[0].count, 2);
-    assert_int_equal(p.act_leases.count, 3);
+    assert_int_equal(p.grad_buffers[0].count, 2);
+    assert_int_equal(p.act_buffers.count, 3);
     check_addresses(&in, &p, HST_TIER_DRAM);
     check_drives(&in, &p);
     check_table(&p);
@@ -281,17 +281,17 @@ static struct layout model_of_layers(void)
     return layout;
 }
 
-static void check_segments(enum hst_tier tier, uint32_t away, enum hst_tier home)
+static void check_segments(enum hst_tier tier, uint32_t offloaded, enum hst_tier home)
 {
     struct layout layout = model_of_layers();
-    struct unit_home units[UNITS];
+    struct unit_placement units[UNITS];
     struct placement p = {.units = units};
     struct placement_in in = inputs(&layout, NULL);
     in.compute_tier = tier;
     /* units to one checkpoint: those kept of 1 to 4, and buffers between first and last */
     static const uint32_t kept[] = {0, 4, 2, 2, 1}, inner[] = {0, 0, 0, 1, 2};
     for (uint32_t segment = 1; segment <= 4; segment++) {
-        const struct choice choice = {.acts_away = away,
+        const struct choice choice = {.acts_offloaded = offloaded,
                                       .depths = {2, 1, 1, 1},
                                       .device_depths = {2, 1, 1},
                                       .segment = segment};
@@ -306,7 +306,7 @@ static void check_segments(enum hst_tier tier, uint32_t away, enum hst_tier home
             assert_int_equal(units[u].recomputed, place > 0);
             assert_int_equal(units[u].act_bytes, place > 0 ? 0 : ACTS);
             assert_int_equal(units[u].acts.tier, place > 0 ? tier : home);
-            assert_int_equal(last, units[u].acts.offset == p.carry);
+            assert_int_equal(last, units[u].acts.offset == p.hidden);
         }
         check_addresses(&in, &p, HST_TIER_DRAM);
         check_addresses(&in, &p, HST_TIER_HBM);
@@ -364,7 +364,7 @@ static void checkpoints_are_left_out_where_drives_are_full(void **state)
     char why[512];
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(p.nvme_bytes, 5 * ACTS);
-    uint64_t rest = p.dram_bytes - p.act_leases.count * ACTS;
+    uint64_t rest = p.dram_bytes - p.act_buffers.count * ACTS;
     placement_free(&p);
     in.wish.fixed[HST_CLASS_ACTS] = false;
     in.nvme_budget = 2 * ACTS;
@@ -533,7 +533,7 @@ static void a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to(void **stat
                                       UNITS - 1, gathers),
                      2);
     assert_int_equal(gathers[1].first_tile, 0);
-    assert_int_equal(gathers[1].lease_at, layout.units[UNITS - 1].elements * 4);
+    assert_int_equal(gathers[1].reservation_at, layout.units[UNITS - 1].elements * 4);
     /* 64 + 20,000 elements in tiles of 4,096: five tiles. */
     assert_int_equal(gathers[1].tile_count, 5);
     layout_free(&layout);

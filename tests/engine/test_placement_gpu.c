@@ -55,15 +55,15 @@ static bool is_all_resident(const struct placement *p)
     return p->resident_units == p->layout->unit_count;
 }
 
-/* Of a unit that is away, the device's buffers hold what it computes with. */
-static void check_away(const struct placement_in *in, const struct placement *p, uint32_t unit)
+/* Of a unit that is offloaded, the device's buffers hold what it computes with. */
+static void check_offloaded(const struct placement_in *in, const struct placement *p, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
     int n = placement_gather(in->layout, in->bytes, unit, gathers);
     for (int g = 0; g < n; g++)
-        assert_true(gathers[g].lease_at +
+        assert_true(gathers[g].reservation_at +
                         placement_gather_bytes(in->layout, in->bytes, &gathers[g]) <=
-                    p->device_leases[0].bytes);
+                    p->device_weights[0].bytes);
     assert_true(in->layout->units[unit].elements * in->bytes.grads <= p->device_grads[0].bytes);
     assert_true(p->units[unit].weights.tier != HST_TIER_HBM);
     assert_true(p->units[unit].grads.tier != HST_TIER_HBM);
@@ -83,21 +83,21 @@ static void check_gpu(const struct placement_in *in, const struct placement *p)
 {
     bool all = is_all_resident(p);
     uint32_t resident = 0;
-    assert_int_equal(p->table[HST_CLASS_CARRY][HST_TIER_HBM], all_tiers(p, HST_CLASS_CARRY));
-    uint32_t away = p->layout->unit_count - p->resident_units;
-    assert_true(p->device_leases[0].count + p->device_leases[1].count >= (away < 2 ? away : 2));
+    assert_int_equal(p->table[HST_CLASS_HIDDEN][HST_TIER_HBM], all_tiers(p, HST_CLASS_HIDDEN));
+    uint32_t others = p->layout->unit_count - p->resident_units, least = others < 2 ? others : 2;
+    assert_true(p->device_weights[0].count + p->device_weights[1].count >= least);
     assert_true(all ? p->device_grads[0].count == 0 : p->device_grads[0].count >= 1);
     for (uint32_t i = 0; i < in->layout->param_count; i++) {
         const struct layout_param *param = &in->layout->params[i];
         uint32_t owner = in->layout->params[param->owner].unit;
-        assert_int_equal(p->units[param->unit].away, p->units[owner].away);
+        assert_int_equal(p->units[param->unit].offloaded, p->units[owner].offloaded);
     }
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         resident += placement_is_resident(p, u);
         if (placement_is_resident(p, u))
             check_resident(in, p, u);
         else
-            check_away(in, p, u);
+            check_offloaded(in, p, u);
         if (placement_copies_acts(p, u))
             assert_true(p->device_acts.count >= 1 && p->units[u].act_bytes <= p->device_acts.bytes);
     }
@@ -122,7 +122,7 @@ static void on_a_gpu_all_classes_live_in_hbm_where_they_fit(void **state)
         assert_int_equal(p.table[c][HST_TIER_DRAM] + p.table[c][HST_TIER_NVME], 0);
     }
     assert_int_equal(p.slots.count, 2); /* tiles pass through DRAM at load and save */
-    assert_int_equal(p.leases[0].count, 0);
+    assert_int_equal(p.reservations[0].count, 0);
     uint64_t hbm = p.hbm_bytes, dram = p.dram_bytes;
     placement_free(&p);
 
@@ -164,7 +164,7 @@ static void every_budget_of_hbm_down_to_the_smallest_is_kept(void **state)
         resident = p.resident_units;
         checkpoints_alone |= is_all_resident(&p) && p.table[HST_CLASS_ACTS][HST_TIER_DRAM] > 0;
         some |= resident > 1 && resident < UNITS;
-        kept |= p.device_leases[0].count > 3;
+        kept |= p.device_weights[0].count > 3;
         smallest = p.hbm_bytes;
         check_gpu(&in, &p);
         assert_int_equal(p.nvme_bytes, 0); /* there is DRAM for all of it */
@@ -293,12 +293,12 @@ static void large_ends_do_not_keep_layers_out_of_hbm(void **state)
         all = p.resident_units == 6;
     }
     assert_int_equal(p.resident_units, 5); /* all but the head */
-    assert_int_equal(p.device_leases[0].count + p.device_leases[1].count, 1);
+    assert_int_equal(p.device_weights[0].count + p.device_weights[1].count, 1);
     placement_free(&p);
     in.hbm_budget = 110u << 20;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_true(p.units[0].away && p.units[5].away && p.resident_units == 4);
-    assert_int_equal(p.device_leases[0].count + p.device_leases[1].count, 2);
+    assert_true(p.units[0].offloaded && p.units[5].offloaded && p.resident_units == 4);
+    assert_int_equal(p.device_weights[0].count + p.device_weights[1].count, 2);
     placement_free(&p);
     layout_free(&layout);
 }
@@ -323,7 +323,7 @@ static void the_smallest_budget_that_is_named_is_the_smallest(void **state)
     layout_free(&layout);
 }
 
-static void a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be(void **state)
+static void a_small_hbm_leaves_the_pools_of_drives_as_deep_as_dram_lets_them_be(void **state)
 {
     (void)state;
     struct layout layout = model(4096);
@@ -334,23 +334,23 @@ static void a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be(
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
     in.hbm_budget = named_budget(why);
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_int_equal(p.device_leases[0].count, 2);
+    assert_int_equal(p.device_weights[0].count, 2);
     assert_int_equal(p.device_grads[0].count + p.device_acts.count, 2);
     assert_int_equal(p.slots.count, 24);
-    assert_int_equal(p.leases[0].count, 3);
-    assert_int_equal(p.grad_leases[0].count, 2);
+    assert_int_equal(p.reservations[0].count, 3);
+    assert_int_equal(p.grad_buffers[0].count, 2);
     check_gpu(&in, &p);
     placement_free(&p);
     layout_free(&layout);
 }
 
-static void assert_ring(struct ring ring, uint64_t rows, uint32_t count)
+static void assert_buffer_pool(struct buffer_pool buffer_pool, uint64_t rows, uint32_t count)
 {
-    assert_int_equal(ring.bytes, rows * 4096 * sizeof(float));
-    assert_int_equal(ring.count, count);
+    assert_int_equal(buffer_pool.bytes, rows * 4096 * sizeof(float));
+    assert_int_equal(buffer_pool.count, count);
 }
 
-static void ends_much_larger_than_layers_have_rings_of_their_own(void **state)
+static void ends_much_larger_than_layers_have_pools_of_their_own(void **state)
 {
     (void)state;
     struct layout layout = model_with_ends(1000);
@@ -359,12 +359,12 @@ static void ends_much_larger_than_layers_have_rings_of_their_own(void **state)
     char why[512];
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_true(p.units[0].wide && !p.units[1].wide && !p.units[4].wide && p.units[5].wide);
-    assert_ring(p.leases[0], 100, 3);
-    assert_ring(p.leases[1], 1000, 1);
-    assert_ring(p.grad_leases[0], 100, 2);
-    assert_ring(p.grad_leases[1], 1000, 1);
-    assert_ring(p.device_leases[0], 100, 4);  /* HBM has room for all of them */
-    assert_ring(p.device_leases[1], 1000, 2); /* gradients have partials behind them */
+    assert_buffer_pool(p.reservations[0], 100, 3);
+    assert_buffer_pool(p.reservations[1], 1000, 1);
+    assert_buffer_pool(p.grad_buffers[0], 100, 2);
+    assert_buffer_pool(p.grad_buffers[1], 1000, 1);
+    assert_buffer_pool(p.device_weights[0], 100, 4);  /* HBM has room for all of them */
+    assert_buffer_pool(p.device_weights[1], 1000, 2); /* gradients have partials behind them */
     assert_true(p.device_grads[0].bytes == 401 * 4096 && p.device_grads[0].count == 2);
     assert_true(p.device_grads[1].bytes == 4002 * 4096 && p.device_grads[1].count == 1);
     check_addresses(&in, &p, HST_TIER_HBM);
@@ -373,18 +373,18 @@ static void ends_much_larger_than_layers_have_rings_of_their_own(void **state)
     in.hbm_budget = p.hbm_bytes - 1;
     placement_free(&p);
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_ring(p.device_leases[0], 100, 4);
-    assert_ring(p.device_leases[1], 1000, 1);
+    assert_buffer_pool(p.device_weights[0], 100, 4);
+    assert_buffer_pool(p.device_weights[1], 1000, 1);
     placement_free(&p);
     layout_free(&layout);
     /* where that would take more, all take turns at the same: of gradients sooner */
     layout = model_with_ends(180);
     in = gpu_inputs(&layout, "states=nvme,weights=nvme,grads=nvme");
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_ring(p.leases[0], 100, 3);
-    assert_ring(p.leases[1], 180, 1);
-    assert_ring(p.grad_leases[0], 180, 2);
-    assert_int_equal(p.grad_leases[1].count, 0);
+    assert_buffer_pool(p.reservations[0], 100, 3);
+    assert_buffer_pool(p.reservations[1], 180, 1);
+    assert_buffer_pool(p.grad_buffers[0], 180, 2);
+    assert_int_equal(p.grad_buffers[1].count, 0);
     check_addresses(&in, &p, HST_TIER_DRAM);
     placement_free(&p);
     layout_free(&layout);
@@ -392,8 +392,8 @@ static void ends_much_larger_than_layers_have_rings_of_their_own(void **state)
     in = gpu_inputs(&layout, "states=nvme,weights=nvme,grads=nvme");
     in.hbm_budget = 12u << 20;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_ring(p.device_leases[0], 120, 3);
-    assert_int_equal(p.leases[1].count + p.device_leases[1].count, 0);
+    assert_buffer_pool(p.device_weights[0], 120, 3);
+    assert_int_equal(p.reservations[1].count + p.device_weights[1].count, 0);
     placement_free(&p);
     layout_free(&layout);
 }
@@ -431,7 +431,7 @@ static void on_a_gpu_each_class_goes_where_it_is_wished(void **state)
     layout_free(&layout);
 }
 
-static void on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason(void **state)
+static void on_a_gpu_wishes_that_cannot_be_are_refused_with_a_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -455,7 +455,7 @@ static void on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason(void **sta
     in.host_updates = true;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
     assert_int_equal(p.resident_units, 0); /* though there is room in HBM */
-    assert_int_equal(p.device_leases[0].count, UNITS);
+    assert_int_equal(p.device_weights[0].count, UNITS);
     check_gpu(&in, &p);
     placement_free(&p);
     /* a wish for HBM has a smallest budget of its own */
@@ -537,8 +537,8 @@ static void what_is_streamed_has_all_of_it_in_dram_whatever_the_budgets(void **s
                     continue;
                 shared += p.streamed_tiles > 0 && p.resident_units > 0;
                 for (uint32_t u = 0; u < layout.unit_count; u++) {
-                    const struct unit_home *home = &p.units[u];
-                    bool may = home->away && home->weights.tier == HST_TIER_DRAM &&
+                    const struct unit_placement *home = &p.units[u];
+                    bool may = home->offloaded && home->weights.tier == HST_TIER_DRAM &&
                                home->grads.tier == HST_TIER_DRAM;
                     assert_true(may || home->streamed_tiles == 0);
                     assert_true(home->nvme_states + home->streamed_tiles <=
@@ -588,13 +588,13 @@ int main(void)
         cmocka_unit_test(the_smallest_budget_that_is_named_is_the_smallest),
         cmocka_unit_test(resident_units_stay_while_the_others_leave_dram),
         cmocka_unit_test(no_unit_is_resident_where_dram_has_no_room_for_its_way),
-        cmocka_unit_test(a_small_hbm_leaves_the_rings_of_drives_as_deep_as_dram_lets_them_be),
-        cmocka_unit_test(ends_much_larger_than_layers_have_rings_of_their_own),
+        cmocka_unit_test(a_small_hbm_leaves_the_pools_of_drives_as_deep_as_dram_lets_them_be),
+        cmocka_unit_test(ends_much_larger_than_layers_have_pools_of_their_own),
         cmocka_unit_test(a_share_of_what_is_in_dram_is_streamed),
         cmocka_unit_test(what_is_streamed_has_all_of_it_in_dram_whatever_the_budgets),
         cmocka_unit_test(buffers_of_streamed_tiles_send_nothing_to_drives),
         cmocka_unit_test(on_a_gpu_each_class_goes_where_it_is_wished),
-        cmocka_unit_test(on_a_gpu_wishes_that_can_not_be_are_refused_with_a_reason),
+        cmocka_unit_test(on_a_gpu_wishes_that_cannot_be_are_refused_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

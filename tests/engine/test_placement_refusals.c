@@ -45,7 +45,7 @@ static void a_budget_is_raised_as_far_as_the_card_goes(void **state)
                                 "acts out of --place, or "));
     assert_non_null(strstr(why, ", or take a GPU with more memory"));
     in = gpu_inputs(&layout, NULL);
-    in.batch_tokens = in.grain_tokens = 1u << 20; /* what depends on it is most of the need */
+    in.batch_tokens = in.micro_batch_tokens = 1u << 20; /* what depends on it is most of the need */
     in.hbm_budget = in.hbm_most = 4u << 20;
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
     assert_non_null(strstr(why, "Fix: lower --batch-tokens or --grain, or train on the host "));

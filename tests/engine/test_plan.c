@@ -46,8 +46,8 @@ static int remove_root(void **state)
 
 static struct hst_config config_of(enum hst_plan plan, const char *place)
 {
-    return *hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
-                       .tile_elements = 4096, .store = directory, .place = place,
+    return *hst_config(.batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20,
+                       .threads = 2, .tile_elements = 4096, .store = directory, .place = place,
                        .durability = "none", .plan = plan);
 }
 

@@ -223,7 +223,7 @@ static void refusals_are_a_reason_alone(void **state)
     layout_free(&layout);
 }
 
-/* Large where a GPU updates any and none passes through the ring of the drives. */
+/* Large where a GPU updates any and none passes through the buffer pool of the drives. */
 static void tiles_are_as_large_as_who_updates_them_needs(void **state)
 {
     (void)state;
@@ -305,12 +305,12 @@ static void slots_are_made_room_for_where_they_are_worth_it(void **state)
         struct plan_in in = asked(&layout, GPU);
         place(&in, "weights=dram,grads=dram,acts=hbm");
         in.update = (struct update_wish){.either = may, .frees = true};
-        in.placement.batch_tokens = in.placement.grain_tokens = 32;
+        in.placement.batch_tokens = in.placement.micro_batch_tokens = 32;
         in.machine.rates.read = in.machine.rates.write = in.machine.rates.mixed = 1e13;
         in.machine.rates.h2d = in.machine.rates.d2h = 1e13;
         in.machine.rates.flops_per_s = 1e9; /* some 0.7 s */
         in.machine.rates.update = 2e6;
-        in.parts = PART_COMMIT;
+        in.phases = PHASE_COMMIT;
         struct plan all = fitting(&in);
         in.placement.dram_budget = all.homes.placement.dram_bytes * 2 / (may ? 3 : 1);
         plan_free(&all);

@@ -70,8 +70,8 @@ static void make_problem(uint32_t number, struct problem *p)
     p->in = inputs(&p->layout, NULL);
     if (c.in.weight_bytes < 4)
         p->in.bytes = record_bytes(HST_PRECISION_BF16, HST_STATE_FP32);
-    p->in.batch_tokens = p->in.grain_tokens = tokens;
-    p->in.carry_bytes_per_token = 8192;
+    p->in.batch_tokens = p->in.micro_batch_tokens = tokens;
+    p->in.hidden_bytes_per_token = 8192;
     p->in.deferred = c.in.deferred;
     p->in.stored = pick(&seed, 3) == 0;
     p->in.compute_tier = c.in.apart ? HST_TIER_HBM : HST_TIER_DRAM;
@@ -205,7 +205,7 @@ static void make_by_hand(struct problem *p)
     even_case(&c, HAND_UNITS, &unit);
     p->layout = layout_of(&c, 1000);
     p->in = inputs(&p->layout, NULL);
-    p->in.batch_tokens = p->in.grain_tokens = 1000;
+    p->in.batch_tokens = p->in.micro_batch_tokens = 1000;
     assert_int_equal(placement_plan(&p->in, &all, why, sizeof why), 0);
     uint64_t grads = all.table[HST_CLASS_GRADS][HST_TIER_DRAM];
     p->in.dram_budget = all.dram_bytes - grads / 2;
@@ -269,7 +269,7 @@ static void checkpoints_are_left_out_where_drives_take_longer(void **state)
     even_case(&c, HAND_UNITS, &unit);
     p.layout = layout_of(&c, 1000);
     p.in = inputs(&p.layout, "weights=dram,states=dram,grads=dram");
-    p.in.batch_tokens = p.in.grain_tokens = 1000;
+    p.in.batch_tokens = p.in.micro_batch_tokens = 1000;
     assert_int_equal(placement_plan(&p.in, &all, why, sizeof why), 0);
     uint64_t acts = all.table[HST_CLASS_ACTS][HST_TIER_DRAM];
     p.in.dram_budget = all.dram_bytes - acts / 2;
@@ -307,7 +307,7 @@ static uint32_t plan_for_gpu(struct sim_rates rates, const char *words)
     even_case(&c, 12, &unit);
     p.layout = layout_of(&c, 1000);
     p.in = inputs(&p.layout, NULL);
-    p.in.batch_tokens = p.in.grain_tokens = 1000;
+    p.in.batch_tokens = p.in.micro_batch_tokens = 1000;
     p.in.compute_tier = HST_TIER_HBM;
     p.in.deferred = true;
     p.in.hbm_budget = UINT64_C(1) << 40;
@@ -354,7 +354,7 @@ static uint32_t streamed_with(struct sim_rates rates, bool fixed, struct planned
     even_case(&c, 12, &unit);
     p.layout = layout_of(&c, 1000);
     p.in = inputs(&p.layout, "weights=dram,grads=dram,states=dram");
-    p.in.batch_tokens = p.in.grain_tokens = 1000;
+    p.in.batch_tokens = p.in.micro_batch_tokens = 1000;
     p.in.compute_tier = HST_TIER_HBM;
     p.in.hbm_budget = UINT64_C(1) << 40;
     p.in.deferred = true;

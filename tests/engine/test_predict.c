@@ -25,9 +25,9 @@ static struct hst_engine *open_engine(const char *place, double clip)
 {
     struct hst_engine *engine = NULL;
     const struct hst_config *config =
-        hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
-                   .tile_elements = 65536, .store = "drive", .io_model = DRIVES, .place = place,
-                   .clip = clip);
+        hst_config(.batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20,
+                   .threads = 2, .tile_elements = 65536, .store = "drive", .io_model = DRIVES,
+                   .place = place, .clip = clip);
     assert_int_equal(hst_engine_create(config, &engine), 0);
     return engine;
 }
@@ -172,8 +172,9 @@ static void a_slow_link_takes_what_its_copies_take(void **state)
     struct hst_step_stats stats;
     struct hst_rates rates = {.drive_count = 0};
     const struct hst_config *config =
-        hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
-                   .tile_elements = 65536, .device = "far", .place = "weights=dram,acts=dram");
+        hst_config(.batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20,
+                   .threads = 2, .tile_elements = 65536, .device = "far",
+                   .place = "weights=dram,acts=dram");
     assert_int_equal(hst_engine_create(config, &engine), 0);
     assert_int_equal(toy_seal_and_load(engine), 0);
     for (int s = 0; s < 4; s++)

@@ -41,7 +41,7 @@ static int remove_folder(void **state)
 
 /* ---- this machine ---- */
 
-static const struct hst_product products[] = {
+static const struct hst_gemm gemms[] = {
     {.m = 300, .n = 200, .k = 100, .dtype = HST_F32, .b_transposed = true, .times = 3},
     {.m = 64, .n = 128, .k = 256, .dtype = HST_F32, .a_transposed = true, .accumulate = true},
     {.m = 256, .n = 128, .k = 64, .dtype = HST_BF16},
@@ -55,8 +55,8 @@ static void this_machine_has_rates_that_can_be(void **state)
                                     .threads = 3,
                                     .drives = &drive,
                                     .drive_count = 1,
-                                    .products = products,
-                                    .product_count = 3,
+                                    .gemms = gemms,
+                                    .gemm_count = 3,
                                     .memory_bytes = 48 * MIB,
                                     .drive_bytes = 20 * MIB};
     struct hst_rates r;
@@ -65,14 +65,14 @@ static void this_machine_has_rates_that_can_be(void **state)
         assert_measured(&r.figures[i], 1e4, 1e14);
     assert_measured(&r.figures[HST_RATE_COMPUTE], 1e4, 1e16);
     for (int i = 0; i < 3; i++)
-        assert_measured(&r.products[i], 1e4, 1e16);
+        assert_measured(&r.gemms[i], 1e4, 1e16);
     for (int i = HST_RATE_READ; i <= HST_RATE_MIXED; i++)
         assert_measured(&r.figures[i], 1e4, 1e13);
     assert_measured(&r.drives[0].read, 1e4, 1e13);
     for (int i = HST_RATE_H2D; i <= HST_RATE_LOCK; i++)
         assert_failed(&r.figures[i], "works in host memory");
     assert_int_equal(r.drive_count, 1);
-    assert_int_equal(r.product_count, 3);
+    assert_int_equal(r.gemm_count, 3);
     assert_true(r.drives[0].written_bytes > 0 && r.drives[0].written_bytes <= 20 * MIB);
     assert_true(r.seconds > 0 && r.taken_ms > 1600000000000);
     assert_false(r.cached);
@@ -113,12 +113,12 @@ static void little_memory_is_kept_to_and_said(void **state)
 {
     (void)state;
     const struct hst_probe_drive drive = {.directory = folder};
-    const struct hst_product large = {.m = 4096, .n = 4096, .k = 4096, .dtype = HST_F32};
+    const struct hst_gemm large = {.m = 4096, .n = 4096, .k = 4096, .dtype = HST_F32};
     const struct hst_probe probe = {.size = sizeof probe,
                                     .drives = &drive,
                                     .drive_count = 1,
-                                    .products = &large,
-                                    .product_count = 1,
+                                    .gemms = &large,
+                                    .gemm_count = 1,
                                     .memory_bytes = MIB};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
@@ -127,7 +127,7 @@ static void little_memory_is_kept_to_and_said(void **state)
     assert_failed(&r.figures[HST_RATE_READ], "drive 0: 2 MiB of memory per drive");
     assert_failed(&r.drives[0].mixed, "2 MiB of memory per drive");
     assert_measured(&r.figures[HST_RATE_COMPUTE], 1e4, 1e16);
-    assert_non_null(strstr(r.products[0].how, ", a part of 4096x4096x4096"));
+    assert_non_null(strstr(r.gemms[0].how, ", a part of 4096x4096x4096"));
 }
 
 static void nothing_to_measure_says_so(void **state)
@@ -153,9 +153,9 @@ static void what_makes_no_sense_is_refused_and_nothing_is_written(void **state)
 {
     (void)state;
     const struct hst_probe_drive nameless = {0};
-    const struct hst_product no_k = {.m = 8, .n = 8, .dtype = HST_F32},
-                             no_type = {.m = 8, .n = 8, .k = 8},
-                             huge = {.m = (size_t)1 << 31, .n = 8, .k = 8, .dtype = HST_F32};
+    const struct hst_gemm no_k = {.m = 8, .n = 8, .dtype = HST_F32},
+                          no_type = {.m = 8, .n = 8, .k = 8},
+                          huge = {.m = (size_t)1 << 31, .n = 8, .k = 8, .dtype = HST_F32};
     const struct hst_parallel idle = {0};
     static char long_text[HST_OPERATION_TEXT_MAX + 2];
     memset(long_text, 'x', sizeof long_text - 1);
@@ -177,11 +177,11 @@ static void what_makes_no_sense_is_refused_and_nothing_is_written(void **state)
         {.size = sizeof bad[0], .drive_count = 1, .drives = &nameless},
         {.size = sizeof bad[0], .drive_count = HST_DRIVES_MAX + 1, .drives = &nameless},
         {.size = sizeof bad[0], .drive_bytes = MIB},
-        {.size = sizeof bad[0], .product_count = 1},
-        {.size = sizeof bad[0], .product_count = 1, .products = &no_k},
-        {.size = sizeof bad[0], .product_count = 1, .products = &no_type},
-        {.size = sizeof bad[0], .product_count = 1, .products = &huge},
-        {.size = sizeof bad[0], .product_count = HST_PRODUCTS_MAX + 1, .products = products},
+        {.size = sizeof bad[0], .gemm_count = 1},
+        {.size = sizeof bad[0], .gemm_count = 1, .gemms = &no_k},
+        {.size = sizeof bad[0], .gemm_count = 1, .gemms = &no_type},
+        {.size = sizeof bad[0], .gemm_count = 1, .gemms = &huge},
+        {.size = sizeof bad[0], .gemm_count = HST_GEMMS_MAX + 1, .gemms = gemms},
         {.size = sizeof bad[0], .parallel = &idle},
         {.size = sizeof bad[0], .operation_count = 1},
         {.size = sizeof bad[0], .operation_count = HST_OPERATIONS_MAX + 1, .operations = wrong},
@@ -240,8 +240,8 @@ static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **sta
                                     .parts = DEVICE_PARTS,
                                     .threads = 3,
                                     .dev = dev,
-                                    .products = products,
-                                    .product_count = 3};
+                                    .gemms = gemms,
+                                    .gemm_count = 3};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
     for (int i = HST_RATE_COMPUTE; i <= HST_RATE_LOCK; i++)
@@ -258,7 +258,7 @@ static void a_device_with_memory_of_its_own_is_copied_to_and_computes(void **sta
     hst_dev_close(&dev);
 }
 
-static unsigned multiplied; /* products that were asked for */
+static unsigned multiplied; /* GEMMs that were asked for */
 
 int __real_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
 int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
@@ -268,7 +268,7 @@ int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *arg
     return __real_hst_op_matmul(stream, args);
 }
 
-/* Of copies alone there are no products: those that are made warm the device. */
+/* Of copies alone there are no GEMMs: those that are made warm the device. */
 static void a_device_apart_is_warm_before_its_rates_and_the_host_is_not_warmed(void **state)
 {
     (void)state;
@@ -292,15 +292,12 @@ static void a_device_without_budget_is_told(void **state)
 {
     (void)state;
     struct hst_dev *dev = open_device("far", 0, 0);
-    const struct hst_probe probe = {.size = sizeof probe,
-                                    .parts = DEVICE_PARTS,
-                                    .dev = dev,
-                                    .products = products,
-                                    .product_count = 1};
+    const struct hst_probe probe = {
+        .size = sizeof probe, .parts = DEVICE_PARTS, .dev = dev, .gemms = gemms, .gemm_count = 1};
     struct hst_rates r;
     assert_int_equal(hst_probe(&probe, &r), 0);
     assert_failed(&r.figures[HST_RATE_COMPUTE], "budgets");
-    assert_failed(&r.products[0], "budgets");
+    assert_failed(&r.gemms[0], "budgets");
     assert_failed(&r.figures[HST_RATE_D2H], "budgets");
     assert_failed(&r.figures[HST_RATE_DEVICE_BF16], "budget");
     for (int i = HST_RATE_HALF_FP32; i <= HST_RATE_LOCK; i++)

@@ -21,9 +21,10 @@
 static struct hst_engine *stepped(const char *place)
 {
     struct hst_step_stats stats;
-    struct hst_engine *engine = toy_created(
-        hst_config(.store = toy_store, .durability = "step", .batch_tokens = 10, .grain_tokens = 4,
-                   .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 8192, .place = place));
+    struct hst_engine *engine =
+        toy_created(hst_config(.store = toy_store, .durability = "step", .batch_tokens = 10,
+                               .micro_batch_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,
+                               .tile_elements = 8192, .place = place));
     toy_must(engine, toy_seal_and_load(engine));
     for (int i = 0; i < 3; i++)
         toy_must(engine, toy_step(engine, &stats));

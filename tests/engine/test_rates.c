@@ -19,7 +19,7 @@ static void fill(struct hst_rates *r)
 {
     *r = (struct hst_rates){.taken_ms = 1795272000123, .seconds = 1.25};
     r->drive_count = 2;
-    r->product_count = 2;
+    r->gemm_count = 2;
     r->figures[HST_RATE_DRAM] = some;
     r->figures[HST_RATE_H2D] = (struct hst_figure){.how = "not here"};
     r->figures[HST_RATE_MIXED] = some;
@@ -27,8 +27,8 @@ static void fill(struct hst_rates *r)
     r->drives[1].mixed = (struct hst_figure){2.5e9, 2.5e9, 2.5e9, 1, "x"};
     r->drives[1].half_duplex = true;
     r->drives[1].written_bytes = 320u << 20;
-    r->products[0] = (struct hst_figure){7e14, 6e14, 8e14, 3, "8192x8192x8192 bf16"};
-    r->products[1] = (struct hst_figure){.how = "failed"};
+    r->gemms[0] = (struct hst_figure){7e14, 6e14, 8e14, 3, "8192x8192x8192 bf16"};
+    r->gemms[1] = (struct hst_figure){.how = "failed"};
     r->operation_count = 2;
     r->operations[0] = (struct hst_figure){3e13, 2e13, 4e13, 5, "attention"};
     r->operations[1] = (struct hst_figure){5e4, 5e4, 5e4, 1, "norms, a part"};
@@ -52,7 +52,7 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(hst_rates_parse(text, &back), 0);
     assert_true(back.taken_ms == r.taken_ms && back.seconds == r.seconds && !back.cached);
     assert_int_equal(back.drive_count, 2);
-    assert_int_equal(back.product_count, 2);
+    assert_int_equal(back.gemm_count, 2);
     assert_int_equal(back.operation_count, 2);
     for (int i = 0; i < HST_RATE_COUNT; i++)
         assert_figures_equal(&back.figures[i], &r.figures[i]);
@@ -62,7 +62,7 @@ static void what_is_written_is_read(void **state)
         assert_figures_equal(&back.drives[i].mixed, &r.drives[i].mixed);
         assert_int_equal(back.drives[i].half_duplex, r.drives[i].half_duplex);
         assert_true(back.drives[i].written_bytes == r.drives[i].written_bytes);
-        assert_figures_equal(&back.products[i], &r.products[i]);
+        assert_figures_equal(&back.gemms[i], &r.gemms[i]);
         assert_figures_equal(&back.operations[i], &r.operations[i]);
     }
     assert_int_equal(hst_rates_format(&back, again, sizeof again), length);
@@ -77,13 +77,13 @@ static void the_longest_rates_fit_and_no_room_is_told(void **state)
     struct hst_figure longest = {1e17, 1e17, 1e17, UINT32_MAX, ""};
     memset(longest.how, 'h', sizeof longest.how - 1);
     r.drive_count = HST_DRIVES_MAX;
-    r.product_count = HST_PRODUCTS_MAX;
+    r.gemm_count = HST_GEMMS_MAX;
     for (int i = 0; i < HST_RATE_COUNT; i++)
         r.figures[i] = longest;
     for (uint32_t i = 0; i < HST_DRIVES_MAX; i++)
         r.drives[i] = (struct hst_drive_rates){longest, longest, longest, true, UINT32_MAX, 0};
-    for (uint32_t i = 0; i < HST_PRODUCTS_MAX; i++)
-        r.products[i] = longest;
+    for (uint32_t i = 0; i < HST_GEMMS_MAX; i++)
+        r.gemms[i] = longest;
     r.operation_count = HST_OPERATIONS_MAX;
     for (uint32_t i = 0; i < HST_OPERATIONS_MAX; i++)
         r.operations[i] = longest;
@@ -130,7 +130,7 @@ static int parse_signed(const char *body)
 
 #define HEAD "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
 
-static void what_can_not_be_is_refused(void **state)
+static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
     static const char *const good[] = {
@@ -179,7 +179,7 @@ static void no_locale_and_no_control_character_comes_into_it(void **state)
     static char text[HST_RATES_TEXT_BYTES], other[HST_RATES_TEXT_BYTES];
     struct hst_rates r;
     fill(&r);
-    snprintf(r.products[1].how, sizeof r.products[1].how, "two\nlines\tand\x01more");
+    snprintf(r.gemms[1].how, sizeof r.gemms[1].how, "two\nlines\tand\x01more");
     r.figures[HST_RATE_H2D].value = 0; /* still 0 */
     assert_true(hst_rates_format(&r, text, sizeof text) > 0);
     if (setlocale(LC_ALL, "de_DE.UTF-8")) {
@@ -188,7 +188,7 @@ static void no_locale_and_no_control_character_comes_into_it(void **state)
         setlocale(LC_ALL, "C");
     }
     assert_int_equal(hst_rates_parse(text, &r), 0);
-    assert_string_equal(r.products[1].how, "two lines and more");
+    assert_string_equal(r.gemms[1].how, "two lines and more");
 }
 
 static void every_rate_has_a_name_of_its_own_and_a_unit(void **state)
@@ -223,7 +223,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(the_longest_rates_fit_and_no_room_is_told),
         cmocka_unit_test(any_damage_is_found_and_nothing_is_written),
-        cmocka_unit_test(what_can_not_be_is_refused),
+        cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(no_locale_and_no_control_character_comes_into_it),
         cmocka_unit_test(every_rate_has_a_name_of_its_own_and_a_unit),
         cmocka_unit_test(a_drive_works_in_turns_where_both_are_no_faster_than_one),

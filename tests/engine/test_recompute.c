@@ -39,7 +39,7 @@ static struct hst_param_desc param_of(uint32_t unit, char name[16])
 
 static int describe(struct hst_engine *engine)
 {
-    int rc = hst_carry_set(engine, BYTES);
+    int rc = hst_hidden_set(engine, BYTES);
     for (uint32_t u = 0; u < UNITS && rc == 0; u++) {
         char unit_name[16], name[16];
         uint32_t unit;
@@ -138,7 +138,7 @@ static void check_input(const struct turn *t, uint32_t micro, const unsigned cha
 static void forward(const struct turn *t, uint32_t micro)
 {
     size_t bytes;
-    unsigned char *checkpoint = NULL, *carry = act(t, micro, HST_CARRY, HST_WRITE, &bytes);
+    unsigned char *checkpoint = NULL, *carry = act(t, micro, HST_HIDDEN, HST_WRITE, &bytes);
     if (t->visit.unit == 0 && t->visit.sweep == HST_FORWARD)
         memset(carry, input_of(t, 0, micro), bytes);
     if (t->view->checkpoint)
@@ -228,8 +228,8 @@ static void run(const struct hst_config *config, struct ran *ran)
 static struct hst_config config_of(const char *device, const char *place, double clip)
 {
     return *hst_config(.device = device, .place = place, .durability = "none", .batch_tokens = 10,
-                       .grain_tokens = 4, .clip = clip, .tile_elements = TILE, .dram_bytes = AMPLE,
-                       .hbm_bytes = device ? AMPLE : 0, .threads = 2,
+                       .micro_batch_tokens = 4, .clip = clip, .tile_elements = TILE,
+                       .dram_bytes = AMPLE, .hbm_bytes = device ? AMPLE : 0, .threads = 2,
                        .precision = HST_PRECISION_FP32);
 }
 
@@ -431,14 +431,14 @@ static void a_prediction_has_the_time_that_it_takes(void **state)
     hst_engine_destroy(&engine);
 }
 
-static void expect_not_sealed(const struct hst_unit_desc *desc, uint64_t carry_bytes,
+static void expect_not_sealed(const struct hst_unit_desc *desc, uint64_t hidden_bytes,
                               const char *why)
 {
     struct hst_config c = config_of(NULL, NULL, 0.5);
     struct hst_engine *engine = NULL;
     uint32_t unit;
     assert_int_equal(hst_engine_create(&c, &engine), 0);
-    toy_must(engine, hst_carry_set(engine, carry_bytes));
+    toy_must(engine, hst_hidden_set(engine, hidden_bytes));
     int rc = hst_unit_add(engine, desc, &unit);
     assert_int_equal(rc ? rc : hst_engine_seal(engine, HST_ORDER_FORWARD), -EINVAL);
     assert_int_equal(hst_engine_error(engine)->code, HST_E_VALUE);

@@ -37,7 +37,7 @@ static int has_enough(void *context)
 static struct hst_config config_of(const char *place, struct told *told)
 {
     const bool far = strstr(place, "hbm") != NULL;
-    return *hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4,
+    return *hst_config(.store = toy_store, .batch_tokens = 10, .micro_batch_tokens = 4,
                        .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 8192,
                        .precision = HST_PRECISION_BF16, .durability = "step", .place = place,
                        .device = far ? "far" : NULL, .hbm_bytes = far ? 64u << 20 : 0,

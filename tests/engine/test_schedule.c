@@ -25,9 +25,10 @@ static double phases_s(const struct graph *g, const struct sim_rates *r, bool de
     double s[2][LANE_COUNT] = {{0}}, dram[2] = {0}, sum = 0;
     for (uint32_t i = 0; i < g->node_count; i++) {
         const struct node *n = &g->nodes[i];
-        bool kept = node_kind_is_kept(n->kind) && g->leases[n->lease[0]].legacy != GRAPH_NONE;
-        int phase = deferred && !(n->parts & ((unsigned)PART_UPDATE | PART_FORWARD));
-        if (kept || !(n->parts & PARTS_TRAIN))
+        bool kept = node_kind_is_retained(n->kind) &&
+                    g->reservations[n->reservation[0]].legacy != GRAPH_NONE;
+        int phase = deferred && !(n->phases & ((unsigned)PHASE_UPDATE | PHASE_FORWARD));
+        if (kept || !(n->phases & PHASES_TRAIN))
             continue;
         s[phase][n->lane] += sim_node_seconds(r, n);
         dram[phase] += n->dram_bytes / r->dram;

@@ -63,7 +63,7 @@ static void open_slots(struct fixture *f, enum hst_precision precision, uint32_t
                                   .dram_budget = 1u << 30,
                                   .nvme_budget = 1u << 30,
                                   .batch_tokens = 1,
-                                  .grain_tokens = 1};
+                                  .micro_batch_tokens = 1};
     assert_int_equal(place_parse("states=nvme,weights=nvme", &f->in.wish, why, sizeof why), 0);
     f->in.drive_count = drives;
     f->in.second_slots = second_slots;

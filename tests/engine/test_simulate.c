@@ -219,11 +219,11 @@ static void test_memory_is_shared_in_proportion(void **state)
                           .tile_elements = TILE};
     struct build b = {.in = &in, .graph = &graph};
     assert_int_equal(build_open(&b), 0);
-    build_node(&b, NODE_READ_ACTS, LANE_READ, PART_FORWARD, (struct node){0});
+    build_node(&b, NODE_READ_ACTS, LANE_READ, PHASE_FORWARD, (struct node){0});
     build_operand(&b, (struct operand){.bytes = 50});
-    build_node(&b, NODE_FETCH_ACTS, LANE_H2D, PART_FORWARD, (struct node){0});
+    build_node(&b, NODE_FETCH_ACTS, LANE_H2D, PHASE_FORWARD, (struct node){0});
     build_operand(&b, (struct operand){.bytes = 100});
-    uint32_t forward = build_node(&b, NODE_FORWARD, LANE_COMPUTE, PART_FORWARD, (struct node){0});
+    uint32_t forward = build_node(&b, NODE_FORWARD, LANE_COMPUTE, PHASE_FORWARD, (struct node){0});
     build_dep(&b, forward, 0);
     build_dep(&b, forward, 1);
     assert_int_equal(build_close(&b), 0);
@@ -243,7 +243,7 @@ static void test_memory_is_shared_in_proportion(void **state)
 static void test_what_a_version_writes_of_memory_counts(void **state)
 {
     (void)state;
-    const unsigned parts = (unsigned)PART_SAVE | PART_COMMIT;
+    const unsigned phases = (unsigned)PHASE_SAVE | PHASE_COMMIT;
     struct example e;
     struct graph_bound bound;
     struct sim sim;
@@ -251,10 +251,10 @@ static void test_what_a_version_writes_of_memory_counts(void **state)
     e.of.in.stored = true;
     e.of.rates.write = 12.0 * TILE / 60;
     assert_int_equal(graph_build(&e.of.in, &e.graph), 0);
-    struct sim_in in = {.graph = &e.graph, .rates = e.of.rates, .parts = parts};
+    struct sim_in in = {.graph = &e.graph, .rates = e.of.rates, .phases = phases};
     assert_int_equal(simulate(&in, &sim), 0);
     assert_close(bound_of(&e), 81); /* computation, behind the first update */
-    assert_int_equal(graph_bound(&e.graph, &e.of.rates, parts, &bound), 0);
+    assert_int_equal(graph_bound(&e.graph, &e.of.rates, phases, &bound), 0);
     assert_close(bound.lane_s[LANE_WRITE], 120);
     assert_close(bound.step_s, 120);
     assert_in_range((uint64_t)sim.step_s, 120, 125);
@@ -269,11 +269,12 @@ struct seen {
     uint64_t nodes;
 };
 
-static void see_node(void *context, uint64_t period, uint32_t node, double start_s, double end_s)
+static void see_node(void *context, uint64_t step_window, uint32_t node, double start_s,
+                     double end_s)
 {
     struct seen *seen = context;
     enum lane lane = (enum lane)seen->graph->nodes[node].lane;
-    (void)period;
+    (void)step_window;
     assert_true(start_s >= seen->end_s[lane]); /* one after another */
     assert_true(end_s >= start_s);
     seen->end_s[lane] = end_s;
@@ -281,11 +282,11 @@ static void see_node(void *context, uint64_t period, uint32_t node, double start
     seen->nodes++;
 }
 
-static uint64_t nodes_of(const struct graph *g, unsigned parts)
+static uint64_t nodes_of(const struct graph *g, unsigned phases)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < g->node_count; i++)
-        count += (g->nodes[i].parts & parts) != 0;
+        count += (g->nodes[i].phases & phases) != 0;
     return count;
 }
 
@@ -293,7 +294,7 @@ static bool lends_in_training(const struct graph *g, enum pool pool)
 {
     bool lends = false;
     for (uint32_t i = 0; i < g->node_count; i++)
-        lends |= (g->nodes[i].parts & PARTS_TRAIN) && graph_lends(g, &g->nodes[i], pool);
+        lends |= (g->nodes[i].phases & PHASES_TRAIN) && graph_lends(g, &g->nodes[i], pool);
     return lends;
 }
 
@@ -302,14 +303,14 @@ static void check_run(const struct graph_case *c, const struct graph *g)
     struct seen seen = {.graph = g};
     struct sim sim, again;
     struct sim_in in = {
-        .graph = g, .rates = c->rates, .periods = 3, .node = see_node, .context = &seen};
+        .graph = g, .rates = c->rates, .step_windows = 3, .node = see_node, .context = &seen};
     assert_int_equal(simulate(&in, &sim), 0);
     in.node = NULL;
     assert_int_equal(simulate(&in, &again), 0);
     assert_memory_equal(&sim, &again, sizeof sim);
     /* a first step, 3 that are measured, one more, and the update of the last */
-    assert_true(seen.nodes == nodes_of(g, PARTS_TRAIN & ~(unsigned)PART_UPDATE) +
-                                  4 * nodes_of(g, PARTS_TRAIN) + nodes_of(g, PART_UPDATE));
+    assert_true(seen.nodes == nodes_of(g, PHASES_TRAIN & ~(unsigned)PHASE_UPDATE) +
+                                  4 * nodes_of(g, PHASES_TRAIN) + nodes_of(g, PHASE_UPDATE));
     double accounted = sim.busy_s[LANE_COMPUTE];
     for (int l = 0; l < LANE_COUNT; l++)
         accounted += sim.stall_s[l];
@@ -326,7 +327,7 @@ static void check_bound(const struct graph_case *c, const struct graph *g)
 {
     struct graph_bound bound;
     struct sim sim;
-    struct sim_in in = {.graph = g, .rates = c->rates, .periods = 200};
+    struct sim_in in = {.graph = g, .rates = c->rates, .step_windows = 200};
     assert_int_equal(simulate(&in, &sim), 0);
     assert_int_equal(graph_bound(g, &c->rates, 0, &bound), 0);
     assert_true(bound.step_s >= bound.busiest_s);

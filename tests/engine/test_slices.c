@@ -167,7 +167,7 @@ static void an_optimistic_update_is_exact(void **state)
     for (int far = 0; far < 2; far++) {
         run_smallest(
             hst_config(.store = toy_store, .durability = "step", .dram_bytes = MOST,
-                       .device = far ? "far" : NULL, .batch_tokens = 10, .grain_tokens = 4,
+                       .device = far ? "far" : NULL, .batch_tokens = 10, .micro_batch_tokens = 4,
                        .clip = 0.5, .tile_elements = 16384, .precision = HST_PRECISION_FP32,
                        .place = "weights=nvme,states=nvme", .update_time = HST_UPDATE_OPTIMISTIC));
         forget_store();
@@ -223,7 +223,7 @@ static void a_store_is_resumed_either_way(void **state)
     (void)state;
     struct hst_config large =
         *hst_config(.store = toy_store, .durability = "step", .dram_bytes = MOST,
-                    .batch_tokens = 10, .grain_tokens = 4, .tile_elements = 4096);
+                    .batch_tokens = 10, .micro_batch_tokens = 4, .tile_elements = 4096);
     struct hst_config tight = tightened(large);
     whole_run(TOY_CONFIG(.threads = 1), &oracle);
     for (int cut_first = 0; cut_first < 2; cut_first++) {
@@ -280,7 +280,7 @@ static void drives_that_are_too_small_for_whole_units_may_do(void **state)
     (void)state;
     struct hst_config config =
         *hst_config(.store = toy_store, .durability = "none", .dram_bytes = 3 << 20,
-                    .nvme_bytes = MOST, .batch_tokens = 10, .grain_tokens = 4,
+                    .nvme_bytes = MOST, .batch_tokens = 10, .micro_batch_tokens = 4,
                     .tile_elements = 4096);
     lower_budget(&config, &config.nvme_bytes, MOST, tall_describe);
     config.dram_bytes = 5 << 20; /* enough for whole units, were it not for the drives */

@@ -39,7 +39,7 @@ static int stopped(void *context)
 static struct hst_engine *started(const char *place, enum hst_precision precision, unsigned at)
 {
     struct hst_config config =
-        *hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4,
+        *hst_config(.store = toy_store, .batch_tokens = 10, .micro_batch_tokens = 4,
                     .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 32768,
                     .precision = precision, .durability = "1000", .place = place,
                     .stopped = stopped);
@@ -196,14 +196,14 @@ static void a_load_stops_at_each_question_and_leaves_no_store(void **state)
 static void a_probe_stops_at_each_question_and_is_not_remembered(void **state)
 {
     (void)state;
-    static const struct hst_product product = {.m = 64, .n = 64, .k = 64, .dtype = HST_F32};
+    static const struct hst_gemm product = {.m = 64, .n = 64, .k = 64, .dtype = HST_F32};
     const struct hst_probe_drive drive = {.directory = toy_store};
     const struct hst_probe probe = {.size = sizeof probe,
                                     .threads = 1,
                                     .drives = &drive,
                                     .drive_count = 1,
-                                    .products = &product,
-                                    .product_count = 1,
+                                    .gemms = &product,
+                                    .gemm_count = 1,
                                     .memory_bytes = 24u << 20,
                                     .drive_bytes = 20u << 20,
                                     .stopped = stopped};

@@ -26,7 +26,7 @@ static char root[] = "/dev/shm/hst-unfinished-XXXXXX"; /* in memory: its files a
 static struct hst_error error;
 
 #define CONFIG(name)                                                                               \
-    hst_config(.batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, .threads = 2,       \
+    hst_config(.batch_tokens = 10, .micro_batch_tokens = 4, .dram_bytes = 64u << 20, .threads = 2, \
                .tile_elements = 8192, .store = (name), .durability = "step",                       \
                .place = "states=nvme,weights=nvme", .error = &error)
 

@@ -46,8 +46,8 @@ static const char *const PLACES[] = {
 enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 
 #define KEPT(...)                                                                                  \
-    hst_config(.store = toy_store, .batch_tokens = 10, .grain_tokens = 4, .dram_bytes = 64u << 20, \
-               .threads = 2, .tile_elements = 8192, __VA_ARGS__)
+    hst_config(.store = toy_store, .batch_tokens = 10, .micro_batch_tokens = 4,                    \
+               .dram_bytes = 64u << 20, .threads = 2, .tile_elements = 8192, __VA_ARGS__)
 
 static int tell_step_4 = -1; /* where to; it then waits to be killed */
 static bool all;
@@ -503,7 +503,7 @@ static void a_version_has_nothing_of_the_next_step(void **state)
         toy_must(engine, toy_step(engine, &stats));
         toy_must(engine, toy_step(engine, &stats));
         toy_must(engine, hst_step_begin(engine, &in, &at));
-        engine->versions.every = 1; /* the period has no version, and now one is due */
+        engine->versions.every = 1; /* the step window has no version, and now one is due */
         visit_backward(engine, TOY_UNITS - 1);
         visit_backward(engine, 1);
         hst_engine_destroy(&engine);

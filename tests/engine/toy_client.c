@@ -57,7 +57,7 @@ int toy_describe(struct hst_engine *engine)
         if (rc)
             return rc;
     }
-    return hst_carry_set(engine, 64);
+    return hst_hidden_set(engine, 64);
 }
 
 static int read_initial(void *context, const struct hst_param_ref *param, uint64_t offset,

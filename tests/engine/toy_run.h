@@ -13,8 +13,8 @@ int toy_make_store(void **state);
 int toy_remove_store(void **state);
 
 #define TOY_SMALL(...)                                                                             \
-    hst_config(.store = toy_store, .durability = "none", .batch_tokens = 10, .grain_tokens = 4,    \
-               __VA_ARGS__)
+    hst_config(.store = toy_store, .durability = "none", .batch_tokens = 10,                       \
+               .micro_batch_tokens = 4, __VA_ARGS__)
 #define TOY_CONFIG(...) TOY_SMALL(.dram_bytes = 64u << 20, __VA_ARGS__)
 
 struct hst_engine *toy_created(const struct hst_config *config);

@@ -425,7 +425,7 @@ mutate(
 # ---- engine: what versions wait for, and what waits for them ----
 
 mutate(
-    'engine/plan/graph/graph_build.c', 'engine/walk engine/versions',
+    'engine/plan/graph/graph_build.c', 'engine/scheduler engine/versions',
     ('a tile is saved when it has been updated',
      'link_to(b, node, i);\n            link_to(b, i, node);', 'link_to(b, i, node);'),
     ('a tile is updated again when it has been saved',
@@ -442,7 +442,7 @@ mutate(
 # ---- engine: what an optimistic update waits for ----
 
 mutate(
-    'engine/plan/graph/graph_build.c', 'engine/walk',
+    'engine/plan/graph/graph_build.c', 'engine/scheduler',
     ('what is read waits for the revert',
      '    link_to(b, node, b->clip);\n    link_to(b, node, b->revert);',
      '    link_to(b, node, b->clip);'),
@@ -457,8 +457,8 @@ mutate(
 )
 
 mutate(
-    'engine/plan/graph/graph.c', 'engine/walk',
-    ('weights are read for a redo', 'b->in->optimistic ? PART_REDO', 'false ? PART_REDO'),
+    'engine/plan/graph/graph.c', 'engine/scheduler',
+    ('weights are read for a redo', 'b->in->optimistic ? PHASE_REDO', 'false ? PHASE_REDO'),
     ('slots change places when all has been updated',
      'if (ends_before_clip(b, &b->graph->nodes[n]))', 'if (false)'),
     ('an early update has the coefficients of its step',
@@ -475,7 +475,7 @@ mutate(
 # ---- engine: tiles that a device updates out of host memory ----
 
 mutate(
-    'engine/plan/graph/graph_build.c', 'engine/walk',
+    'engine/plan/graph/graph_build.c', 'engine/scheduler',
     ('a tile is streamed when its gradients are there',
      'link_to(b, i, b->units[n->unit].grads_there);', '(void)n;'),
     ('what reads memory waits until a tile is home',
@@ -485,7 +485,7 @@ mutate(
 )
 
 mutate(
-    'engine/plan/graph/graph_updates.c', 'engine/walk',
+    'engine/plan/graph/graph_updates.c', 'engine/scheduler',
     ('a streamed tile is updated when it is there', 'build_dep(b, update, fetch);', ''),
     ('a streamed tile goes home when it was updated', 'build_dep(b, store, update);', ''),
 )
@@ -509,12 +509,12 @@ mutate(
 
 mutate(
     'engine/exec/optimistic.c', 'engine/optimistic',
-    ('what clips is made again', '(unsigned)PART_REVERT | PART_REDO', 'PART_REVERT'),
+    ('what clips is made again', '(unsigned)PHASE_REVERT | PHASE_REDO', 'PHASE_REVERT'),
     ('a step that is skipped is reverted',
-     'run->skipped ? (unsigned)PART_REVERT :', 'run->skipped ? 0u :'),
+     'run->skipped ? (unsigned)PHASE_REVERT :', 'run->skipped ? 0u :'),
     ('slots stay where a step is skipped', 'run->slot ^= !run->skipped;', 'run->slot ^= 1;'),
     ('kept weights of an update that did not stand are read anew',
-     'stands ? UINT64_MAX : run->period + 1', 'UINT64_MAX'),
+     'stands ? UINT64_MAX : run->step_window + 1', 'UINT64_MAX'),
     ('drives have a second slot with a version of every step alone', 'v->every != 1', 'false'),
 )
 
@@ -523,7 +523,7 @@ mutate(
     ('derived weights are made again',
      'return rc || !run->skipped ? rc : restore_derived(engine);', 'return rc;'),
     ('what buffers kept is forgotten where an evaluation begins anew',
-     '    if (restart)\n        walk_forget(&run->walk);\n', ''),
+     '    if (restart)\n        scheduler_forget(&run->scheduler);\n', ''),
 )
 
 mutate(
@@ -535,56 +535,57 @@ mutate(
     ('both are tried again', '++c->since >= UPDATE_TRIAL_EVERY', 'false'),
 )
 
-# ---- engine: the rules of the walk ----
+# ---- engine: the rules of the scheduler ----
 
 mutate(
-    'engine/plan/graph/walk.c', 'engine/walk engine/graph',
+    'engine/plan/graph/scheduler.c', 'engine/scheduler engine/graph',
     ('a lane starts its nodes in order',
      'at->node] == STATE_WAITING)\n                return true;',
-     'at->node] == STATE_WAITING && walk_ready((struct walk *)walk, *at))\n'
+     'at->node] == STATE_WAITING && scheduler_ready((struct scheduler *)scheduler, *at))\n'
      '                return true;'),
     ('a node waits for its dependencies',
-     'if (first_undone_dep(walk, at, &ignored))'),
+     'if (first_undone_dep(scheduler, at, &ignored))'),
     ('a dependency that is under way is not done',
-     'state == STATE_STARTED || (state == STATE_WAITING && walk_is_run(walk, here))',
-     'state == STATE_WAITING && walk_is_run(walk, here)'),
-    ('a dependency may be one of the period before',
-     '{at.period - before, dep & ~DEP_BEFORE}', '{at.period, dep & ~DEP_BEFORE}'),
-    ('what is not run here may be under way in the period before',
-     'if (walk_is_run(walk, here))\n            return true;', 'return true;'),
+     'state == STATE_STARTED || (state == STATE_WAITING && scheduler_is_run(scheduler, here))',
+     'state == STATE_WAITING && scheduler_is_run(scheduler, here)'),
+    ('a dependency may be one of the step window before',
+     '{at.step_window - before, dep & ~DEP_BEFORE}', '{at.step_window, dep & ~DEP_BEFORE}'),
+    ('what is not run here may be under way in the step window before',
+     'if (scheduler_is_run(scheduler, here))\n            return true;', 'return true;'),
     ('dependencies that were met are those of this node',
-     'if (met->at.period != at.period || met->at.node != at.node)'),
+     'if (met->at.step_window != at.step_window || met->at.node != at.node)'),
     ('a node waits for its buffers',
-     'for (unsigned i = 0; i < NODE_LEASES; i++)\n        if (node->lease[i] != GRAPH_NONE && '
-     '!lease_can_be_had(walk, at.period, node->lease[i]))\n            return false;', ''),
+     '!reservation_can_be_had(scheduler, at.step_window, node->reservation[i]))\n'
+     '            return false;', ''),
     ('a pool lends in order',
-     ' || !is_turn(walk, period, number)', ''),
+     ' || !is_turn(scheduler, step_window, number)', ''),
     ('a pool lends what it has',
-     'return l->kept != GRAPH_NONE || walk->free_count[lease->pool] > 0;', 'return true;'),
+     'return l->retained != GRAPH_NONE || scheduler->free_count[reservation->pool] > 0;',
+     'return true;'),
     ('an heir waits until the buffer is let go',
-     'legacy_in_use(walk, period, number) || ', ''),
+     'legacy_in_use(scheduler, step_window, number) || ', ''),
     ('an heir that is not open yet gets the buffer',
-     'if (hands_over && period + 1 == walk->opened)'),
+     'if (hands_over && step_window + 1 == scheduler->opened)'),
     ('an heir that is open gets the buffer',
      'if (heir && heir->users > 0)'),
     ('an heir that was passed over gets nothing',
      'heir && heir->users > 0', 'heir'),
     ('what is not whole is handed to nobody',
      ' && !l->broken', ''),
-    ('a lease whose uses were cut short is broken',
-     'leases[node->lease[l]].broken = true;', 'leases[node->lease[l]].broken = false;'),
+    ('a reservation whose uses were cut short is broken',
+     'broken =\n                    true;', 'broken =\n                    false;'),
     ('what nobody took over goes back',
-     'if (l->kept != GRAPH_NONE)'),
-    ('a new period takes over what was let go',
+     'if (l->retained != GRAPH_NONE)'),
+    ('a new step window takes over what was let go',
      'if (from->users == 0)'),
-    ('a new period takes over nothing that is in use',
+    ('a new step window takes over nothing that is in use',
      'if (from->users == 0)', 'if (1)'),
     ('a buffer is let go by its last user',
      'if (--l->users == 0)', 'if (--l->users <= 1)'),
     ('a buffer is borrowed once',
      'if (l->buffer != GRAPH_NONE)\n        return;\n    l->inherited', 'l->inherited'),
-    ('a period is opened when the last but one is done',
-     'period_of(walk, walk->opened)->left == 0', 'true'),
+    ('a step window is opened when the last but one is done',
+     'step_window_of(scheduler, scheduler->opened)->left == 0', 'true'),
     ('what is not run is passed over',
-     'walk->opened++;\n    pass_over(walk, number, false);', 'walk->opened++;'),
+     'scheduler->opened++;\n    pass_over(scheduler, number, false);', 'scheduler->opened++;'),
 )

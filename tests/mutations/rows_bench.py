@@ -62,7 +62,7 @@ mutate(
     'tools/bench/layer.c', 'tools/bench_layer',
     ('operations of one name are one row',
      '        if (seen_before(seen, i))\n            continue;\n', ''),
-    ('products are held against a product', 'w->computes ? w->flops / b->ceilings.flops_per_s',
+    ('GEMMs are held against a product', 'w->computes ? w->flops / b->ceilings.flops_per_s',
      '0 ? w->flops / b->ceilings.flops_per_s'),
     ('the head is measured', '    rc = rc ? rc : measure_head(&b);\n', ''),
 )

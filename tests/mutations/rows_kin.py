@@ -46,7 +46,7 @@ mutate(
 )
 mutate(
     'tools/model/work.c', 'tools/model/step',
-    ('what products give is saved', '    if (!model->config.qk_norm) {\n        work->q =',
+    ('what GEMMs give is saved', '    if (!model->config.qk_norm) {\n        work->q =',
      '    if (1) {\n        work->q ='),
 )
 mutate(

@@ -48,19 +48,19 @@ mutate(
 )
 mutate(
     'engine/exec/optimistic.c', 'engine/optimistic',
-    ('what is left is done in the next period', 'run->left = run->skipped ? 0 : PART_UPDATE;',
+    ('what is left is done in the next step window', 'run->left = run->skipped ? 0 : PHASE_UPDATE;',
      'run->left = 0;'),
-    ('a period that is opened early has it too', 'run->left = PART_UPDATE; /*',
+    ('a step window that is opened early has it too', 'run->left = PHASE_UPDATE; /*',
      'run->left = 0; /*'),
 )
 mutate(
     'engine/plan/graph/graph_bound.c', 'engine/simulate',
-    ('what a version writes counts', ' || (graph->nodes[i].parts & parts)', ''),
+    ('what a version writes counts', ' || (graph->nodes[i].phases & phases)', ''),
 )
 mutate(
     'engine/session/predict.c', 'tools/cli_plan',
     ('a bound counts the versions of each step',
-     '&m->rates, versions_parts_simulated(engine), &bound', '&m->rates, 0, &bound'),
+     '&m->rates, versions_phases_simulated(engine), &bound', '&m->rates, 0, &bound'),
     ('the share is told', '.late_share = engine->placement.late_eighths / 8.0,',
      ''),
 )

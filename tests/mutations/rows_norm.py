@@ -27,7 +27,7 @@ mutate(
      'node->work'),
 )
 mutate(
-    'engine/plan/placement/rings.c', 'engine/placement_gpu',
+    'engine/plan/placement/buffer_pools.c', 'engine/placement_gpu',
     ('partials have a place behind gradients', 'sat_add(weights_bytes(in, unit), partials)',
      'weights_bytes(in, unit)'),
 )
@@ -66,27 +66,27 @@ mutate(
 )
 mutate(
     'engine/plan/graph/graph_order.c', 'engine/simulate',
-    ('a bound counts buffers', '                hold(f, n->lease[l]);\n', ''),
+    ('a bound counts buffers', '                hold(f, n->reservation[l]);\n', ''),
     ('and not those that are free', 'if (spare == 0 && due <', 'if (due <'),
 )
 mutate(
     'engine/plan/graph/graph_order.c', 'engine/schedule',
     ('a bound knows of buffers that are held over a turn',
-     'return f->end[e.lease] - (e.before ? f->order->anchors : 0) >= need;', 'return false;'),
+     'return f->end[e.reservation] - (e.before ? f->order->anchors : 0) >= need;', 'return false;'),
 )
 mutate(
     'engine/plan/graph/graph_updates.c', 'engine/graph_streams',
     ('they wait for all reads', '        build_dep(b, write, b->last_read);\n', ''),
 )
 mutate(
-    'engine/plan/graph/graph_updates.c', 'engine/walk',
-    ('tiles with a slot are written at once', 'PART_UPDATE && slot == GRAPH_NONE;',
-     'PART_UPDATE;'),
+    'engine/plan/graph/graph_updates.c', 'engine/scheduler',
+    ('tiles with a slot are written at once', 'PHASE_UPDATE && slot == GRAPH_NONE;',
+     'PHASE_UPDATE;'),
     ('what is written late was updated before', '        build_dep(b, write, i);\n', ''),
     ('its buffer is lent until then', '        build_use(b, write, s->first_weights);\n', ''),
 )
 mutate(
-    'engine/plan/graph/graph_build.c', 'engine/walk',
+    'engine/plan/graph/graph_build.c', 'engine/scheduler',
     ('reads wait for what is written late',
      'kind == NODE_WRITE_TILE && i < write[1]; i++)', '0;)'),
 )

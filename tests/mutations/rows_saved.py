@@ -25,13 +25,13 @@ mutate(
 mutate(
     'engine/plan/search/placement_search.c', 'engine/saved tools/cli_room',
     ('they take what is left', '            fill_saved(in, &choice, p);\n', ''),
-    ('what is to be near is not sent away for them',
-     'in->compute_tier == HST_TIER_DRAM || !away || may_be_away(in)', 'true'),
+    ('what is to be near is not sent offloaded for them',
+     'in->compute_tier == HST_TIER_DRAM || !offloaded || may_be_offloaded(in)', 'true'),
 )
 mutate(
     'engine/plan/search/planner.c', 'tools/cli_room',
     ('they are weighed against units', '    try_saved(&s);\n', ''),
-    ('also where all units are near', 'away <= (gpu && all)', 'away <= 0'),
+    ('also where all units are near', 'offloaded <= (gpu && all)', 'offloaded <= 0'),
 )
 mutate(
     'engine/plan/graph/step_graph.c', 'tools/cli_room',

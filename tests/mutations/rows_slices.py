@@ -88,7 +88,8 @@ mutate(
 )
 mutate(
     'tools/model/step.c', 'tools/model/slices',
-    ('slices write into one carry', 'p->first_row ? HST_READ | HST_WRITE : HST_WRITE);\n    emb',
+    ('slices write into one hidden state',
+     'p->first_row ? HST_READ | HST_WRITE : HST_WRITE);\n    emb',
      'HST_WRITE);\n    emb'),
 )
 mutate(

@@ -33,14 +33,14 @@ mutate(
      ' and for a second slot of its weights and states', ''),
 )
 mutate(
-    'engine/plan/graph/graph.c', 'engine/walk',
+    'engine/plan/graph/graph.c', 'engine/scheduler',
     ('what is written is settled without a store',
      'return in->stored || (in->optimistic && drives);', 'return in->stored;'),
 )
 mutate(
     'engine/exec/versions.c', 'engine/optimistic',
     ('each step settles what the one before has written',
-     'return !engine->plan_in.stored && engine->run.optimistic ? PART_COMMIT : 0;', 'return 0;'),
+     'return !engine->plan_in.stored && engine->run.optimistic ? PHASE_COMMIT : 0;', 'return 0;'),
     ('a step out of order settles it too',
      '    optimistic_settle(engine);\n    return versions_due', '    return versions_due'),
 )

@@ -24,7 +24,7 @@ static int plan(struct toy *toy, uint32_t drives)
                               .dram_budget = 1u << 30,
                               .nvme_budget = 1u << 30,
                               .batch_tokens = 1,
-                              .grain_tokens = 1,
+                              .micro_batch_tokens = 1,
                               .drive_count = drives};
     for (uint32_t d = 0; d < drives; d++) {
         in.drive_rates[d] = 1;

@@ -20,7 +20,8 @@ class Breaches(unittest.TestCase):
     def test_what_is_below_may_be_used(self):
         self.assertEqual(self.found([('engine/exec/loop.c', 'engine/base/clock.c'),
                                      ('engine/exec/loop.c', 'engine/exec/moves.c'),
-                                     ('engine/plan/graph/walk.c', 'engine/plan/layout/layout.c'),
+                                     ('engine/plan/graph/scheduler.c',
+                                      'engine/plan/layout/layout.c'),
                                      ('tools/main.c', 'tools/verbs/plan.c')]), [])
 
     def test_an_arrow_upward_is_found_by_symbol_and_by_header(self):

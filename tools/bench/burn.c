@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Warms a GPU by products of matrices, what costs most power: its clock takes tens of milliseconds
+ * Warms a GPU by GEMMs of matrices, what costs most power: its clock takes tens of milliseconds
  * to rise from idle, and falls to what the power limit allows only after some time of hard work.
  */
 #include "bench/burn.h"
@@ -63,7 +63,7 @@ static int multiply(void *arg)
 }
 
 /* Memory null: as far as its workspace is asked for. */
-static struct hst_matmul product_of(char *memory, size_t extent)
+static struct hst_matmul gemm_of(char *memory, size_t extent)
 {
     const size_t matrix = extent * extent * hst_dtype_bytes(HST_BF16);
     return (struct hst_matmul){.m = extent,
@@ -82,7 +82,7 @@ static int grow(struct burn *b, const struct hst_work *work)
     int rc = 0;
     for (size_t extent = EXTENT_LEAST; extent <= EXTENT && took_s < LONG_ENOUGH_S && !rc;
          extent *= 2) {
-        b->args = product_of(b->memory, extent);
+        b->args = gemm_of(b->memory, extent);
         b->args.work = *work;
         rc = multiply(b); /* loads code, makes plans */
         rc = rc ? rc : hst_stream_sync(b->stream);
@@ -98,7 +98,7 @@ static int open_burn(struct burn *b)
 {
     struct hst_dev_usage usage;
     const size_t matrix = (size_t)EXTENT * EXTENT * hst_dtype_bytes(HST_BF16);
-    const struct hst_matmul largest = product_of(NULL, EXTENT);
+    const struct hst_matmul largest = gemm_of(NULL, EXTENT);
     size_t work = hst_matmul_work_bytes(b->dev, &largest); /* never less for a smaller one */
     b->bytes = 3 * matrix + work;
     hst_dev_usage(b->dev, &usage);

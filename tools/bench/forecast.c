@@ -47,7 +47,7 @@ static int predict(const struct bench_forecast_in *in, const struct bench_run *r
 static int plan(const struct bench_forecast_in *in, const struct bench_run_in *run_in,
                 double *planned_s, struct hst_error *error)
 {
-    struct hst_product products[HST_PRODUCTS_MAX];
+    struct hst_gemm gemms[HST_GEMMS_MAX];
     struct llama_operations operations;
     struct hst_prediction p = {0};
     struct bench_run_in planned = *run_in;
@@ -60,8 +60,8 @@ static int plan(const struct bench_forecast_in *in, const struct bench_run_in *r
     const struct hst_probe probe = {
         .parts = HST_PROBE_UPDATE | HST_PROBE_COMPUTE,
         .threads = in->threads,
-        .products = products,
-        .product_count = llama_products(run.model, HST_F32, products),
+        .gemms = gemms,
+        .gemm_count = llama_gemms(run.model, HST_F32, gemms),
         .operations = operations.list,
         .operation_count = operations.count,
     };

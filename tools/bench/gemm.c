@@ -15,7 +15,7 @@
 struct share {
     struct gemm_timer *timer;
     pthread_t thread;
-    float *memory; /* the operands of all products of a round, one after another */
+    float *memory; /* the operands of all GEMMs of a round, one after another */
 };
 
 struct gemm_timer {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_BENCH_GROUND_H
 #define HOISTWAY_TOOLS_BENCH_GROUND_H
-/* Between kernels.c, moving.c, products.c and launches.c: the operands that they share. */
+/* Between kernels.c, moving.c, GEMMs.c and launches.c: the operands that they share. */
 #include "bench/figure.h"
 
 #define GROUND_BUFFERS 5u
@@ -26,7 +26,7 @@ struct ground {
        per row */
     void *buffers[GROUND_BUFFERS], *zeros, *ones, *rows;
     struct hst_work work;
-    double product_flops_per_s; /* of the large product; 0: not measured yet */
+    double gemm_flops_per_s; /* of the large product; 0: not measured yet */
 };
 
 /**

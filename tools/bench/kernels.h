@@ -6,10 +6,10 @@
 enum bench_group {
     BENCH_COPIES = 1u << 0,    /* host to device and back, of the link; page-locking */
     BENCH_MEMORY = 1u << 1,    /* what moves more than it computes, of a copy inside the device */
-    BENCH_MATMUL = 1u << 2,    /* products at an 8B Llama's shapes, of the largest one */
+    BENCH_MATMUL = 1u << 2,    /* GEMMs at an 8B Llama's shapes, of the largest one */
     BENCH_ATTENTION = 1u << 3, /* of that product too */
     BENCH_LAUNCHES = 1u << 4,  /* of a layer: what they cost, and when computing takes longer */
-    BENCH_WAITS = 1u << 5,    /* of a thread for the device: when it goes on, its processor time */
+    BENCH_WAITS = 1u << 5,     /* of a thread for the device: when it goes on, its processor time */
     BENCH_ALL = 63,
 };
 

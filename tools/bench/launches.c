@@ -65,17 +65,19 @@ static int describe(struct launches *l)
                                   .vocab = 1,
                                   .max_positions = (uint32_t)s->seq,
                                   .rms_norm_eps = 1e-5};
-    int rc = llama_create(
-        &config,
-        &(struct llama_run){.seq_len = s->seq, .batch_tokens = s->seq, .grain_tokens = s->seq},
-        &l->full, l->g->error);
+    int rc =
+        llama_create(&config,
+                     &(struct llama_run){
+                         .seq_len = s->seq, .batch_tokens = s->seq, .micro_batch_tokens = s->seq},
+                     &l->full, l->g->error);
     config.hidden = HIDDEN;
     config.heads /= config.kv_heads;
     config.kv_heads = 1;
     rc = rc ? rc
             : llama_create(&config,
-                           &(struct llama_run){
-                               .seq_len = TOKENS, .batch_tokens = TOKENS, .grain_tokens = TOKENS},
+                           &(struct llama_run){.seq_len = TOKENS,
+                                               .batch_tokens = TOKENS,
+                                               .micro_batch_tokens = TOKENS},
                            &l->model, l->g->error);
     if (rc)
         return rc;
@@ -132,7 +134,7 @@ static int tell(struct launches *l, const char *what, int (*enqueue)(void *arg),
     char name[96];
     snprintf(name, sizeof name, "%s %zux%zu computes longer from", what, g->sizes.hidden,
              g->sizes.inner);
-    double per_s = g->product_flops_per_s / flops; /* tokens */
+    double per_s = g->gemm_flops_per_s / flops; /* tokens */
     struct bench_figure tokens = {.group = figure.group,
                                   .name = name,
                                   .value = per_s * figure.value,

@@ -48,8 +48,8 @@ struct pass layer_room_pass(const struct layer_room *room, struct hst_stream *st
                          .dtype = m->dtype,
                          .param = room->param,
                          .rows = m->config.vocab,
-                         .tokens = (size_t)m->run.grain_tokens,
-                         .sequences = (size_t)(m->run.grain_tokens / m->run.seq_len)};
+                         .tokens = (size_t)m->run.micro_batch_tokens,
+                         .sequences = (size_t)(m->run.micro_batch_tokens / m->run.seq_len)};
 }
 
 /* Workspaces, found as the model itself finds them: by passes that enqueue nothing. */
@@ -94,7 +94,7 @@ static void carve_layer(struct layer_room *r, struct work_area *area)
 static void carve_head(struct layer_room *r, struct work_area *area)
 {
     const struct llama *m = r->model;
-    size_t tokens = (size_t)m->run.grain_tokens, norm = llama_norm_tensor(m);
+    size_t tokens = (size_t)m->run.micro_batch_tokens, norm = llama_norm_tensor(m);
     for (size_t i = 0; i < 2; i++)
         r->param[i] = take_param(m, area, norm + i);
     r->targets = work_take(area, tokens, sizeof *r->targets);
@@ -109,7 +109,7 @@ static size_t carve(struct layer_room *r, void *base)
 {
     struct work_area area = {.base = base};
     const struct llama *m = r->model;
-    size_t count = (size_t)m->run.grain_tokens * m->config.hidden;
+    size_t count = (size_t)m->run.micro_batch_tokens * m->config.hidden;
     void **const streams[] = {&r->x0, &r->dx0, &r->x, &r->dx};
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
         *streams[i] = work_take(&area, count, hst_dtype_bytes(m->dtype));
@@ -129,7 +129,7 @@ static int fill(struct layer_room *r)
     size_t angles = (size_t)m->run.seq_len * m->config.head_dim / 2 * sizeof(float);
     int rc = layer_fill(r->dev, r->stream, r->memory, r->memory_bytes, m->dtype);
     if (r->head)
-        return rc ? rc : hst_stream_zero(r->stream, r->targets, m->run.grain_tokens * 4);
+        return rc ? rc : hst_stream_zero(r->stream, r->targets, m->run.micro_batch_tokens * 4);
     rc = rc ? rc : layer_fill(r->dev, r->stream, m->device.cos, angles, HST_F32);
     return rc ? rc : layer_fill(r->dev, r->stream, m->device.sin, angles, HST_F32);
 }
@@ -139,10 +139,11 @@ int layer_room_open(struct layer_room *room, const struct bench_layer_in *in, ui
 {
     struct llama_config config = in->config;
     config.layers = 1;
-    int rc = llama_create(
-        &config,
-        &(struct llama_run){.seq_len = seq, .batch_tokens = in->tokens, .grain_tokens = in->tokens},
-        &room->model, error);
+    int rc = llama_create(&config,
+                          &(struct llama_run){.seq_len = seq,
+                                              .batch_tokens = in->tokens,
+                                              .micro_batch_tokens = in->tokens},
+                          &room->model, error);
     if (rc)
         return rc;
     room->model->dtype = in->dtype;
@@ -166,7 +167,7 @@ void layer_room_close(struct layer_room *room)
 int layer_room_restore(const struct layer_room *room)
 {
     const struct llama *m = room->model;
-    size_t bytes = (size_t)m->run.grain_tokens * m->config.hidden * hst_dtype_bytes(m->dtype);
+    size_t bytes = (size_t)m->run.micro_batch_tokens * m->config.hidden * hst_dtype_bytes(m->dtype);
     int rc = hst_stream_copy(room->stream, room->x, room->x0, bytes);
     return rc ? rc : hst_stream_copy(room->stream, room->dx, room->dx0, bytes);
 }

@@ -31,7 +31,7 @@ void layer_room_close(struct layer_room *room);
 struct pass layer_room_pass(const struct layer_room *room, struct hst_stream *stream);
 /** Enqueues that x and dx are again what they were. */
 int layer_room_restore(const struct layer_room *room);
-/** Fills memory with numbers that products of any width leave finite, in every type. */
+/** Fills memory with numbers that GEMMs of any width leave finite, in every type. */
 int layer_fill(struct hst_dev *dev, struct hst_stream *stream, void *memory, size_t bytes,
                enum hst_dtype dtype);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products and attention, in per cent of what the largest product reaches in the same run.
+ * Matrix GEMMs and attention, in per cent of what the largest product reaches in the same run.
  * Attention counts the scores that a causal mask leaves: per score and element of a head 4 FLOPs
  * forward and 10 backward. What a backward computes again is counted, as the field does.
  */
@@ -35,20 +35,20 @@ static struct hst_matmul product_args(const struct ground *g, size_t m, size_t n
                                .work = g->work};
 }
 
-static int measure_product(struct ground *g, const char *what, struct hst_matmul args)
+static int measure_gemm(struct ground *g, const char *what, struct hst_matmul args)
 {
     char name[96];
     snprintf(name, sizeof name, "%s %zux%zux%zu", what, args.m, args.n, args.k);
     struct bench_figure figure = {.group = "matmul",
                                   .name = name,
                                   .unit = "FLOP/s",
-                                  .ceiling = g->product_flops_per_s,
+                                  .ceiling = g->gemm_flops_per_s,
                                   .ceiling_name = PRODUCT_NAME};
     struct product product = {g->stream, args};
     double flops = 2.0 * (double)args.m * (double)args.n * (double)args.k;
     int rc = ground_measure(g, &figure, flops, multiply, &product);
-    if (g->product_flops_per_s == 0)
-        g->product_flops_per_s = figure.value;
+    if (g->gemm_flops_per_s == 0)
+        g->gemm_flops_per_s = figure.value;
     return rc;
 }
 
@@ -70,12 +70,12 @@ static size_t size_at(const struct ground *g, size_t offset)
 int ground_matmul(struct ground *g)
 {
     const struct ground_sizes *s = &g->sizes;
-    int rc = measure_product(g, "large", product_args(g, s->cube, s->cube, s->cube));
+    int rc = measure_gemm(g, "large", product_args(g, s->cube, s->cube, s->cube));
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && !rc; i++)
-        rc = measure_product(g, shapes[i].name,
-                             product_args(g, s->tokens, size_at(g, shapes[i].offset_n),
-                                          size_at(g, shapes[i].offset_k)));
-    return rc ? rc : measure_product(g, "head", product_args(g, s->chunk, s->vocab, s->hidden));
+        rc = measure_gemm(g, shapes[i].name,
+                          product_args(g, s->tokens, size_at(g, shapes[i].offset_n),
+                                       size_at(g, shapes[i].offset_k)));
+    return rc ? rc : measure_gemm(g, "head", product_args(g, s->chunk, s->vocab, s->hidden));
 }
 
 /* ---- attention ---- */
@@ -142,7 +142,7 @@ static int measure_attention(struct ground *g, size_t seq, size_t head_dim)
         struct bench_figure figure = {.group = "attention",
                                       .name = name,
                                       .unit = "FLOP/s",
-                                      .ceiling = g->product_flops_per_s,
+                                      .ceiling = g->gemm_flops_per_s,
                                       .ceiling_name = PRODUCT_NAME};
         int rc = ground_measure(g, &figure, rows[i].flops * scores * (double)head_dim,
                                 rows[i].enqueue, &a);

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* So long do products take beside a step that their rate is as sure as the step's. */
+/* So long do GEMMs take beside a step that their rate is as sure as the step's. */
 #define ROUNDS_PER_STEP 8u
 
 struct bench {
@@ -34,7 +34,7 @@ static int open_run(struct bench *b)
     return 0;
 }
 
-/* The products of one block and grain: forward, what the backward computes again, and the backward.
+/* The GEMMs of one block and grain: forward, what the backward computes again, and the backward.
  */
 #define G (BENCH_SEQUENCE * 8u) /* tokens of a grain: 2,048 */
 static const struct gemm_shape PRODUCTS[] = {
@@ -49,7 +49,7 @@ static const struct gemm_shape PRODUCTS[] = {
     {BENCH_WIDTH, BENCH_INTERMEDIATE, G, 1, true, false, true},   /* dW of down */
 };
 
-/* Steps and rounds of pure products by turns: both see the same machine, whatever else it does. */
+/* Steps and rounds of pure GEMMs by turns: both see the same machine, whatever else it does. */
 static int time_steps(struct bench *b, struct gemm_timer *timer, struct bench_step *result)
 {
     uint64_t steps = b->in->steps;

@@ -11,7 +11,7 @@
 /* An operation that was enqueued. */
 struct watched {
     char name[64];       /* "product 8192x4096x4096"; operations of one name do the same work */
-    bool computes;       /* products and attention: what bounds it are FLOPs, else bytes */
+    bool computes;       /* GEMMs and attention: what bounds it are FLOPs, else bytes */
     double bytes, flops; /* each operand once; 0 FLOPs where bytes bound it */
 };
 

@@ -61,8 +61,8 @@ static void ask_compute(const struct forecast_in *in, struct hst_dev *dev, struc
                                   .threads = dev ? 0 : in->config->threads,
                                   .host_math = dev ? NULL : in->config->host_math,
                                   .dev = dev,
-                                  .products = in->products,
-                                  .product_count = in->product_count,
+                                  .gemms = in->gemms,
+                                  .gemm_count = in->gemm_count,
                                   .operations = in->operations,
                                   .operation_count = in->operation_count};
 }
@@ -112,9 +112,9 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
         memcpy(rates->drives, got->drives, sizeof rates->drives);
     }
     if (part->parts & HST_PROBE_COMPUTE) {
-        rates->product_count = got->product_count;
+        rates->gemm_count = got->gemm_count;
         rates->operation_count = got->operation_count;
-        memcpy(rates->products, got->products, sizeof rates->products);
+        memcpy(rates->gemms, got->gemms, sizeof rates->gemms);
         memcpy(rates->operations, got->operations, sizeof rates->operations);
     }
 }

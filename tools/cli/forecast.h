@@ -22,8 +22,8 @@ struct forecast_in {
     const struct hst_config *config; /* store, io, threads; stopped ends what is measured */
     const char *device;              /* a name of hst_dev_open */
     bool gpu;                        /* not the host */
-    const struct hst_product *products;
-    uint32_t product_count;
+    const struct hst_gemm *gemms;
+    uint32_t gemm_count;
     const struct hst_operation *operations;
     uint32_t operation_count;
 };

@@ -212,7 +212,7 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "steps", start->steps);
     json_put_whole(&json, "seq_len", start->seq_len);
     json_put_whole(&json, "batch_tokens", start->batch_tokens);
-    json_put_whole(&json, "grain_tokens", start->grain_tokens);
+    json_put_whole(&json, "grain_tokens", start->micro_batch_tokens);
     if (start->rows) {
         json_put_whole(&json, "rows", start->rows);
         json_put_whole(&json, "documents", start->documents);

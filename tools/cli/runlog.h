@@ -42,7 +42,7 @@ struct run_start {
     const char *model, *data, *store, *device, *precision;
     const char *math; /* of hst_dev_math: what the bits depend on */
     uint64_t began; /* seconds of Unix time */
-    uint64_t seed, steps, seq_len, batch_tokens, grain_tokens;
+    uint64_t seed, steps, seq_len, batch_tokens, micro_batch_tokens;
     uint64_t rows; /* that documents were packed into; 0: there are none, and nothing is told */
     uint64_t documents;
     double fill; /* of the rows, from 0 to 1 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). x is kept
- * from forward to backward, and where there is room what products and attention give; else the
+ * from forward to backward, and where there is room what GEMMs and attention give; else the
  * backward computes that again, all but the last product.
  */
 #include "model/blocks.h"
@@ -114,7 +114,7 @@ static void head_products_grad(struct pass *p, const struct layer_work *w)
     pass_bias_backward(p, p->model->kv_width, w->dv, place(p, LAYER_V_BIAS));
 }
 
-/* q and k of what their products gave: normed, where the model does that, and rotated. */
+/* q and k of what their GEMMs gave: normed, where the model does that, and rotated. */
 static void turn_heads(struct pass *p, const struct layer_work *w)
 {
     const struct llama_config *c = &p->model->config;
@@ -126,7 +126,7 @@ static void turn_heads(struct pass *p, const struct layer_work *w)
     pass_rope(p, w->k, c->kv_heads, false);
 }
 
-/* dq and dk become the gradients of what their products gave. */
+/* dq and dk become the gradients of what their GEMMs gave. */
 static void turn_heads_backward(struct pass *p, const struct layer_work *w)
 {
     const struct llama_config *c = &p->model->config;

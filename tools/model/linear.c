@@ -4,7 +4,7 @@
  * does not fit; since a weight is always used in these blocks, whether it fits or not, results do
  * not depend on that. Only the input's gradient feels the cut: its sum over the rows is put
  * together from blocks, in f32, from the last to the first: a backward that visits a weight in
- * blocks visits them in that order, the forward's reversed. (The other products have no sum over
+ * blocks visits them in that order, the forward's reversed. (The other GEMMs have no sum over
  * rows; but OpenBLAS rounds some elements otherwise where blocks end elsewhere.)
  *
  * Two weights of one shape and one input make one batch, for a card that one of them does not fill.

@@ -5,7 +5,7 @@
  * y = x·Wᵀ and its gradients. A weight of more than WEIGHT_BLOCK_ROWS rows goes in blocks of rows
  * in each of the three.
  *
- * Of two weights of one shape and one input, `_two` makes both products as one batch. The second of
+ * Of two weights of one shape and one input, `_two` makes both GEMMs as one batch. The second of
  * each pair lies behind the first one, some multiple of 16 bytes away.
  */
 #include "model/pass.h"

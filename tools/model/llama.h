@@ -14,18 +14,18 @@ struct llama;
 struct hst_shape; /* <hoistway/plan.h> */
 
 struct llama_run {
-    uint64_t seq_len;      /* T, tokens */
-    uint64_t batch_tokens; /* tokens of a step, a multiple of T */
-    uint64_t grain_tokens; /* tokens of a micro-batch: see llama_grain_tokens */
-    bool documents;        /* a sequence is several, each by itself: see llama_batch */
-    bool evaluates_other;  /* of llama_evaluate it is the other of the two */
+    uint64_t seq_len;            /* T, tokens */
+    uint64_t batch_tokens;       /* tokens of a step, a multiple of T */
+    uint64_t micro_batch_tokens; /* tokens of a micro-batch: see llama_micro_batch_tokens */
+    bool documents;              /* a sequence is several, each by itself: see llama_batch */
+    bool evaluates_other;        /* of llama_evaluate it is the other of the two */
 };
 
 /* Tokens of a grain where the user wishes none: enough for full speed. */
-#define LLAMA_GRAIN_HOST 2048u
-#define LLAMA_GRAIN_GPU  8192u
+#define LLAMA_MICRO_BATCH_HOST 2048u
+#define LLAMA_MICRO_BATCH_GPU  8192u
 /** Tokens of a grain: T·max(1, ⌊wish/T⌋), at most batch_tokens. */
-uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens);
+uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens);
 
 struct llama_tensor {
     const char *name;
@@ -49,14 +49,14 @@ struct llama_config llama_config_of(const struct hst_shape *shape);
 int llama_create(const struct llama_config *config, const struct llama_run *run,
                  struct llama **model, struct hst_error *error);
 void llama_destroy(struct llama **model);
-/** Adds all units and the carry to an engine that is not sealed. */
+/** Adds all units and the hidden state to an engine that is not sealed. */
 int llama_add_units(struct llama *model, struct hst_engine *engine);
 /** FLOPs of one step's forward and backward without recomputation: 6·N·B + attention. */
 double llama_step_flops(const struct llama *model);
 uint64_t llama_parameter_count(const struct llama *model);
-/** The products of a step's grain with weights of this dtype, to be measured. Returns how many. */
-uint32_t llama_products(const struct llama *model, enum hst_dtype dtype,
-                        struct hst_product products[HST_PRODUCTS_MAX]);
+/** The GEMMs of a step's grain with weights of this dtype, to be measured. Returns how many. */
+uint32_t llama_gemms(const struct llama *model, enum hst_dtype dtype,
+                        struct hst_gemm gemms[HST_GEMMS_MAX]);
 /** A step's grain computes this beside them, in the same proportion. */
 struct llama_operations {
     struct hst_operation list[HST_OPERATIONS_MAX];
@@ -127,7 +127,7 @@ struct llama_evaluation {
  *
  * Errors: the engine's and the device's; -EINVAL: first and position, as of a step; *found is then
  * untouched. Allocates nothing after the first call or step.
- * Cost: a third of a step's products, less where a layer computes itself again.
+ * Cost: a third of a step's GEMMs, less where a layer computes itself again.
  */
 int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
                    uint64_t tokens, struct llama_evaluation *found);

@@ -19,7 +19,7 @@
  * machine's memory. */
 #define MAX_LAYERS 16384u
 
-uint64_t llama_grain_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)
+uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)
 {
     uint64_t sequences = wish / seq_len;
     uint64_t most = batch_tokens / seq_len;
@@ -63,14 +63,14 @@ static int check_config(const struct llama_config *c, struct hst_error *error)
 static int check_run(const struct llama_config *c, const struct llama_run *r,
                      struct hst_error *error)
 {
-    if (r->seq_len == 0 || r->grain_tokens == 0 || r->batch_tokens == 0 ||
-        r->batch_tokens % r->seq_len != 0 || r->grain_tokens % r->seq_len != 0 ||
-        r->grain_tokens > r->batch_tokens)
+    if (r->seq_len == 0 || r->micro_batch_tokens == 0 || r->batch_tokens == 0 ||
+        r->batch_tokens % r->seq_len != 0 || r->micro_batch_tokens % r->seq_len != 0 ||
+        r->micro_batch_tokens > r->batch_tokens)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--batch-tokens %" PRIu64 " and the grain of %" PRIu64
                     " tokens must be multiples of --seq-len %" PRIu64
                     ". Fix: --batch-tokens and --grain that are.",
-                    r->batch_tokens, r->grain_tokens, r->seq_len);
+                    r->batch_tokens, r->micro_batch_tokens, r->seq_len);
     if (r->seq_len > c->max_positions)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
@@ -87,13 +87,13 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
         width = c->hidden;
     if (width < c->intermediate)
         width = c->intermediate;
-    if (exceeds(r->grain_tokens, width, MAX_ELEMENTS) ||
+    if (exceeds(r->micro_batch_tokens, width, MAX_ELEMENTS) ||
         exceeds(LOGIT_CHUNK_TOKENS, c->vocab, MAX_ELEMENTS) ||
         exceeds(r->seq_len, c->head_dim, MAX_ELEMENTS) || r->batch_tokens > MAX_ELEMENTS)
         return fail(error, FAIL_VALUE, -EOVERFLOW,
                     "a grain of %" PRIu64 " tokens of a model %" PRIu64
                     " wide is more than 2^40 elements. Fix: a smaller --grain or --seq-len.",
-                    r->grain_tokens, width);
+                    r->micro_batch_tokens, width);
     return 0;
 }
 

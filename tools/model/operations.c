@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file does what a grain computes beside products, for whoever measures how long it takes: the
- * passes of a layer and of the head themselves with products left out, and attention. Each in
+ * This file does what a grain computes beside GEMMs, for whoever measures how long it takes: the
+ * passes of a layer and of the head themselves with GEMMs left out, and attention. Each in
  * parts: fewer tokens, and of attention fewer keys, sequences, and heads. The embedding's lookups
  * and the last norm are left out; they are little beside a layer.
  */
@@ -35,7 +35,8 @@ static struct llama part_of(const struct llama_operations *of, size_t tokens)
     size_t seq = least((size_t)part.run.seq_len, tokens);
     tokens -= tokens % seq;
     part.dtype = of->dtype;
-    part.run = (struct llama_run){.seq_len = seq, .batch_tokens = tokens, .grain_tokens = tokens};
+    part.run =
+        (struct llama_run){.seq_len = seq, .batch_tokens = tokens, .micro_batch_tokens = tokens};
     return part;
 }
 
@@ -49,8 +50,8 @@ static struct pass pass_over(const struct llama *part, const struct hst_room *ro
         .dtype = part->dtype,
         .param = param,
         .rows = part->config.vocab,
-        .tokens = (size_t)part->run.grain_tokens,
-        .sequences = (size_t)(part->run.grain_tokens / part->run.seq_len),
+        .tokens = (size_t)part->run.micro_batch_tokens,
+        .sequences = (size_t)(part->run.micro_batch_tokens / part->run.seq_len),
         .without = without,
     };
 }
@@ -63,9 +64,9 @@ static int fit(const struct llama_operations *of, const struct hst_room *room, s
 {
     *part = part_of(of, tokens);
     while (bytes(part, room) > room->memory.size_bytes) {
-        if (part->run.grain_tokens <= TOKENS_LEAST)
+        if (part->run.micro_batch_tokens <= TOKENS_LEAST)
             return -ENOSPC;
-        *part = part_of(of, (size_t)part->run.grain_tokens / 2);
+        *part = part_of(of, (size_t)part->run.micro_batch_tokens / 2);
     }
     return 0;
 }
@@ -100,7 +101,7 @@ static void take_optional(const struct llama *part, struct work_area *area, stru
 static size_t carve_layer(struct llama *part, void *base, struct layer_room *r)
 {
     struct work_area area = {.base = base};
-    size_t hidden = part->config.hidden, count = part->run.grain_tokens * hidden;
+    size_t hidden = part->config.hidden, count = part->run.micro_batch_tokens * hidden;
     size_t angles = (size_t)part->run.seq_len * (part->config.head_dim / 2);
     r->x = work_take(&area, count, hst_dtype_bytes(part->dtype));
     r->dx = work_take(&area, count, hst_dtype_bytes(part->dtype));
@@ -133,7 +134,7 @@ static int enqueue_layer(void *context, const struct hst_room *room, double most
     const struct llama_operations *of = context;
     struct llama part;
     struct layer_room r = {0};
-    size_t tokens = tokens_of(most, (size_t)of->model->run.grain_tokens);
+    size_t tokens = tokens_of(most, (size_t)of->model->run.micro_batch_tokens);
     int rc = fit(of, room, tokens, layer_bytes, &part);
     if (rc)
         return rc;
@@ -141,7 +142,7 @@ static int enqueue_layer(void *context, const struct hst_room *room, double most
     struct pass p = pass_over(&part, room, r.param, PASS_PRODUCTS | PASS_ATTENTION);
     p.op_work = r.work.op;
     run_layer(&p, &r);
-    *amount = (double)part.run.grain_tokens;
+    *amount = (double)part.run.micro_batch_tokens;
     return p.rc;
 }
 
@@ -160,7 +161,7 @@ static struct hst_attention whole_attention(const struct llama_operations *of)
     const struct llama *m = of->model;
     const struct llama_config *c = &m->config;
     return (struct hst_attention){
-        .batch = (size_t)(m->run.grain_tokens / m->run.seq_len),
+        .batch = (size_t)(m->run.micro_batch_tokens / m->run.seq_len),
         .seq = (size_t)m->run.seq_len,
         .heads = c->heads,
         .kv_heads = c->kv_heads,
@@ -241,11 +242,11 @@ struct head_room {
 static size_t carve_head(const struct llama *part, void *base, struct head_room *r)
 {
     struct work_area area = {.base = base};
-    size_t tokens = (size_t)part->run.grain_tokens, element = hst_dtype_bytes(part->dtype);
+    size_t tokens = (size_t)part->run.micro_batch_tokens, element = hst_dtype_bytes(part->dtype);
     r->io.n = r->io.dn = work_take(&area, tokens * part->config.hidden, element);
     r->io.losses = work_take(&area, tokens, sizeof(float));
     r->io.targets = r->targets = work_take(&area, tokens, sizeof(uint32_t));
-    r->param = (struct hst_param_view){.data = base, .grad = base}; /* of products alone */
+    r->param = (struct hst_param_view){.data = base, .grad = base}; /* of GEMMs alone */
     head_work_carve(part, &area, &r->work);
     return area.size_bytes;
 }
@@ -253,14 +254,14 @@ static size_t carve_head(const struct llama *part, void *base, struct head_room 
 /* Tokens that are worked on at once. */
 static size_t chunk_of(const struct llama *m)
 {
-    return least((size_t)m->run.grain_tokens, LOGIT_CHUNK_TOKENS);
+    return least((size_t)m->run.micro_batch_tokens, LOGIT_CHUNK_TOKENS);
 }
 
 static size_t head_bytes(struct llama *part, const struct hst_room *room)
 {
     struct head_room r;
     (void)room;
-    part->head_op_bytes = 0; /* products have all of it */
+    part->head_op_bytes = 0; /* GEMMs have all of it */
     return carve_head(part, NULL, &r);
 }
 
@@ -290,7 +291,8 @@ static const char *name_of(enum hst_dtype dtype)
 void llama_operations(const struct llama *m, enum hst_dtype dtype, struct llama_operations *of)
 {
     const struct llama_config *c = &m->config;
-    const size_t tokens = (size_t)m->run.grain_tokens, chunk = chunk_of(m), room = sizeof *of->text;
+    const size_t tokens = (size_t)m->run.micro_batch_tokens, chunk = chunk_of(m),
+                 room = sizeof *of->text;
     const uint32_t chunks = (uint32_t)((tokens + chunk - 1) / chunk);
     *of = (struct llama_operations){.count = 3, .model = m, .dtype = dtype};
     const struct hst_attention a = whole_attention(of);

@@ -52,15 +52,15 @@ static struct work_area area_of(const struct visit *v)
 
 static size_t first_token(const struct visit *v)
 {
-    return (size_t)v->micro * (size_t)v->step->model->run.grain_tokens;
+    return (size_t)v->micro * (size_t)v->step->model->run.micro_batch_tokens;
 }
 
 /* Each slice writes the tokens whose rows it has. */
 static void embedding_micro_forward(struct visit *v, struct pass *p)
 {
-    void *x = acquire(v, p, HST_CARRY, p->first_row ? HST_READ | HST_WRITE : HST_WRITE);
+    void *x = acquire(v, p, HST_HIDDEN, p->first_row ? HST_READ | HST_WRITE : HST_WRITE);
     embedding_forward(p, p->model->device.inputs + first_token(v), x);
-    release(v, p, HST_CARRY);
+    release(v, p, HST_HIDDEN);
 }
 
 static void embedding_micro_backward(struct visit *v, struct pass *p)
@@ -69,19 +69,19 @@ static void embedding_micro_backward(struct visit *v, struct pass *p)
     struct embedding_work work;
     embedding_work_carve(p->model, &area, &work);
     p->op_work = work.op;
-    void *dx = acquire(v, p, HST_CARRY_GRAD, HST_READ);
+    void *dx = acquire(v, p, HST_HIDDEN_GRAD, HST_READ);
     embedding_backward(p, p->model->device.inputs + first_token(v), dx);
-    release(v, p, HST_CARRY_GRAD);
+    release(v, p, HST_HIDDEN_GRAD);
 }
 
-/* The carry as it arrives at a layer or the norm; it is the unit's checkpoint: kept, left, or taken
- * from where it was kept. */
+/* The hidden state as it arrives at a layer or the norm; it is the unit's checkpoint: kept, left,
+ * or taken from where it was kept. */
 static void *acquire_input(struct visit *v, struct pass *p)
 {
     unsigned access = v->view->checkpoint;
     size_t bytes = p->tokens * p->model->config.hidden * hst_dtype_bytes(p->dtype);
     bool begins = access == HST_READ; /* anew, where it was kept */
-    void *x = acquire(v, p, HST_CARRY, begins ? HST_WRITE : HST_READ | HST_WRITE);
+    void *x = acquire(v, p, HST_HIDDEN, begins ? HST_WRITE : HST_READ | HST_WRITE);
     if (access == 0)
         return x;
     void *checkpoint = acquire(v, p, HST_CHECKPOINT, access);
@@ -102,13 +102,13 @@ struct gradient {
 static struct gradient acquire_gradient(struct visit *v, struct pass *p)
 {
     struct gradient g = {.checkpoint = acquire(v, p, HST_CHECKPOINT, HST_READ)};
-    g.dx = acquire(v, p, HST_CARRY_GRAD, HST_READ | HST_WRITE);
+    g.dx = acquire(v, p, HST_HIDDEN_GRAD, HST_READ | HST_WRITE);
     return g;
 }
 
 static void release_gradient(struct visit *v, struct pass *p)
 {
-    release(v, p, HST_CARRY_GRAD);
+    release(v, p, HST_HIDDEN_GRAD);
     release(v, p, HST_CHECKPOINT);
 }
 
@@ -131,7 +131,7 @@ static void layer_micro_forward(struct visit *v, struct pass *p)
 {
     struct layer_work work = layer_work_of(v, p);
     layer_forward(p, &work, acquire_input(v, p));
-    release(v, p, HST_CARRY);
+    release(v, p, HST_HIDDEN);
 }
 
 static void layer_micro_backward(struct visit *v, struct pass *p)
@@ -155,7 +155,7 @@ static void norm_micro_forward(struct visit *v, struct pass *p)
 {
     struct norm_work work = norm_work_of(v, p);
     norm_forward(p, &work, acquire_input(v, p));
-    release(v, p, HST_CARRY);
+    release(v, p, HST_HIDDEN);
 }
 
 static void norm_micro_backward(struct visit *v, struct pass *p)
@@ -199,32 +199,32 @@ static struct head_work head_work_of(const struct visit *v, struct pass *p)
 static void head_micro_forward(struct visit *v, struct pass *p)
 {
     struct head_work work = head_work_of(v, p);
-    void *n = acquire(v, p, HST_CARRY, HST_READ);
+    void *n = acquire(v, p, HST_HIDDEN, HST_READ);
     struct head_io io = head_io_of(v, n, NULL);
     (is_slice(p) ? head_slice_forward : head_evaluate)(p, &work, &io);
-    release(v, p, HST_CARRY);
+    release(v, p, HST_HIDDEN);
 }
 
 static void head_micro_backward(struct visit *v, struct pass *p)
 {
     struct head_work work = head_work_of(v, p);
     bool first = p->first_row + p->rows == p->model->config.vocab;
-    void *n = acquire(v, p, HST_CARRY, HST_READ);
-    void *dn = acquire(v, p, HST_CARRY_GRAD, first ? HST_WRITE : HST_READ | HST_WRITE);
+    void *n = acquire(v, p, HST_HIDDEN, HST_READ);
+    void *dn = acquire(v, p, HST_HIDDEN_GRAD, first ? HST_WRITE : HST_READ | HST_WRITE);
     struct head_io io = head_io_of(v, n, dn);
     if (is_slice(p))
         head_slice_backward(p, &work, &io);
     else
         head_loss(p, &work, &io);
-    release(v, p, HST_CARRY_GRAD);
-    release(v, p, HST_CARRY);
+    release(v, p, HST_HIDDEN_GRAD);
+    release(v, p, HST_HIDDEN);
 }
 
 /* Whole grains, but for the last of the step. */
 static size_t micro_tokens(const struct llama *model, uint32_t micro)
 {
-    uint64_t left = model->run.batch_tokens - micro * model->run.grain_tokens;
-    return (size_t)(left < model->run.grain_tokens ? left : model->run.grain_tokens);
+    uint64_t left = model->run.batch_tokens - micro * model->run.micro_batch_tokens;
+    return (size_t)(left < model->run.micro_batch_tokens ? left : model->run.micro_batch_tokens);
 }
 
 /* One visit, micro-batch after micro-batch. */
@@ -341,8 +341,8 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
         .documents = batch->first,
         .grad_scale = (float)((double)begun.loss_scale / (double)targets),
     };
-    assert((begun.micro_count - 1) * model->run.grain_tokens < model->run.batch_tokens &&
-           begun.micro_count * model->run.grain_tokens >= model->run.batch_tokens);
+    assert((begun.micro_count - 1) * model->run.micro_batch_tokens < model->run.batch_tokens &&
+           begun.micro_count * model->run.micro_batch_tokens >= model->run.batch_tokens);
     rc = bring(&step, batch);
     if (rc == 0)
         rc = sweep_units(&step);
@@ -380,7 +380,7 @@ static int evaluate_units(const struct step *step)
 int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
                    uint64_t tokens, struct llama_evaluation *found)
 {
-    const uint64_t grain = model->run.grain_tokens;
+    const uint64_t grain = model->run.micro_batch_tokens;
     const struct step step = {
         .model = model,
         .engine = engine,

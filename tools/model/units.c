@@ -28,8 +28,8 @@ static struct pass measuring_pass(const struct llama *model, struct hst_engine *
         .dtype = model->dtype,
         .param = no_data,
         .rows = model->config.vocab,
-        .tokens = (size_t)model->run.grain_tokens,
-        .sequences = (size_t)(model->run.grain_tokens / model->run.seq_len),
+        .tokens = (size_t)model->run.micro_batch_tokens,
+        .sequences = (size_t)(model->run.micro_batch_tokens / model->run.seq_len),
         .measure = measure,
     };
 }
@@ -57,8 +57,8 @@ static void measure_layer(struct pass *p, const struct layer_work *layer)
         const bool documents = run->documents != (evaluates == 1);
         p->first = documents ? given : NULL;
         p->position = documents ? given : NULL;
-        measure_tokens(p, layer, run->grain_tokens, !evaluates);
-        measure_tokens(p, layer, run->batch_tokens % run->grain_tokens, !evaluates);
+        measure_tokens(p, layer, run->micro_batch_tokens, !evaluates);
+        measure_tokens(p, layer, run->batch_tokens % run->micro_batch_tokens, !evaluates);
     }
 }
 
@@ -100,7 +100,7 @@ static int measure_operations(struct llama *model, struct hst_engine *engine)
 }
 
 /* It is of a token; the checkpoint of a recomputable unit is the hidden state as it arrives. */
-static uint64_t carry_bytes(const struct llama *model)
+static uint64_t hidden_bytes(const struct llama *model)
 {
     return (uint64_t)model->config.hidden * hst_dtype_bytes(model->dtype);
 }
@@ -139,7 +139,7 @@ static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t la
         .params = params,
         .param_count = (uint32_t)count,
         .flops_per_token = llama_layer_flops(model),
-        .act_bytes_per_token = carry_bytes(model),
+        .act_bytes_per_token = hidden_bytes(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_RECOMPUTE,
         .saved_bytes = saved.size_bytes,
@@ -158,7 +158,7 @@ static int add_norm(struct llama *model, struct hst_engine *engine, uint32_t *un
         .name = "norm",
         .params = &param,
         .param_count = 1,
-        .act_bytes_per_token = carry_bytes(model),
+        .act_bytes_per_token = hidden_bytes(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_RECOMPUTE,
     };
@@ -198,7 +198,7 @@ int llama_add_units(struct llama *model, struct hst_engine *engine)
     int rc = measure_operations(model, engine);
     if (rc)
         return rc;
-    rc = hst_carry_set(engine, carry_bytes(model));
+    rc = hst_hidden_set(engine, hidden_bytes(model));
     if (rc == 0)
         rc = llama_memory_ask(model, engine);
     if (rc == 0)

@@ -34,11 +34,11 @@ static size_t greater(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* It takes what products and attention give, but for the MLP's. */
+/* It takes what GEMMs and attention give, but for the MLP's. */
 static void take_attention(const struct llama *model, struct work_area *area,
                            struct layer_work *work)
 {
-    size_t tokens = model->run.grain_tokens, element = hst_dtype_bytes(model->dtype);
+    size_t tokens = model->run.micro_batch_tokens, element = hst_dtype_bytes(model->dtype);
     work->lse = work_take(area, tokens * model->config.heads, sizeof(float));
     work->q_made = work_take(area, tokens * model->q_width, element);
     work->k_made = work_take(area, tokens * model->kv_width, element);
@@ -55,7 +55,7 @@ static void take_normed_heads(const struct llama *model, struct work_area *area,
                               struct layer_work *work)
 {
     const struct llama_config *c = &model->config;
-    size_t tokens = model->run.grain_tokens, element = hst_dtype_bytes(model->dtype);
+    size_t tokens = model->run.micro_batch_tokens, element = hst_dtype_bytes(model->dtype);
     work->rstd_q = work->rstd_k = NULL;
     if (!c->qk_norm)
         return;
@@ -67,7 +67,7 @@ static void take_normed_heads(const struct llama *model, struct work_area *area,
 
 static void take_mlp(const struct llama *model, struct work_area *area, struct layer_work *work)
 {
-    size_t count = model->run.grain_tokens * model->config.intermediate;
+    size_t count = model->run.micro_batch_tokens * model->config.intermediate;
     work->gate = work_take(area, count, hst_dtype_bytes(model->dtype));
     work->up = work_take(area, count, hst_dtype_bytes(model->dtype));
 }
@@ -75,7 +75,7 @@ static void take_mlp(const struct llama *model, struct work_area *area, struct l
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work)
 {
     const struct llama_config *c = &model->config;
-    size_t tokens = model->run.grain_tokens, h = c->hidden, f = c->intermediate;
+    size_t tokens = model->run.micro_batch_tokens, h = c->hidden, f = c->intermediate;
     size_t element = hst_dtype_bytes(model->dtype);
     work->rstd1 = work_take(area, tokens, sizeof(float));
     work->rstd2 = work_take(area, tokens, sizeof(float));
@@ -110,7 +110,7 @@ void layer_saved_carve(const struct llama *model, struct work_area *area, struct
 
 void norm_work_carve(const struct llama *model, struct work_area *area, struct norm_work *work)
 {
-    size_t tokens = model->run.grain_tokens, h = model->config.hidden;
+    size_t tokens = model->run.micro_batch_tokens, h = model->config.hidden;
     work->rstd = work_take(area, tokens, sizeof *work->rstd);
     work->y = work_take(area, tokens * h, hst_dtype_bytes(model->dtype));
     work->op.size_bytes = model->norm_op_bytes;
@@ -119,7 +119,7 @@ void norm_work_carve(const struct llama *model, struct work_area *area, struct n
 
 static size_t chunk_tokens(const struct llama *model)
 {
-    size_t tokens = model->run.grain_tokens;
+    size_t tokens = model->run.micro_batch_tokens;
     return tokens < LOGIT_CHUNK_TOKENS ? tokens : LOGIT_CHUNK_TOKENS;
 }
 

@@ -30,7 +30,7 @@ struct layer_work {
     float *lse;           /* [batch, heads, seq] */
     void *n1, *n2;        /* [h] the norms' outputs */
     void *q, *k, *v, *o;  /* attention's inputs, rotated, and output */
-    /* [q], [kv] as products give them; q and k themselves where heads are not normed */
+    /* [q], [kv] as GEMMs give them; q and k themselves where heads are not normed */
     void *q_made, *k_made;
     float *rstd_q, *rstd_k; /* [tokens, heads], [tokens, kv_heads]; null where they are not */
     void *x1;               /* [h] residual stream between attention and MLP, backward only */
@@ -40,7 +40,7 @@ struct layer_work {
     void *gate, *up, *act;     /* [f]; act becomes its gradient; then they are done with */
     void *dout, *dq, *dk, *dv; /* attention's gradients, in the place of the three above */
     struct hst_work op;
-    bool saved; /* what products and attention give lasts until the backward */
+    bool saved; /* what GEMMs and attention give lasts until the backward */
 };
 void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
 /** Puts lse, q_made, k_made, v, o, x1, gate and up elsewhere, where they last from the forward to

@@ -87,14 +87,15 @@ int ckpt_model_open(const char *directory, struct hst_ckpt *ckpt, struct ckpt_mo
         return native;
     const struct llama_run run = {.seq_len = 1,
                                   .batch_tokens = 1,
-                                  .grain_tokens = 1}; /* nothing is run: the least that can be */
+                                  .micro_batch_tokens = 1}; /* nothing is run: the least that can
+                                                               be */
     native = llama_create(hf_model_config(model->source), &run, &model->llama, error);
     if (native)
         return native;
     /* Tensors are described to an engine; this one is never sealed, and takes nothing. */
     const struct hst_config *config =
         hst_config(.precision = info.precision, .state = info.state, .batch_tokens = 1,
-                   .grain_tokens = 1, .threads = 1, .durability = "none", .error = error);
+                   .micro_batch_tokens = 1, .threads = 1, .durability = "none", .error = error);
     native = hst_engine_create(config, &model->engine);
     native = native ? native : llama_add_units(model->llama, model->engine);
     if (native && !error->code)

@@ -28,7 +28,7 @@
 
 #define DEMO_STEPS        30
 #define DEMO_BATCH_TOKENS 512
-#define DEMO_GRAIN_TOKENS                                                                          \
+#define DEMO_MICRO_BATCH_TOKENS                                                                    \
     256 /* small, so that the workspace does not hide the model in the tier table */
 #define DEMO_SEQ_LEN    128
 #define DEMO_LR         2e-3
@@ -197,7 +197,7 @@ static int train(struct demo *demo, size_t index, bool kept)
     options.engine.dram_bytes = runs[index].dram_bytes;
     options.engine.nvme_bytes = DEMO_NVME_BYTES;
     options.engine.batch_tokens = DEMO_BATCH_TOKENS;
-    options.engine.grain_tokens = DEMO_GRAIN_TOKENS;
+    options.engine.micro_batch_tokens = DEMO_MICRO_BATCH_TOKENS;
     options.steps = DEMO_STEPS;
     options.seq_len = DEMO_SEQ_LEN;
     options.lr = DEMO_LR;

@@ -58,7 +58,7 @@ void doctor_report(struct doctor *d, const char *name, enum status status, const
 void doctor_keep_room(struct doctor *d, const char *of, enum hst_tier tier, uint64_t total_bytes,
                       uint64_t free_bytes);
 
-/** doctor_rates.c: memory, optimizer, products, the drive of the store. */
+/** doctor_rates.c: memory, optimizer, GEMMs, the drive of the store. */
 void doctor_check_rates(struct doctor *d);
 void doctor_keep_rate(struct doctor *d, const char *of, enum hst_rate rate,
                       const struct hst_figure *figure);

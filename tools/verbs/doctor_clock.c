@@ -2,7 +2,7 @@
 /*
  * This file tells how fast a GPU's multiprocessors run while they work: a card whose clock is
  * capped, by its power, by heat or by whoever rents it out, gives figures that say nothing of the
- * card. nvidia-smi is asked while products run: a card at rest shows a clock that it does not keep
+ * card. nvidia-smi is asked while GEMMs run: a card at rest shows a clock that it does not keep
  * under load.
  */
 #include "bench/burn.h"

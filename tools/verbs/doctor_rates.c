@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file tells how fast memory, optimizer, drive and products are, from short probes: enough to
+ * This file tells how fast memory, optimizer, drive and GEMMs are, from short probes: enough to
  * see that something is slow, not to compare machines by. The benches measure longer.
  */
 #include "base/text.h"
@@ -59,7 +59,7 @@ static void report_host(struct doctor *d, const struct hst_rates *r)
                       giga(r, HST_RATE_NORM_FP32), giga(r, HST_RATE_NORM_BF16));
     if (all_there(d, "products", r, HST_RATE_COMPUTE, HST_RATE_COMPUTE))
         doctor_report(d, "products", STATUS_OK, NULL, "%.0f GFLOP/s (%s)",
-                      giga(r, HST_RATE_COMPUTE), r->products[0].how);
+                      giga(r, HST_RATE_COMPUTE), r->gemms[0].how);
 }
 
 static void report_drive(struct doctor *d, const struct hst_rates *r)
@@ -75,7 +75,7 @@ static void report_drive(struct doctor *d, const struct hst_rates *r)
 
 void doctor_check_rates(struct doctor *d)
 {
-    static const struct hst_product product = {
+    static const struct hst_gemm product = {
         .m = 2048, .n = 2048, .k = 2048, .dtype = HST_F32, .b_transposed = true};
     char parent[PATH_MAX];
     snprintf(parent, sizeof parent, "%s", d->store);
@@ -88,8 +88,8 @@ void doctor_check_rates(struct doctor *d)
                  (store ? (unsigned)HST_PROBE_DRIVES : 0),
         .drives = &drive,
         .drive_count = store,
-        .products = &product,
-        .product_count = 1,
+        .gemms = &product,
+        .gemm_count = 1,
     };
     struct hst_rates rates;
     if (hst_probe(&probe, &rates))

@@ -130,7 +130,7 @@ static int describe_model(struct plan *p, struct hst_error *error)
     native = native ? native : train_device_choose(t);
     native = native ? native : llama_create(&config, &t->run, &t->model, error);
     if (native == 0)
-        train_tell_grain(t);
+        train_tell_micro_batch(t);
     return native;
 }
 

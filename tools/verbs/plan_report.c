@@ -17,7 +17,7 @@ uint64_t plan_smallest(const struct hst_memory *memory, enum hst_tier tier)
 static uint64_t micro_batches(const struct plan *p)
 {
     const struct llama_run *r = &p->t.run;
-    return (r->batch_tokens + r->grain_tokens - 1) / r->grain_tokens;
+    return (r->batch_tokens + r->micro_batch_tokens - 1) / r->micro_batch_tokens;
 }
 
 static double tokens_per_s(const struct plan *p)
@@ -198,7 +198,7 @@ void plan_print(const struct plan *p, FILE *out)
     fprintf(out,
             "%s on %s, a step of %" PRIu64 " token%s in %" PRIu64 " micro-batch%s of %" PRIu64 "\n",
             p->precision, p->t.device.name, r->batch_tokens, text_s(r->batch_tokens),
-            micro_batches(p), micro_batches(p) == 1 ? "" : "es", r->grain_tokens);
+            micro_batches(p), micro_batches(p) == 1 ? "" : "es", r->micro_batch_tokens);
     print_length(p, out);
     if (!p->fits) {
         fprintf(out, "does not fit: %s\n", p->refusal.message);
@@ -273,7 +273,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "tile_elements", t->result.memory.tile_elements);
     json_put_whole(json, "seq_len", t->run.seq_len);
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
-    json_put_whole(json, "grain_tokens", t->run.grain_tokens);
+    json_put_whole(json, "grain_tokens", t->run.micro_batch_tokens);
     json_put_whole(json, "micro_batches", micro_batches(p));
     put_length(json, p);
     decision_put(json, &p->decision);

@@ -16,7 +16,8 @@
 enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
 
 struct train_options {
-    struct hst_config engine; /* grain_tokens 0: the default; device null: a GPU if there is one */
+    struct hst_config engine; /* micro_batch_tokens 0: the default; device null: a GPU if there is
+                                 one */
     const char *model, *data;
     enum data_format data_format;
     enum token_dtype token_dtype;

@@ -34,7 +34,7 @@ static bool is_packed(const struct data *data)
 int train_device_choose(struct train *t)
 {
     const struct train_options *o = t->options;
-    uint64_t batch = o->engine.batch_tokens, wish = o->engine.grain_tokens;
+    uint64_t batch = o->engine.batch_tokens, wish = o->engine.micro_batch_tokens;
     /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
     bool gpu = !o->engine.device && o->engine.hbm_bytes;
     device_choose(gpu ? "cuda:0" : o->engine.device, &t->device);
@@ -46,19 +46,19 @@ int train_device_choose(struct train *t)
         t->device.why[0] = '\0'; /* told */
     }
     if (wish == 0)
-        wish = t->device.gpu ? LLAMA_GRAIN_GPU : LLAMA_GRAIN_HOST;
-    t->run = (struct llama_run){.seq_len = o->seq_len,
-                                .batch_tokens = batch,
-                                .grain_tokens = llama_grain_tokens(wish, o->seq_len, batch),
-                                .documents = is_packed(t->data),
-                                .evaluates_other =
-                                    t->eval.data && is_packed(t->eval.data) != is_packed(t->data)};
+        wish = t->device.gpu ? LLAMA_MICRO_BATCH_GPU : LLAMA_MICRO_BATCH_HOST;
+    t->run = (struct llama_run){
+        .seq_len = o->seq_len,
+        .batch_tokens = batch,
+        .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch),
+        .documents = is_packed(t->data),
+        .evaluates_other = t->eval.data && is_packed(t->eval.data) != is_packed(t->data)};
     return check_state(t);
 }
 
 void train_rates_find(struct train *t, enum forecast_how how)
 {
-    struct hst_product products[HST_PRODUCTS_MAX];
+    struct hst_gemm gemms[HST_GEMMS_MAX];
     struct llama_operations operations;
     struct hst_config config = t->options->engine;
     config.stopped = train_asked_to_stop;
@@ -68,8 +68,8 @@ void train_rates_find(struct train *t, enum forecast_how how)
         .config = &config,
         .device = t->device.name,
         .gpu = t->device.gpu,
-        .products = products,
-        .product_count = llama_products(t->model, train_dtype(t), products),
+        .gemms = gemms,
+        .gemm_count = llama_gemms(t->model, train_dtype(t), gemms),
         .operations = operations.list,
         .operation_count = operations.count,
     };
@@ -122,7 +122,7 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     struct hst_config config = o->engine;
     config.size = sizeof config;
     config.batch_tokens = t->run.batch_tokens;
-    config.grain_tokens = t->run.grain_tokens;
+    config.micro_batch_tokens = t->run.micro_batch_tokens;
     config.device = t->device.name;
     config.log = o->passing ? log_warnings : cli_engine_log;
     config.log_context = &t->progress;

@@ -27,14 +27,14 @@ void train_tell_model(const struct train *t)
     }
 }
 
-void train_tell_grain(const struct train *t)
+void train_tell_micro_batch(const struct train *t)
 {
-    uint64_t wish = t->options->engine.grain_tokens;
-    if (wish && wish != t->run.grain_tokens && !t->options->quiet)
+    uint64_t wish = t->options->engine.micro_batch_tokens;
+    if (wish && wish != t->run.micro_batch_tokens && !t->options->quiet)
         cli_note(CLI_VALUE,
                  "--grain %" PRIu64 " becomes %" PRIu64 ": whole sequences of --seq-len %" PRIu64
                  ", and no more than --batch-tokens.",
-                 wish, t->run.grain_tokens, t->run.seq_len);
+                 wish, t->run.micro_batch_tokens, t->run.seq_len);
 }
 
 static int open_model(struct train *t)
@@ -55,7 +55,8 @@ int train_weights_check(struct hf_model *source, struct hst_error *error)
 {
     const struct llama_run least = {.seq_len = 1,
                                     .batch_tokens = 1,
-                                    .grain_tokens = 1}; /* names and shapes do not depend on it */
+                                    .micro_batch_tokens = 1}; /* names and shapes do not depend on
+                                                                 it */
     const struct llama_tensor *tensor;
     struct llama *model = NULL;
     int native = llama_create(hf_model_config(source), &least, &model, error);
@@ -215,6 +216,6 @@ int train_inputs_check(struct train *t)
     int native = llama_create(hf_model_config(t->source), &t->run, &t->model, t->error);
     if (native)
         return native;
-    train_tell_grain(t);
+    train_tell_micro_batch(t);
     return check_outputs(t);
 }

@@ -52,7 +52,7 @@ int train_log_begin(struct train *t)
         .steps = o->steps,
         .seq_len = o->seq_len,
         .batch_tokens = t->run.batch_tokens,
-        .grain_tokens = t->run.grain_tokens,
+        .micro_batch_tokens = t->run.micro_batch_tokens,
         .rows = packing ? packing->row_count : 0,
         .documents = packing ? packing->document_count : 0,
         .fill = packing ? train_fill(packing, o->seq_len) : 0,

@@ -85,7 +85,7 @@ int train_settle(struct train *t);
 
 /** It tells what a user should know of config.json, and of a grain that is not as it was wished. */
 void train_tell_model(const struct train *t);
-void train_tell_grain(const struct train *t);
+void train_tell_micro_batch(const struct train *t);
 
 /** Chooses the device, and the grain, whose default is the device's. Returns 0, or -EINVAL with
     *t->error where the device's precision is none for --state. */

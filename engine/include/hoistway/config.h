@@ -98,7 +98,7 @@ struct hst_config {
     enum hst_precision precision;
     uint64_t batch_tokens; /* tokens of a step; > 0 */
     /* tokens of a micro-batch, whole sequences; the last of a step may be shorter; > 0 */
-    uint64_t grain_tokens;
+    uint64_t micro_batch_tokens;
     double beta1, beta2; /* 0: 0.9, 0.999; HST_NONE: 0 */
     double eps;          /* 0: 1e-8 */
     /* 0: 0.01; HST_NONE: none. Applies to parameters flagged HST_PARAM_DECAY */

@@ -136,10 +136,10 @@ enum hst_dtype hst_engine_dtype(const struct hst_engine *engine);
 int hst_unit_add(struct hst_engine *engine, const struct hst_unit_desc *desc, uint32_t *unit);
 
 /**
- * Bytes per token of the carry, the activation that passes from unit to unit (and again of its
- * gradient). Before seal.
+ * Bytes per token of the hidden state, the activation that passes from unit to unit (and again of
+ * its gradient). Before seal.
  */
-int hst_carry_set(struct hst_engine *engine, uint64_t bytes_per_token);
+int hst_hidden_set(struct hst_engine *engine, uint64_t bytes_per_token);
 
 /**
  * Memory of the client's own for as long as the engine lives: constants, inputs, results. Bytes on
@@ -172,7 +172,7 @@ enum hst_class {
     HST_CLASS_GRADS,
     HST_CLASS_STATES,
     HST_CLASS_ACTS,
-    HST_CLASS_CARRY,
+    HST_CLASS_HIDDEN,
     HST_CLASS_BUFFERS,
     HST_CLASS_COUNT
 };
@@ -275,7 +275,7 @@ struct hst_step_in {
 
 struct hst_step {
     uint64_t number;      /* 1 is the first */
-    uint32_t micro_count; /* micro-batches; all of grain_tokens but the last */
+    uint32_t micro_count; /* micro-batches; all of micro_batch_tokens but the last */
     float loss_scale;     /* multiply the loss's gradient by it (1 in fp32 and bf16) */
 };
 int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step);
@@ -285,7 +285,7 @@ enum hst_sweep {
     HST_BACKWARD = 2,
     HST_EVAL = 3,
     /* In a step, before the unit's backward, where hst_engine_visits lists it: the forward once
-       more, on the carry as it was then. */
+       more, on the hidden state as it was then. */
     HST_RECOMPUTE = 4
 };
 
@@ -297,9 +297,9 @@ struct hst_visit {
  * The visits of a training step in the sealed order: the forward of all units but those with
  * HST_UNIT_NO_FORWARD, then backwards in reverse; of units with HST_UNIT_RECOMPUTE some may have a
  * recompute; a unit that is cut has a forward and a backward of each slice. What each visit does
- * with the unit's checkpoint its view says. The carry a recompute leaves is the next one's, or the
- * checkpoint of the backward that follows: nobody else uses it between the first recompute of a row
- * of them and that backward, and what the forward left there is gone after the first.
+ * with the unit's checkpoint its view says. The hidden state a recompute leaves is the next one's,
+ * or the checkpoint of the backward that follows: nobody else uses it between the first recompute
+ * of a row of them and that backward, and what the forward left there is gone after the first.
  *
  * Owned by the engine. Errors: -EINVAL before seal, or of a plan.   Thread-safety: as all.
  */
@@ -323,8 +323,8 @@ struct hst_unit_view {
     /*
      * It says what this visit does with the unit's checkpoint: HST_WRITE, HST_READ or 0: nothing. A
      * forward writes it (HST_WRITE) where it is kept, a backward reads it. A recompute that reads
-     * it begins with carry := checkpoint; one that writes it begins with checkpoint := carry.
-     * Evaluations: 0.
+     * it begins with hidden state := checkpoint; one that writes it begins with checkpoint :=
+     * hidden state. Evaluations: 0.
      */
     unsigned checkpoint;
     /* They are the rows of the unit's matrix that `param` has, all of them where a unit with blocks
@@ -363,11 +363,11 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit);
 enum hst_act_kind {
     /* per unit and micro-batch: what the forward keeps for the backward; act_bytes_per_token of the
        unit. Where it is computed again: only with the access that the view says, and in a backward
-       it may be the carry itself */
+       it may be the hidden state itself */
     HST_CHECKPOINT = 1,
     /* per micro-batch, shared by all units: the activation that passes on, updated in place */
-    HST_CARRY = 2,
-    HST_CARRY_GRAD = 3, /* the same for its gradient */
+    HST_HIDDEN = 2,
+    HST_HIDDEN_GRAD = 3, /* the same for its gradient */
 };
 enum hst_access { HST_READ = 1u << 0, HST_WRITE = 1u << 1 };
 

@@ -99,7 +99,7 @@ enum hst_rate {
     HST_RATE_UPDATE_BF16, /* with a split master */
     HST_RATE_NORM_FP32,   /* elements of gradients */
     HST_RATE_NORM_BF16,
-    HST_RATE_COMPUTE, /* FLOP of all products and operations together, as often as they say */
+    HST_RATE_COMPUTE, /* FLOP of all GEMMs and operations together, as often as they say */
     HST_RATE_H2D,     /* bytes, page-locked memory to the device */
     HST_RATE_D2H,
     HST_RATE_COPY_BOTH,   /* bytes of both directions, at once */
@@ -127,10 +127,10 @@ struct hst_figure {
     char how[160]; /* what was done, or why it was not: one line; "" where nobody asked */
 };
 
-#define HST_PRODUCTS_MAX 16u
+#define HST_GEMMS_MAX 16u
 
 /** A matrix product as the model makes it: see struct hst_matmul. */
-struct hst_product {
+struct hst_gemm {
     size_t m, n, k;
     enum hst_dtype dtype; /* of A and B; C is f32 where accumulate, else the same */
     bool a_transposed, b_transposed, accumulate;
@@ -146,12 +146,12 @@ struct hst_product {
 struct hst_room {
     struct hst_dev *dev;
     struct hst_stream *stream;
-    struct hst_work memory; /* the device's: has what products and earlier parts left in it */
+    struct hst_work memory; /* the device's: has what GEMMs and earlier parts left in it */
     uint32_t width;         /* of the host's workers that share it; 0: another device, not told */
 };
 
 /**
- * A client computes this beside products, in calls of its own: attention, norms. It is measured at
+ * A client computes this beside GEMMs, in calls of its own: attention, norms. It is measured at
  * a part of what a step has of it, as large as time and memory allow.
  */
 struct hst_operation {
@@ -159,7 +159,7 @@ struct hst_operation {
        beside the machine. It is part of the cache's key, and becomes the figure's `how` */
     const char *what;
     double amount;  /* of one time: FLOP, tokens; finite, above 0 */
-    uint32_t times; /* per step, or in the products' proportion; 0: 1 */
+    uint32_t times; /* per step, or in the GEMMs' proportion; 0: 1 */
     bool flop;      /* amounts count among the FLOP of the computation, else only its time does */
     /**
      * Enqueues a part of about `most`, or the least that there is, and sets *amount to what it was,
@@ -186,9 +186,9 @@ struct hst_rates {
     bool cached;       /* hst_rates_get found them in the cache */
     char note[200];    /* what hst_rates_get had to say about the cache; one line, or "" */
     struct hst_figure figures[HST_RATE_COUNT];
-    uint32_t drive_count, product_count, operation_count; /* as they were given */
+    uint32_t drive_count, gemm_count, operation_count; /* as they were given */
     struct hst_drive_rates drives[HST_DRIVES_MAX];
-    struct hst_figure products[HST_PRODUCTS_MAX];     /* FLOP/s */
+    struct hst_figure gemms[HST_GEMMS_MAX];           /* FLOP/s */
     struct hst_figure operations[HST_OPERATIONS_MAX]; /* of each one's amount */
 };
 
@@ -207,7 +207,7 @@ enum hst_probe_part {
     HST_PROBE_MEMORY = 1u << 0,  /* DRAM, DRAM_COPY: 0.15 s, and up to 0.3 s to touch memory */
     HST_PROBE_UPDATE = 1u << 1,  /* UPDATE_*, NORM_*: 0.3 s, and memory as above, once for both */
     HST_PROBE_DRIVES = 1u << 2,  /* READ, WRITE, MIXED, drives[]: 0.5 s, and 0.05 s to open each */
-    HST_PROBE_COMPUTE = 1u << 3, /* COMPUTE, products[], operations[]: 0.4 s for all of each kind */
+    HST_PROBE_COMPUTE = 1u << 3, /* COMPUTE, GEMMs[], operations[]: 0.4 s for all of each kind */
     HST_PROBE_COPIES = 1u << 4,  /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
     HST_PROBE_DEVICE = 1u << 5,  /* DEVICE_*, SHARED, HALF_*: 0.5 s, memory as MEMORY; nor there */
     HST_PROBE_LOCKING = 1u << 6, /* LOCK: 0.5 s; nor there */
@@ -236,8 +236,8 @@ struct hst_probe {
     const struct hst_probe_drive *drives; /* all on real time, or all of one world */
     uint32_t drive_count;                 /* at most HST_DRIVES_MAX */
     enum hst_aio_backend backend;         /* with which directories are opened */
-    const struct hst_product *products;
-    uint32_t product_count; /* at most HST_PRODUCTS_MAX; COMPUTE needs one */
+    const struct hst_gemm *gemms;
+    uint32_t gemm_count; /* at most HST_GEMMS_MAX; COMPUTE needs one */
     const struct hst_operation *operations;
     uint32_t operation_count; /* at most HST_OPERATIONS_MAX */
     /* host memory held at a time, at most; 0: 640 MiB, or an eighth of what is free */
@@ -292,7 +292,7 @@ int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
  *
  * What is asked for and what it is measured on is the key: CPU model, processors in use, memory
  * size, kernel, library version, instruction set, device, drives (model, serial, file system),
- * products, operations, parts. A file holds one key and is written beside and renamed, 0600; there
+ * GEMMs, operations, parts. A file holds one key and is written beside and renamed, 0600; there
  * are at most 256. What is damaged, another machine's, another user's, a link, or writable by
  * others is never used: rates->note says so, in one line, and it is replaced where that is
  * possible.

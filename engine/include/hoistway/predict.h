@@ -33,7 +33,7 @@ struct hst_prediction {
  * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
  * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
  * taken from the steps' own seconds, so these can be judged by it. In a plan `rates` say what
- * computation, norm and update will take: the client's products and operations, and fp32's or
+ * computation, norm and update will take: the client's GEMMs and operations, and fp32's or
  * bf16's update (fp16: fp32's). What it cannot know is not guessed: *prediction then
  * has step_s 0 and says why.
  *

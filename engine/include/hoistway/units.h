@@ -31,10 +31,10 @@ enum hst_unit_flag {
        comes back to the rows of its tokens: there view.param[i].data is null, and they need not
        travel for it. */
     HST_UNIT_BLIND_BACKWARD = 1u << 1,
-    /* The checkpoint is the carry as it arrives (act_bytes_per_token is the carry's), and the
-       client makes the visits that hst_engine_visits lists. Where memory is short the engine may
-       then keep the checkpoint of every second, third, ... of units with this flag that follow one
-       another; those between are computed from it again in the backward. */
+    /* The checkpoint is the hidden state as it arrives (act_bytes_per_token is the hidden state's),
+       and the client makes the visits that hst_engine_visits lists. Where memory is short the
+       engine may then keep the checkpoint of every second, third, ... of units with this flag that
+       follow one another; those between are computed from it again in the backward. */
     HST_UNIT_RECOMPUTE = 1u << 2,
 };
 

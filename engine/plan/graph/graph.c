@@ -4,7 +4,7 @@
  * so many units before the visit itself as there are buffers for, so that no lane's next node waits
  * for a computation that has not begun while others could go. Dependencies between places that are
  * not next to each other (an update and the read of what it wrote) are linked at the end, by one
- * rule: an earlier node is of this period, a later one of the period before.
+ * rule: an earlier node is of this step window, a later one of the step window before.
  */
 #include "plan/graph/graph_build.h"
 
@@ -30,19 +30,19 @@ static bool reads_backward(const struct build *b, struct build_visit visit)
     const struct build_unit *s = &b->units[visit.unit];
     bool updates = !visit.recompute && parts_is_early(b, visit.unit) && u->weights == HST_TIER_NVME;
     bool second = s->recomputes && !visit.recompute;
-    bool copied = second ? s->hold_device_weights : s->keep_device_weights;
+    bool copied = second ? s->hold_device_weights : s->retain_device_weights;
     bool computes = !copied && parts_uses_weights(b, visit);
-    return parts_lease_weights(b, visit.unit) && (updates || computes);
+    return parts_reserve_weights(b, visit.unit) && (updates || computes);
 }
 
 static unsigned parts_of_read(const struct build *b, uint32_t unit)
 {
-    bool kept = b->units[unit].keep_weights || b->units[unit].keep_device_weights;
-    unsigned parts = parts_of_forward(b, unit) | (kept ? PART_BACKWARD : 0u);
+    bool kept = b->units[unit].retain_weights || b->units[unit].retain_device_weights;
+    unsigned phases = parts_of_forward(b, unit) | (kept ? PHASE_BACKWARD : 0u);
     if (b->in->units[unit].weights != HST_TIER_NVME)
-        return parts;
-    return parts | (parts_is_late(b, unit) ? PART_UPDATE : 0u) |
-           (b->in->optimistic ? PART_REDO : 0u);
+        return phases;
+    return phases | (parts_is_late(b, unit) ? PHASE_UPDATE : 0u) |
+           (b->in->optimistic ? PHASE_REDO : 0u);
 }
 
 /* While this unit is updated there is a buffer for the next one's weights. */
@@ -77,7 +77,7 @@ static void prepare_forward(struct build *b, uint32_t place)
 static void copy_forward(struct build *b, uint32_t place)
 {
     uint32_t unit = b->in->forward[place];
-    unsigned later = b->units[unit].keep_device_weights ? PART_BACKWARD : 0u;
+    unsigned later = b->units[unit].retain_device_weights ? PHASE_BACKWARD : 0u;
     parts_copy(b, unit, parts_of_forward(b, unit) | later);
 }
 
@@ -96,17 +96,17 @@ static void read_backward(struct build *b, uint32_t place)
     if (reads && s->recomputes && !visit->recompute)
         s->hold_weights = true;
     if (reads)
-        parts_read(b, visit->unit, PART_BACKWARD);
+        parts_read(b, visit->unit, PHASE_BACKWARD);
     if (place + 1 < b->visit_count && !b->in->deferred &&
         has_another(b, visit->unit, visit[1].unit) && reads_backward(b, visit[1]))
-        parts_plan_read(b, visit[1].unit, PART_BACKWARD);
+        parts_plan_read(b, visit[1].unit, PHASE_BACKWARD);
 }
 
 static void copy_backward(struct build *b, uint32_t place)
 {
     struct build_visit visit = b->visits[place];
     if (parts_uses_weights(b, visit))
-        parts_copy(b, visit.unit, PART_BACKWARD);
+        parts_copy(b, visit.unit, PHASE_BACKWARD);
     if (b->in->apart && visit.recompute && !b->units[visit.unit].hold_weights)
         parts_give_back(b, visit.unit);
 }
@@ -181,7 +181,7 @@ static void add_forwards(struct build *b, uint32_t copy)
     const uint32_t *buffers = b->graph->buffers;
     uint32_t prepare =
         b->in->apart ? copy + (buffers[POOL_WEIGHTS] > 2) : less(buffers[POOL_WEIGHTS], 2);
-    if (!b->leases)
+    if (!b->reservations)
         prepare = 1;
     if (b->spills)
         prepare =
@@ -199,7 +199,7 @@ static void add_backwards(struct build *b, uint32_t copy)
     uint32_t acts = less(buffers[POOL_ACTS], 1) + (b->in->apart ? fetch : 0);
     uint32_t read =
         b->in->deferred ? copy + less(buffers[POOL_WEIGHTS], 1) : less(buffers[POOL_WEIGHTS], 2);
-    if (!b->leases)
+    if (!b->reservations)
         read = 1;
     read = least(read, b->ahead_most);
     const struct stage stages[] = {{read_backward, read},
@@ -228,7 +228,7 @@ static void add_commit(struct build *b)
     b->commit = GRAPH_NONE;
     if (!has_commit(in))
         return;
-    b->commit = build_node(b, NODE_COMMIT, LANE_WRITE, PART_COMMIT, (struct node){0});
+    b->commit = build_node(b, NODE_COMMIT, LANE_WRITE, PHASE_COMMIT, (struct node){0});
     for (uint32_t i = 0; i < in->unit_count; i++)
         if (!in->units[i].no_forward)
             build_dep(b, b->commit, b->units[i].forward);
@@ -239,7 +239,7 @@ static void add_revert(struct build *b)
 {
     b->revert = GRAPH_NONE;
     if (b->in->optimistic)
-        b->revert = build_node(b, NODE_REVERT, LANE_UPDATE, PART_REVERT, (struct node){0});
+        b->revert = build_node(b, NODE_REVERT, LANE_UPDATE, PHASE_REVERT, (struct node){0});
 }
 
 /* A later wide unit's stages follow the visit of the one before, where both share one buffer; its
@@ -272,7 +272,7 @@ static void add_sweeps(struct build *b)
     uint32_t copy = b->in->apart ? less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1) : 0;
     b->ahead_most = most_ahead(b);
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
-        b->leases = b->leases || parts_lease_weights(b, i);
+        b->reservations = b->reservations || parts_reserve_weights(b, i);
         b->spills = b->spills || (parts_move_acts(b, i) && b->in->units[i].acts == HST_TIER_NVME);
     }
     add_revert(b);
@@ -288,8 +288,8 @@ static void add_sweeps(struct build *b)
 #define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
 
 /* None of a segment that begins at this place is retained where it does not fit as a whole. */
-static void keep_segment(const struct build *b, uint32_t place, const uint32_t room[POOL_COUNT],
-                         uint32_t taken[POOL_COUNT])
+static void retain_segment(const struct build *b, uint32_t place, const uint32_t room[POOL_COUNT],
+                           uint32_t taken[POOL_COUNT])
 {
     uint32_t units = visits_segment(b, place), count[POOL_COUNT] = {0};
     for (uint32_t i = 0; i < units; i++) {
@@ -308,7 +308,7 @@ static void keep_segment(const struct build *b, uint32_t place, const uint32_t r
  * one copied. Of wide ones no two pass at once. Of units that are computed again, whose order
  * changes in the backward, all of a segment are kept, or none and nothing before it.
  */
-static void choose_kept(struct build *b)
+static void choose_retained(struct build *b)
 {
     const struct graph_in *in = b->in;
     enum pool acts = in->apart ? POOL_DEVICE_ACTS : POOL_ACTS;
@@ -322,21 +322,22 @@ static void choose_kept(struct build *b)
         if (in->forward[in->unit_count - 1 - i] != unit)
             return;
         if (i == 0 || !in->units[in->backward[i - 1]].recomputed)
-            keep_segment(b, i, room, taken);
+            retain_segment(b, i, room, taken);
         struct build_visit first = {unit, s->recomputes};
         if (parts_copy_weights(b, unit)) /* those that need not stay pass by those that do */
-            s->keep_device_weights = taken[device]++ < room[device] && parts_uses_weights(b, first);
+            s->retain_device_weights =
+                taken[device]++ < room[device] && parts_uses_weights(b, first);
         if (reads_backward(b, first))
-            s->keep_weights = taken[host]++ < room[host];
-        else if (parts_lease_weights(b, unit))
+            s->retain_weights = taken[host]++ < room[host];
+        else if (parts_reserve_weights(b, unit))
             room[host] = less(in->buffers[host], host == POOL_WIDE_WEIGHTS ? 1 : 3);
         if (parts_move_acts(b, unit))
-            s->keep_acts = taken[acts]++ < room[acts];
+            s->retain_acts = taken[acts]++ < room[acts];
     }
 }
 
 /* Gradients on drives that the next forward's update begins with: they need not go there. */
-static void choose_kept_grads(struct build *b)
+static void choose_retained_grads(struct build *b)
 {
     const struct graph_in *in = b->in;
     uint32_t kept[POOL_COUNT] = {0};
@@ -347,7 +348,7 @@ static void choose_kept_grads(struct build *b)
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
         if (u->grads == HST_TIER_NVME && u->tile_count > 0)
-            b->units[unit].keep_grads = kept[pool]++ < in->buffers[pool];
+            b->units[unit].retain_grads = kept[pool]++ < in->buffers[pool];
     }
 }
 
@@ -364,15 +365,15 @@ static void choose_written_last(struct build *b)
     uint32_t taken[POOL_COUNT] = {0};
     b->last_read = GRAPH_NONE;
     for (uint32_t i = 0; i < in->unit_count; i++)
-        taken[parts_pool(b, i, POOL_WEIGHTS)] += b->units[i].keep_weights;
+        taken[parts_pool(b, i, POOL_WEIGHTS)] += b->units[i].retain_weights;
     for (uint32_t i = in->unit_count; in->deferred && i-- > 0;) {
         uint32_t unit = in->forward[i];
         enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
-        bool stays = b->units[unit].keep_weights;
+        bool stays = b->units[unit].retain_weights;
         bool again = reads_backward(b, (struct build_visit){unit, b->units[unit].recomputes});
-        if (in->units[unit].weights == HST_TIER_NVME && parts_lease_weights(b, unit))
+        if (in->units[unit].weights == HST_TIER_NVME && parts_reserve_weights(b, unit))
             b->units[unit].write_last = stays || (!again && taken[pool] < in->buffers[pool]);
-        taken[pool] += !stays && parts_lease_weights(b, unit);
+        taken[pool] += !stays && parts_reserve_weights(b, unit);
     }
     for (uint32_t i = 0; i < in->unit_count; i++)
         for (uint32_t a = 0; a < in->units[i].alias_count; a++)
@@ -381,19 +382,19 @@ static void choose_written_last(struct build *b)
 
 static void hand_over(struct build *b, uint32_t legacy, uint32_t heir)
 {
-    b->graph->leases[legacy].heir = heir;
-    b->graph->leases[heir].legacy = legacy;
+    b->graph->reservations[legacy].heir = heir;
+    b->graph->reservations[heir].legacy = legacy;
 }
 
-/* From one period to the next: gradients that are kept; and weights in host memory: what a backward
- * reads last the next forward and update begin with. What a unit reads of others has changed
- * meanwhile: it comes anew. */
+/* From one step window to the next: gradients that are kept; and weights in host memory: what a
+ * backward reads last the next forward and update begin with. What a unit reads of others has
+ * changed meanwhile: it comes anew. */
 static void choose_heirs(struct build *b)
 {
     const struct graph_in *in = b->in;
     for (uint32_t i = 0; i < in->unit_count; i++)
-        if (b->units[i].keep_grads)
-            hand_over(b, b->units[i].grads, b->units[i].kept_grads);
+        if (b->units[i].retain_grads)
+            hand_over(b, b->units[i].grads, b->units[i].retained_grads);
     uint32_t kept[POOL_COUNT] = {0};
     for (uint32_t i = 0; i < in->unit_count; i++) {
         uint32_t unit = in->forward[i];
@@ -401,7 +402,7 @@ static void choose_heirs(struct build *b)
         enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
-        if (!parts_lease_weights(b, unit) || kept[pool]++ >= in->buffers[pool])
+        if (!parts_reserve_weights(b, unit) || kept[pool]++ >= in->buffers[pool])
             continue;
         if (in->units[unit].alias_count > 0 || s->last_weights == GRAPH_NONE)
             continue;
@@ -428,16 +429,16 @@ static uint32_t choose_late_of(uint32_t count, double share, double *owed)
  * of it is left. */
 static void choose_late(struct build *b)
 {
-    double owed_away = 0, owed_home = 0;
+    double owed_offloaded = 0, owed_to_home_tier = 0;
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         const struct graph_unit *u = &b->in->units[i];
         bool resident = parts_is_resident(b, i);
         bool waits = b->in->deferred || (b->in->optimistic && resident);
         bool lasts = b->in->optimistic || (!resident && b->in->units[i].grads != HST_TIER_NVME);
         double share = waits ? 1 : lasts ? b->in->late_share : 0;
-        uint32_t away = u->nvme_states, home = u->tile_count - away;
-        b->units[i].late_first = away - choose_late_of(away, share, &owed_away);
-        b->units[i].late_end = away + choose_late_of(home, share, &owed_home);
+        uint32_t offloaded = u->nvme_states, home = u->tile_count - offloaded;
+        b->units[i].late_first = offloaded - choose_late_of(offloaded, share, &owed_offloaded);
+        b->units[i].late_end = offloaded + choose_late_of(home, share, &owed_to_home_tier);
     }
 }
 
@@ -450,7 +451,7 @@ static int check_pools(const struct build *b)
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
-        needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_lease_weights(b, i);
+        needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_reserve_weights(b, i);
         needs[POOL_TILES] |= u->nvme_states > 0 ||
                              (grads && (parts_is_late(b, i) || in->optimistic)) ||
                              (parts_is_resident(b, i) && in->stored && u->tile_count > 0);
@@ -510,7 +511,7 @@ static bool ends_before_clip(const struct build *b, const struct node *node)
 
 static void add_clip(struct build *b)
 {
-    uint32_t clip = build_node(b, NODE_CLIP, LANE_UPDATE, PART_BACKWARD, (struct node){0});
+    uint32_t clip = build_node(b, NODE_CLIP, LANE_UPDATE, PHASE_BACKWARD, (struct node){0});
     for (uint32_t i = 0; i < b->in->unit_count; i++)
         build_dep(b, clip, b->units[i].norm);
     b->clip = clip;
@@ -551,14 +552,14 @@ int graph_build(const struct graph_in *in, struct graph *graph)
 {
     struct build b;
     if (open_build(in, graph, &b) == 0) {
-        choose_kept(&b);
-        choose_kept_grads(&b);
+        choose_retained(&b);
+        choose_retained_grads(&b);
         choose_written_last(&b);
         visits_choose_held(&b);
         add_sweeps(&b);
         add_clip(&b);
     }
-    if (b.rc == 0) /* all leases are there */
+    if (b.rc == 0) /* all reservations are there */
         choose_heirs(&b);
     return build_close(&b);
 }
@@ -569,9 +570,9 @@ static void add_unit(struct build *b, uint32_t unit)
     parts_read(b, unit, parts_of_forward(b, unit));
     parts_copy(b, unit, parts_of_forward(b, unit));
     parts_forward(b, unit);
-    parts_read(b, unit, PART_BACKWARD);
+    parts_read(b, unit, PHASE_BACKWARD);
     if (parts_uses_weights(b, (struct build_visit){.unit = unit}))
-        parts_copy(b, unit, PART_BACKWARD);
+        parts_copy(b, unit, PHASE_BACKWARD);
     parts_read_acts(b, unit);
     parts_fetch_acts(b, unit);
     parts_backward(b, unit);

@@ -4,17 +4,17 @@
 /*
  * The step graph: every read, write, copy, computation and update of one training step, with the
  * lane it runs on, what it waits for and the buffers it borrows. The same graph is executed
- * (exec/execute.c) and simulated (plan/simulate.c); plan/walk.c is what both share: which node may
- * run now. Pure.
+ * (exec/execute.c) and simulated (plan/simulate.c); plan/scheduler.c is what both share: which node
+ * may run now. Pure.
  *
- * A graph describes one period, and training repeats it. A period begins with the update that the
- * step before left behind, then comes its forward, then its backward; so the deferred update and
- * the forward that hides it are in one period. Without clipping the update is part of the backward,
- * but for a share of it that may be left to the next forward.
+ * A graph describes one step window, and training repeats it. A step window begins with the update
+ * that the step before left behind, then comes its forward, then its backward; so the deferred
+ * update and the forward that hides it are in one step window. Without clipping the update is phase
+ * of the backward, but for a share of it that may be left to the next forward.
  *
  * An optimistic update is part of the backward too, though it should wait for the norm: it is made
- * into a second slot, as if the norm did not clip. Where it does, the next period begins with a
- * REVERT, and with the same update again (PART_REDO) from the slot that was not touched.
+ * into a second slot, as if the norm did not clip. Where it does, the next step window begins with
+ * a REVERT, and with the same update again (PHASE_REDO) from the slot that was not touched.
  *
  * Nodes are numbered in program order: run one after another in that order, each finds its
  * dependencies done and a buffer free (graph_check shows it). Each lane starts its nodes in this
@@ -39,7 +39,7 @@ enum lane {
 };
 
 enum node_kind {
-    NODE_READ_WEIGHTS = 0, /* the unit's tiles on NVMe, into its lease; aliases' too */
+    NODE_READ_WEIGHTS = 0, /* the unit's tiles on NVMe, into its reservation; aliases' too */
     NODE_READ_TILE,        /* one tile's state record, and its gradients where they are on NVMe */
     NODE_READ_GRADS,       /* a unit's, that mostly stayed in the buffer they came into */
     NODE_READ_ACTS,
@@ -65,9 +65,9 @@ enum node_kind {
     NODE_KIND_COUNT
 };
 
-/** Buffers that are borrowed: as many as the plan made, each as large as its largest lease. The
- * embedding and the head may be much larger than a layer; then they are wide, and may have buffers
- * of their own, so that those of the layers are no larger than a layer. */
+/** Buffers that are borrowed: as many as the plan made, each as large as its largest reservation.
+ * The embedding and the head may be much larger than a layer; then they are wide, and may have
+ * buffers of their own, so that those of the layers are no larger than a layer. */
 enum pool {
     POOL_WEIGHTS = 0,  /* a unit's weights in DRAM, from NVMe */
     POOL_WIDE_WEIGHTS, /* of a wide unit; each pool of wide units comes behind the other one */
@@ -90,57 +90,59 @@ static inline enum pool pool_for(const uint32_t buffers[POOL_COUNT], enum pool p
     return wide && buffers[pool + 1] > 0 ? (enum pool)(pool + 1) : pool;
 }
 
-/** True where a read has nothing to do if its buffer came from the period before. */
-static inline bool node_kind_is_kept(unsigned kind)
+/** True where a read has nothing to do if its buffer came from the step window before. */
+static inline bool node_kind_is_retained(unsigned kind)
 {
     return kind == NODE_READ_WEIGHTS || kind == NODE_READ_GRADS;
 }
 
-/** Parts of a period: what a node belongs to. A period is run without a part by skipping its nodes:
- * the first step has no update behind it, a drain is an update alone. */
-enum part {
-    PART_UPDATE = 1u << 0,
-    PART_FORWARD = 1u << 1,
-    PART_BACKWARD = 1u << 2,
-    PART_EVAL = 1u << 3,
-    PART_SAVE = 1u << 4,   /* memory goes to the store */
-    PART_COMMIT = 1u << 5, /* the last step becomes a version, or what stands */
+/** Phases of a step window, to which nodes belong. A step window is run without one by skipping
+ * its nodes: the first step has no update behind it, a drain is an update alone. */
+enum step_phase {
+    PHASE_UPDATE = 1u << 0,
+    PHASE_FORWARD = 1u << 1,
+    PHASE_BACKWARD = 1u << 2,
+    PHASE_EVAL = 1u << 3,
+    PHASE_SAVE = 1u << 4,   /* memory goes to the store */
+    PHASE_COMMIT = 1u << 5, /* the last step becomes a version, or what stands */
     /* After a step whose optimistic update was wrong: */
-    PART_REVERT = 1u << 6,
-    PART_REDO = 1u << 7, /* unless it has none */
+    PHASE_REVERT = 1u << 6,
+    PHASE_REDO = 1u << 7, /* unless it has none */
 };
-#define PARTS_TRAIN ((unsigned)PART_UPDATE | PART_FORWARD | PART_BACKWARD)
+#define PHASES_TRAIN ((unsigned)PHASE_UPDATE | PHASE_FORWARD | PHASE_BACKWARD)
 
 #define GRAPH_NONE  UINT32_MAX
-#define NODE_LEASES 3u
-#define DEP_BEFORE  0x80000000u /* in a dependency: of the period before */
+#define NODE_RESERVATIONS 3u
+#define DEP_BEFORE  0x80000000u /* in a dependency: of the step window before */
 #define ALIASES_MAX 7u
 /** Tiles of one UPDATE: enough for all workers. */
 #define UPDATE_TILES_MOST 64u
 
 struct node {
     uint8_t kind, lane;
-    uint8_t parts; /* any of them makes it run */
+    uint8_t phases; /* any of them makes it run */
     uint8_t operand_count;
     uint32_t unit;
     /* of READ_TILE, UPDATE, WRITE_TILE, WRITE_GRADS; of READ_WEIGHTS: piece `tile` of so many, each
        the same share of the unit's extents */
     uint32_t tile, tile_count;
     uint32_t first_dep, dep_count;
-    uint32_t lease[NODE_LEASES]; /* GRAPH_NONE where fewer */
-    uint32_t first_operand;      /* in graph.operands */
+    uint32_t reservation[NODE_RESERVATIONS]; /* GRAPH_NONE where fewer */
+    uint32_t first_operand;                  /* in graph.operands */
     /* bytes on the lane, which are those of its operands; FLOPs of COMPUTE; elements of UPDATE */
     double work;
     double dram_bytes;           /* that pass through host memory meanwhile */
 };
 
-/** A loan of one buffer: from its first user on, until all users are done. */
-struct graph_lease {
+/** A holder of one buffer: from its first user on, until all users are done. */
+struct graph_reservation {
     uint8_t pool;
     uint32_t users; /* nodes */
     uint32_t first_user, last_user;
-    uint32_t heir;   /* lease of the next period that goes on with the buffer, or GRAPH_NONE */
-    uint32_t legacy; /* the lease of the period before that it takes over from, or GRAPH_NONE */
+    uint32_t heir;   /* reservation of the next step window that goes on with the buffer, or
+                        GRAPH_NONE */
+    uint32_t legacy; /* the reservation of the step window before that it takes over from, or
+                        GRAPH_NONE */
 };
 
 struct graph {
@@ -150,11 +152,11 @@ struct graph {
     uint32_t dep_count, dep_room;
     struct operand *operands; /* in the order of their nodes */
     uint32_t operand_count, operand_room;
-    struct graph_lease *leases; /* numbered by first user */
-    uint32_t lease_count, lease_room;
+    struct graph_reservation *reservations; /* numbered by first user */
+    uint32_t reservation_count, reservation_room;
     uint32_t *lane[LANE_COUNT]; /* the nodes of a lane, in order */
     uint32_t lane_count[LANE_COUNT];
-    uint32_t *pool[POOL_COUNT]; /* the leases of a pool, in order */
+    uint32_t *pool[POOL_COUNT]; /* the reservations of a pool, in order */
     uint32_t pool_count[POOL_COUNT];
     uint32_t buffers[POOL_COUNT];
     uint32_t unit_count;
@@ -223,9 +225,9 @@ struct graph_in {
 int graph_build(const struct graph_in *in, struct graph *graph);
 /**
  * The visits of one unit alone, in program order, as its client may ask for them in an order of its
- * own: in PART_FORWARD and PART_EVAL the forward, in PART_BACKWARD the backward, each with all that
- * comes before and after it. Nothing is kept in a buffer from one to the other. Which tiles of the
- * unit are updated late is what graph_build says. Errors: as there.
+ * own: in PHASE_FORWARD and PHASE_EVAL the forward, in PHASE_BACKWARD the backward, each with all
+ * that comes before and after it. Nothing is kept in a buffer from one to the other. Which tiles of
+ * the unit are updated late is what graph_build says. Errors: as there.
  */
 int graph_build_unit(const struct graph_in *in, uint32_t unit, struct graph *graph);
 void graph_free(struct graph *graph);
@@ -238,8 +240,8 @@ static inline const struct operand *graph_operands(const struct graph *graph,
 }
 
 /**
- * Runs periods in program order, one of them with a redo, one node at a time, and finds a node that
- * would wait for itself or a later one. Returns 0, or -EDEADLK with *node set; a built graph
+ * Runs step windows in program order, one of them with a redo, one node at a time, and finds a node
+ * that would wait for itself or a later one. Returns 0, or -EDEADLK with *node set; a built graph
  * passes.
  */
 int graph_check(const struct graph *graph, uint32_t *node);
@@ -247,7 +249,7 @@ int graph_check(const struct graph *graph, uint32_t *node);
 /** True where the client computes with the unit, but for evaluations. */
 static inline bool node_is_visit(const struct node *node)
 {
-    return (node->parts & PARTS_TRAIN) &&
+    return (node->phases & PHASES_TRAIN) &&
            (node->kind == NODE_FORWARD || node->kind == NODE_RECOMPUTE ||
             node->kind == NODE_BACKWARD);
 }

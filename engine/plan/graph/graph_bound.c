@@ -18,7 +18,8 @@ struct bounds {
     double *seconds;    /* [nodes] alone */
     double *way_in;     /* [nodes] from the end of the anchor it comes after until it can begin */
     double *way_out;    /* [nodes] from its end until the anchor it must be done for can begin */
-    double *anchored_s; /* [2 anchors + 1] seconds of all anchors before this one, in two periods */
+    double *anchored_s; /* [2 anchors + 1] seconds of all anchors before this one, in two step
+                           windows */
     uint32_t *due_first, *due_next; /* [anchors], [nodes] lists of what is due for an anchor */
     double *window; /* [anchors][anchors + 1] seconds from one's end to the later ones' begin */
     double *chain;  /* [anchors + 1] */
@@ -41,22 +42,23 @@ static int32_t before(const struct bounds *b, uint32_t node)
 static double node_seconds(const struct bounds *b, uint32_t node)
 {
     const struct node *n = &b->graph->nodes[node];
-    bool kept = node_kind_is_kept(n->kind) &&
-                b->graph->leases[n->lease[0]].legacy != GRAPH_NONE; /* nothing to be read */
+    bool kept = node_kind_is_retained(n->kind) &&
+                b->graph->reservations[n->reservation[0]].legacy != GRAPH_NONE; /* nothing to be
+                                                                                   read */
     return kept ? 0 : sim_node_seconds(b->rates, n);
 }
 
 /* A node and one it depends on that lie between the same anchors lengthen each other's ways. */
 static void find_ways(struct bounds *b, uint32_t node, uint32_t dep)
 {
-    int32_t periods = dep & DEP_BEFORE ? b->order.anchors : 0;
+    int32_t step_windows = dep & DEP_BEFORE ? b->order.anchors : 0;
     uint32_t from = dep & ~DEP_BEFORE;
     const int32_t *anchor = b->order.anchor;
     if (!order_has(b->graph, from))
         return;
-    if (anchor[node] < 0 && anchor[from] < 0 && after(b, from) - periods == after(b, node))
+    if (anchor[node] < 0 && anchor[from] < 0 && after(b, from) - step_windows == after(b, node))
         b->way_in[node] = fmax(b->way_in[node], b->way_in[from] + b->seconds[from]);
-    if (anchor[node] < 0 && anchor[from] < 0 && before(b, from) - periods == before(b, node))
+    if (anchor[node] < 0 && anchor[from] < 0 && before(b, from) - step_windows == before(b, node))
         b->way_out[from] = fmax(b->way_out[from], b->way_out[node] + b->seconds[node]);
 }
 
@@ -73,7 +75,7 @@ static void measure_nodes(struct bounds *b)
         b->anchored_s[a + 1] += b->anchored_s[a];
     for (int32_t a = 1; a <= n; a++)
         b->anchored_s[n + a] = b->anchored_s[n] + b->anchored_s[a];
-    for (int pass = 0; pass < 2; pass++) { /* a way may begin in the period before */
+    for (int pass = 0; pass < 2; pass++) { /* a way may begin in the step window before */
         for (uint32_t i = 0; i < g->node_count; i++)
             for (uint32_t d = 0; order_has(g, i) && d < g->nodes[i].dep_count; d++)
                 find_ways(b, i, g->deps[g->nodes[i].first_dep + d]);
@@ -268,7 +270,7 @@ static void bounds_close(struct bounds *b)
     graph_order_free(&b->order);
 }
 
-int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned parts,
+int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned phases,
                 struct graph_bound *bound)
 {
     struct bounds b = {.graph = graph, .rates = rates};
@@ -277,7 +279,7 @@ int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsign
     if (rc == 0) {
         measure_nodes(&b);
         for (uint32_t i = 0; i < graph->node_count; i++)
-            if (order_has(graph, i) || (graph->nodes[i].parts & parts))
+            if (order_has(graph, i) || (graph->nodes[i].phases & phases))
                 add_work(&b, i, 0, 0, &step);
         *bound = (struct graph_bound){.drives_s = drive_seconds(rates, &step),
                                       .cores_s = core_seconds(rates, &step),

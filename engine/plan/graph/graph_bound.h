@@ -25,10 +25,10 @@ struct graph_bound {
 };
 
 /**
- * parts: of each step beside those of training, as in struct sim_in; they count in the first of the
- * two bounds. Errors: -ENOMEM.   Cost: O(nodes · (buffers + anchors) + anchors³).
+ * phases: of each step beside those of training, as in struct sim_in; they count in the first of
+ * the two bounds. Errors: -ENOMEM.   Cost: O(nodes · (buffers + anchors) + anchors³).
  */
-int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned parts,
+int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned phases,
                 struct graph_bound *bound);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Appends nodes, leases and edges to a graph, and puts them in order at the end. */
+/* Appends nodes, reservations and edges to a graph, and puts them in order at the end. */
 #include "plan/graph/graph_build.h"
 
-#include "plan/graph/walk.h"
+#include "plan/graph/scheduler.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ static bool moves(enum lane lane)
     return lane <= LANE_NET;
 }
 
-uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsigned parts,
+uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsigned phases,
                     struct node node)
 {
     struct graph *g = b->graph;
@@ -39,13 +39,13 @@ uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsign
         return GRAPH_NONE;
     node.kind = (uint8_t)kind;
     node.lane = (uint8_t)lane;
-    node.parts = (uint8_t)parts;
+    node.phases = (uint8_t)phases;
     node.operand_count = 0;
     node.first_operand = g->operand_count;
     if (moves(lane))
         node.work = node.dram_bytes = 0;
-    for (unsigned i = 0; i < NODE_LEASES; i++)
-        node.lease[i] = GRAPH_NONE;
+    for (unsigned i = 0; i < NODE_RESERVATIONS; i++)
+        node.reservation[i] = GRAPH_NONE;
     g->nodes[g->node_count] = node;
     g->lane_count[lane]++;
     return g->node_count++;
@@ -67,28 +67,29 @@ void build_operand(struct build *b, struct operand operand)
     node->dram_bytes += (double)operand.bytes;
 }
 
-uint32_t build_lease(struct build *b, enum pool pool)
+uint32_t build_reservation(struct build *b, enum pool pool)
 {
     struct graph *g = b->graph;
-    if (!make_room(b, (void **)&g->leases, g->lease_count, &g->lease_room, sizeof *g->leases))
+    if (!make_room(b, (void **)&g->reservations, g->reservation_count, &g->reservation_room,
+                   sizeof *g->reservations))
         return GRAPH_NONE;
-    g->leases[g->lease_count] =
-        (struct graph_lease){.pool = (uint8_t)pool, .heir = GRAPH_NONE, .legacy = GRAPH_NONE};
+    g->reservations[g->reservation_count] =
+        (struct graph_reservation){.pool = (uint8_t)pool, .heir = GRAPH_NONE, .legacy = GRAPH_NONE};
     g->pool_count[pool]++;
-    return g->lease_count++;
+    return g->reservation_count++;
 }
 
-void build_use(struct build *b, uint32_t node, uint32_t lease)
+void build_use(struct build *b, uint32_t node, uint32_t reservation)
 {
-    if (b->rc || lease == GRAPH_NONE)
+    if (b->rc || reservation == GRAPH_NONE)
         return;
     struct node *n = &b->graph->nodes[node];
     unsigned i = 0;
-    while (i < NODE_LEASES && n->lease[i] != GRAPH_NONE)
+    while (i < NODE_RESERVATIONS && n->reservation[i] != GRAPH_NONE)
         i++;
-    assert(i < NODE_LEASES);
-    n->lease[i] = lease;
-    struct graph_lease *l = &b->graph->leases[lease];
+    assert(i < NODE_RESERVATIONS);
+    n->reservation[i] = reservation;
+    struct graph_reservation *l = &b->graph->reservations[reservation];
     if (l->users++ == 0)
         l->first_user = node;
     l->last_user = node;
@@ -110,7 +111,7 @@ void build_dep(struct build *b, uint32_t node, uint32_t dep)
     add_edge(b, node, dep);
 }
 
-/* ---- linking: of this period where it comes first, else of the period before ---- */
+/* ---- linking: of this step window where it comes first, else of the step window before ---- */
 
 static void link_to(struct build *b, uint32_t node, uint32_t dep)
 {
@@ -122,8 +123,8 @@ static void link_to(struct build *b, uint32_t node, uint32_t dep)
 static void link_update(struct build *b, uint32_t node, uint32_t unit, enum node_kind kind)
 {
     const uint32_t *update = b->units[unit].update;
-    for (int part = 0; part < 4; part += 2)
-        for (uint32_t i = update[part]; i < update[part + 1]; i++)
+    for (int step_phase = 0; step_phase < 4; step_phase += 2)
+        for (uint32_t i = update[step_phase]; i < update[step_phase + 1]; i++)
             if (kind == NODE_UPDATE ? parts_is_updated_by(&b->graph->nodes[i])
                                     : b->graph->nodes[i].kind == kind)
                 link_to(b, node, i);
@@ -140,10 +141,10 @@ static void link_reader(struct build *b, uint32_t node)
     bool from_drive = n->kind == NODE_READ_WEIGHTS;
     for (uint32_t i = 0; i <= u->alias_count; i++) {
         uint32_t unit = i == 0 ? n->unit : u->alias_of[i - 1];
-        bool away = b->in->units[unit].weights == HST_TIER_NVME;
-        if (from_drive && away)
+        bool offloaded = b->in->units[unit].weights == HST_TIER_NVME;
+        if (from_drive && offloaded)
             link_update(b, node, unit, NODE_WRITE_TILE);
-        else if (!from_drive && (!away || unit == n->unit))
+        else if (!from_drive && (!offloaded || unit == n->unit))
             link_update(b, node, unit, NODE_UPDATE);
     }
 }
@@ -193,7 +194,7 @@ static void link_tile(struct build *b, uint32_t node)
     if (node + 2 < g->node_count && g->nodes[node + 2].kind == NODE_WRITE_TILE &&
         g->nodes[node + 2].tile == n->tile)
         link_to(b, node, node + 2);
-    if (n->parts != PART_BACKWARD)
+    if (n->phases != PHASE_BACKWARD)
         link_to(b, node, b->units[n->unit].write_grads);
     if (b->in->optimistic)
         link_to(b, node, b->revert);
@@ -205,8 +206,8 @@ static void link_save(struct build *b, uint32_t node)
 {
     const struct node *nodes = b->graph->nodes, *n = &nodes[node];
     const uint32_t *update = b->units[n->unit].update;
-    for (int part = 0; part < 4; part += 2)
-        for (uint32_t i = update[part]; i < update[part + 1]; i++) {
+    for (int step_phase = 0; step_phase < 4; step_phase += 2)
+        for (uint32_t i = update[step_phase]; i < update[step_phase + 1]; i++) {
             if (!parts_is_updated_by(&nodes[i]) || nodes[i].tile >= n->tile + n->tile_count ||
                 n->tile >= nodes[i].tile + nodes[i].tile_count)
                 continue;
@@ -219,7 +220,7 @@ static void link_save(struct build *b, uint32_t node)
  * what is late comes behind the clip anyway. */
 static bool waits_for_all(const struct build *b, const struct node *n)
 {
-    bool late = n->parts != PART_BACKWARD;
+    bool late = n->phases != PHASE_BACKWARD;
     return b->in->deferred || (late && (b->in->optimistic || n->lane == LANE_DEVICE_UPDATE));
 }
 
@@ -254,7 +255,8 @@ static void link_all(struct build *b)
             if (!parts_is_resident(b, n->unit))
                 link_save(b, i);
             link_verdict(b, i);
-            link_to(b, i, i);         /* where a period is cut short nothing else waits for it */
+            link_to(b, i, i);         /* where a step window is cut short nothing else waits for
+                                         it */
             link_to(b, i, b->commit); /* after a step that was skipped no update waits for it */
             break;
         case NODE_COMMIT: /* no forward need have waited for the verdict: there may be none */
@@ -321,8 +323,8 @@ static int sort_pools(struct graph *g)
     for (int p = 0; p < POOL_COUNT; p++)
         if (!(g->pool[p] = calloc((size_t)g->pool_count[p] + 1, sizeof(uint32_t))))
             return -ENOMEM;
-    for (uint32_t i = 0; i < g->lease_count; i++)
-        g->pool[g->leases[i].pool][at[g->leases[i].pool]++] = i;
+    for (uint32_t i = 0; i < g->reservation_count; i++)
+        g->pool[g->reservations[i].pool][at[g->reservations[i].pool]++] = i;
     return 0;
 }
 
@@ -344,7 +346,7 @@ int build_open(struct build *b)
                                           .acts = GRAPH_NONE,
                                           .device_acts = GRAPH_NONE,
                                           .grads = GRAPH_NONE,
-                                          .kept_grads = GRAPH_NONE,
+                                          .retained_grads = GRAPH_NONE,
                                           .device_grads = GRAPH_NONE,
                                           .first_weights = GRAPH_NONE,
                                           .last_weights = GRAPH_NONE};
@@ -377,14 +379,15 @@ void graph_free(struct graph *graph)
     free(graph->nodes);
     free(graph->deps);
     free(graph->operands);
-    free(graph->leases);
+    free(graph->reservations);
     *graph = (struct graph){0};
 }
 
 bool graph_lends(const struct graph *graph, const struct node *node, enum pool pool)
 {
-    for (unsigned i = 0; i < NODE_LEASES; i++)
-        if (node->lease[i] != GRAPH_NONE && graph->leases[node->lease[i]].pool == pool)
+    for (unsigned i = 0; i < NODE_RESERVATIONS; i++)
+        if (node->reservation[i] != GRAPH_NONE &&
+            graph->reservations[node->reservation[i]].pool == pool)
             return true;
     return false;
 }
@@ -410,27 +413,28 @@ const char *node_kind_name(enum node_kind kind)
 
 int graph_check(const struct graph *graph, uint32_t *node)
 {
-    struct walk walk;
-    int rc = walk_init(&walk, graph);
-    const unsigned parts[] = {PARTS_TRAIN & ~(unsigned)PART_UPDATE, PARTS_TRAIN, PARTS_TRAIN,
-                              PARTS_TRAIN | PART_REVERT | PART_REDO, PARTS_TRAIN};
-    for (uint64_t period = 0; period < sizeof parts / sizeof *parts && rc == 0; period++) {
-        walk_open(&walk, parts[period]);
+    struct scheduler scheduler;
+    int rc = scheduler_init(&scheduler, graph);
+    const unsigned phases[] = {PHASES_TRAIN & ~(unsigned)PHASE_UPDATE, PHASES_TRAIN, PHASES_TRAIN,
+                               PHASES_TRAIN | PHASE_REVERT | PHASE_REDO, PHASES_TRAIN};
+    for (uint64_t step_window = 0; step_window < sizeof phases / sizeof *phases && rc == 0;
+         step_window++) {
+        scheduler_open(&scheduler, phases[step_window]);
         for (uint32_t i = 0; i < graph->node_count && rc == 0; i++) {
-            struct walk_at at = {period, i}, next;
-            bool is_next = walk_next(&walk, (enum lane)graph->nodes[i].lane, &next) &&
-                           next.period == period && next.node == i;
+            struct scheduled at = {step_window, i}, next;
+            bool is_next = scheduler_next(&scheduler, (enum lane)graph->nodes[i].lane, &next) &&
+                           next.step_window == step_window && next.node == i;
             if (!is_next)
-                continue; /* of a part that is not run */
+                continue; /* of a phase that is not run */
             *node = i;
-            rc = walk_ready(&walk, at) ? 0 : -EDEADLK;
+            rc = scheduler_ready(&scheduler, at) ? 0 : -EDEADLK;
             if (rc == 0) {
-                walk_start(&walk, at);
-                walk_done(&walk, at);
+                scheduler_start(&scheduler, at);
+                scheduler_done(&scheduler, at);
             }
         }
-        rc = rc == 0 && !walk_is_idle(&walk) ? -EDEADLK : rc;
+        rc = rc == 0 && !scheduler_is_idle(&scheduler) ? -EDEADLK : rc;
     }
-    walk_free(&walk);
+    scheduler_free(&scheduler);
     return rc;
 }

@@ -5,7 +5,7 @@
  * The builder of the step graph works with this: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
  * them and graph_updates.c those of an update, operands.c says what they move, graph_visits.c lists
- * the visits of the backward, graph.c puts the parts in order and decides what is kept.
+ * the visits of the backward, graph.c puts the phases in order and decides what is kept.
  */
 #include "plan/graph/graph.h"
 
@@ -19,17 +19,18 @@ struct build_unit {
     uint32_t update[4];   /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
     uint32_t write[2];    /* nodes [0, 1) write what its late update left: see write_last */
     uint32_t save[2];     /* nodes [0, 1) save what is at home in memory */
-    /* leases of the visit at hand */
+    /* reservations of the visit at hand */
     uint32_t weights, device_weights, acts, device_acts, grads, device_grads;
-    uint32_t first_weights, last_weights; /* leases of the period's first and last visit */
-    uint32_t kept_grads;                  /* of its late update, where gradients stay for it */
+    uint32_t first_weights, last_weights; /* reservations of the step window's first and last
+                                             visit */
+    uint32_t retained_grads;              /* of its late update, where gradients stay for it */
     /* decided beforehand */
     uint32_t place[2];             /* in the forward, in the backward */
     uint32_t late_first, late_end; /* tiles of it whose update is left to the next step's forward */
     /* from its forward to its first visit in the backward */
-    bool keep_weights, keep_device_weights, keep_acts;
-    bool keep_grads; /* from its backward to the update under the next forward */
-    bool write_last; /* updated weights, when all that the forward reads has been read */
+    bool retain_weights, retain_device_weights, retain_acts;
+    bool retain_grads; /* from its backward to the update under the next forward */
+    bool write_last;   /* updated weights, when all that the forward reads has been read */
     /* from its recompute to its backward */
     bool recomputes, hold_weights, hold_device_weights;
 };
@@ -43,7 +44,7 @@ struct build_visit {
 /* Weights that are being read, in pieces between other nodes. */
 struct build_reading {
     uint32_t unit;
-    unsigned parts;
+    unsigned phases;
     uint32_t pieces, done;
 };
 
@@ -59,7 +60,7 @@ struct build {
     uint32_t visit_count;
     struct build_reading reading;
     uint32_t ahead_most; /* how far a stage may come before its unit's visit */
-    bool leases;         /* weights of any unit pass through host memory */
+    bool reservations;   /* weights of any unit pass through host memory */
     bool spills;         /* checkpoints of any unit go to a drive */
     struct edge *edges;
     uint32_t edge_count, edge_room;
@@ -77,14 +78,14 @@ int build_close(struct build *build);
 
 /** A node of that kind; the rest is taken from `node`, but work where operands are its work.
  * Returns its number. */
-uint32_t build_node(struct build *build, enum node_kind kind, enum lane lane, unsigned parts,
+uint32_t build_node(struct build *build, enum node_kind kind, enum lane lane, unsigned phases,
                     struct node node);
 /** An operand of the last node. Those of the drives' and the copies' lanes are its work. */
 void build_operand(struct build *build, struct operand operand);
-uint32_t build_lease(struct build *build, enum pool pool);
-/** The node borrows the lease's buffer; a lease of GRAPH_NONE is none. */
-void build_use(struct build *build, uint32_t node, uint32_t lease);
-/** The node waits for `dep`, of this period; GRAPH_NONE is none. */
+uint32_t build_reservation(struct build *build, enum pool pool);
+/** The node borrows the reservation's buffer; a reservation of GRAPH_NONE is none. */
+void build_use(struct build *build, uint32_t node, uint32_t reservation);
+/** The node waits for `dep`, of this step window; GRAPH_NONE is none. */
 void build_dep(struct build *build, uint32_t node, uint32_t dep);
 
 /* ---- operands.c: those of the last node, by the homes of its unit ---- */
@@ -143,7 +144,7 @@ static inline bool parts_is_resident(const struct build *build, uint32_t unit)
     return build->in->units[unit].weights == HST_TIER_HBM;
 }
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
-bool parts_lease_weights(const struct build *build, uint32_t unit);
+bool parts_reserve_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
 /** The pool of its weights or gradients. */
 enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
@@ -155,19 +156,19 @@ uint32_t parts_lend(struct build *build, uint32_t unit, enum pool pool);
 
 /** The unit's weights are the next to be read: an update of another one reads them in pieces
  * between its tiles, and parts_read what is left. */
-void parts_plan_read(struct build *build, uint32_t unit, unsigned parts);
-void parts_read(struct build *build, uint32_t unit, unsigned parts);
+void parts_plan_read(struct build *build, uint32_t unit, unsigned phases);
+void parts_read(struct build *build, uint32_t unit, unsigned phases);
 /** Of the pieces that are planned the share done / whole. */
 void parts_read_share(struct build *build, uint64_t done, uint64_t whole);
 /** The node waits for all pieces of the unit's weights that were read last. */
 void parts_depend_on_read(struct build *build, uint32_t node, uint32_t unit);
-void parts_copy(struct build *build, uint32_t unit, unsigned parts);
+void parts_copy(struct build *build, uint32_t unit, unsigned phases);
 /** A visit is through with the unit's weights, in host memory or the device's. */
 void parts_give_back(struct build *build, uint32_t unit);
 void parts_give_back_device(struct build *build, uint32_t unit);
 void parts_read_acts(struct build *build, uint32_t unit);
 void parts_fetch_acts(struct build *build, uint32_t unit);
-/** The parts of a period that a unit's forward belongs to. */
+/** The phases of a step window that a unit's forward belongs to. */
 unsigned parts_of_forward(const struct build *build, uint32_t unit);
 /** The visit, and what it leaves: checkpoints, or gradients and the update that follows at once. */
 void parts_forward(struct build *build, uint32_t unit);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order follows from dependencies, and from pools by counting: of more leases than there are
+ * Order follows from dependencies, and from pools by counting: of more reservations than there are
  * buffers one must have been given back. Which lane does what first is not looked at, but that a
- * lane ends its nodes in order, as the simulator's do. What follows from the period before, and
- * from the one behind, is found by going through several of them.
+ * lane ends its nodes in order, as the simulator's do. What follows from the step window before,
+ * and from the one behind, is found by going through several of them.
  */
 #include "plan/graph/graph_order.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define PASSES 4 /* periods until nothing new follows */
+#define PASSES 4 /* step windows until nothing new follows */
 /* More than that, and the visits alone are anchors: a bound costs their number times the nodes'. */
 #define ANCHORS_MOST 512
 
@@ -23,15 +23,15 @@ struct hold {
 struct finder {
     const struct graph *graph;
     struct graph_order *order;
-    int32_t *end;       /* [leases] the last anchor that has ended when it is given back */
-    int32_t *need;      /* [leases] the first anchor that begins after it was lent */
-    uint32_t *place;    /* [leases] in pool */
-    uint32_t *last;     /* [leases][lanes] its last user there, GRAPH_NONE: it has none */
-    struct hold *holds; /* [leases][lanes] */
-    unsigned pool_lanes[POOL_COUNT]; /* those that have users of its leases, a bit each */
-    /* graph.pool, without leases that a whole step has no use for */
+    int32_t *end;       /* [reservations] the last anchor that has ended when it is given back */
+    int32_t *need;      /* [reservations] the first anchor that begins after it was lent */
+    uint32_t *place;    /* [reservations] in pool */
+    uint32_t *last;     /* [reservations][lanes] its last user there, GRAPH_NONE: it has none */
+    struct hold *holds; /* [reservations][lanes] */
+    unsigned pool_lanes[POOL_COUNT]; /* those that have users of its reservations, a bit each */
+    /* graph.pool, without reservations that a whole step has no use for */
     uint32_t *pool[POOL_COUNT], pool_count[POOL_COUNT];
-    int32_t *ends[POOL_COUNT]; /* [buffers] the latest ends of leases so far, falling */
+    int32_t *ends[POOL_COUNT]; /* [buffers] the latest ends of reservations so far, falling */
     bool *fixed;               /* [nodes] is an anchor */
 };
 
@@ -47,8 +47,9 @@ static void lower_to(int32_t *value, int32_t most)
         *value = most;
 }
 
-/* Anchors from a node to one that depends on it: a period more where that is of the next one. */
-static int32_t periods_of(const struct finder *f, uint32_t dep)
+/* Anchors from a node to one that depends on it: a step window more where that is of the next
+   one. */
+static int32_t step_windows_of(const struct finder *f, uint32_t dep)
 {
     return dep & DEP_BEFORE ? f->order->anchors : 0;
 }
@@ -60,10 +61,10 @@ static int32_t ended(const struct finder *f, uint32_t node)
     return f->order->anchor[node] >= 0 ? f->order->anchor[node] : f->order->after[node];
 }
 
-static void note_end(struct finder *f, const struct graph_lease *lease, int32_t end)
+static void note_end(struct finder *f, const struct graph_reservation *reservation, int32_t end)
 {
-    int32_t *ends = f->ends[lease->pool];
-    uint32_t i = f->graph->buffers[lease->pool];
+    int32_t *ends = f->ends[reservation->pool];
+    uint32_t i = f->graph->buffers[reservation->pool];
     if (ends[i - 1] >= end)
         return;
     for (i--; i > 0 && ends[i - 1] < end; i--)
@@ -71,16 +72,16 @@ static void note_end(struct finder *f, const struct graph_lease *lease, int32_t 
     ends[i] = end;
 }
 
-/* A lease begins when the one it takes over from ends; or when, of as many earlier ones as there
- * are buffers, the first has ended. One with an heir gives nothing back; the heir does. */
+/* A reservation begins when the one it takes over from ends; or when, of as many earlier ones as
+ * there are buffers, the first has ended. One with an heir gives nothing back; the heir does. */
 static int32_t lent_after(struct finder *f, uint32_t number)
 {
-    const struct graph_lease *lease = &f->graph->leases[number];
-    int32_t after = lease->legacy != GRAPH_NONE
-                        ? f->end[lease->legacy] - f->order->anchors
-                        : f->ends[lease->pool][f->graph->buffers[lease->pool] - 1];
-    if (lease->heir == GRAPH_NONE)
-        note_end(f, lease, f->end[number]);
+    const struct graph_reservation *reservation = &f->graph->reservations[number];
+    int32_t after = reservation->legacy != GRAPH_NONE
+                        ? f->end[reservation->legacy] - f->order->anchors
+                        : f->ends[reservation->pool][f->graph->buffers[reservation->pool] - 1];
+    if (reservation->heir == GRAPH_NONE)
+        note_end(f, reservation, f->end[number]);
     return after;
 }
 
@@ -95,14 +96,14 @@ static void pass_forward(struct finder *f)
         for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++) {
             uint32_t dep = g->deps[d] & ~DEP_BEFORE;
             if (order_has(g, dep))
-                raise_to(&after[i], ended(f, dep) - periods_of(f, g->deps[d]));
+                raise_to(&after[i], ended(f, dep) - step_windows_of(f, g->deps[d]));
         }
-        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++) {
-            uint32_t first = g->leases[n->lease[l]].first_user;
-            raise_to(&after[i], first == i ? lent_after(f, n->lease[l]) : after[first]);
+        for (unsigned l = 0; l < NODE_RESERVATIONS && n->reservation[l] != GRAPH_NONE; l++) {
+            uint32_t first = g->reservations[n->reservation[l]].first_user;
+            raise_to(&after[i], first == i ? lent_after(f, n->reservation[l]) : after[first]);
         }
-        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++)
-            raise_to(&f->end[n->lease[l]], ended(f, i));
+        for (unsigned l = 0; l < NODE_RESERVATIONS && n->reservation[l] != GRAPH_NONE; l++)
+            raise_to(&f->end[n->reservation[l]], ended(f, i));
     }
     for (int p = 0; p < POOL_COUNT; p++)
         for (uint32_t k = 0; k < g->buffers[p]; k++)
@@ -116,29 +117,29 @@ static int32_t due(const struct finder *f, uint32_t node)
     return f->order->anchor[node] >= 0 ? f->order->anchor[node] : f->order->before[node];
 }
 
-/* A lease so many places before another one in its pool, maybe in the period before. */
+/* A reservation so many places before another one in its pool, maybe in the step window before. */
 struct earlier {
-    uint32_t lease;
+    uint32_t reservation;
     bool before;
 };
 
-static struct earlier earlier_lease(const struct finder *f, uint32_t pool, uint32_t place,
-                                    uint32_t back)
+static struct earlier earlier_reservation(const struct finder *f, uint32_t pool, uint32_t place,
+                                          uint32_t back)
 {
     bool before = back > place;
     uint32_t at = before ? place + f->pool_count[pool] - back : place - back;
     return (struct earlier){f->pool[pool][at], before};
 }
 
-/* It has its buffer still when the lease at `place` is lent, before anchor `need` begins: it ends
- * behind that anchor, or an heir that comes later goes on with the buffer. */
+/* It has its buffer still when the reservation at `place` is lent, before anchor `need` begins: it
+ * ends behind that anchor, or an heir that comes later goes on with the buffer. */
 static bool is_held(const struct finder *f, struct earlier e, uint32_t place, int32_t need)
 {
-    const struct graph_lease *leases = f->graph->leases;
-    uint32_t heir = leases[e.lease].heir;
-    if (heir != GRAPH_NONE && order_has(f->graph, leases[heir].first_user))
+    const struct graph_reservation *reservations = f->graph->reservations;
+    uint32_t heir = reservations[e.reservation].heir;
+    if (heir != GRAPH_NONE && order_has(f->graph, reservations[heir].first_user))
         return !e.before || f->place[heir] >= place;
-    return f->end[e.lease] - (e.before ? f->order->anchors : 0) >= need;
+    return f->end[e.reservation] - (e.before ? f->order->anchors : 0) >= need;
 }
 
 /* Leases that may hold up another one. Those that last over a turn are not far behind it. */
@@ -148,15 +149,15 @@ static uint32_t back_most(const struct finder *f, uint32_t pool)
     return most < all ? most : all;
 }
 
-/* When the lease at `place` is lent, of those before it that are not held `spare` at most have
- * their buffers. A lane ends its nodes in order: where one is not done, nor are later ones. */
+/* When the reservation at `place` is lent, of those before it that are not held `spare` at most
+ * have their buffers. A lane ends its nodes in order: where one is not done, nor are later ones. */
 static void hold_in_lane(struct finder *f, uint32_t pool, uint32_t place, uint32_t spare, int lane)
 {
     int32_t need = f->need[f->pool[pool][place]];
-    uint32_t below[2] = {GRAPH_NONE, GRAPH_NONE}; /* in this period, in the one before */
+    uint32_t below[2] = {GRAPH_NONE, GRAPH_NONE}; /* in this step window, in the one before */
     for (uint32_t back = 1; back <= back_most(f, pool); back++) {
-        struct earlier e = earlier_lease(f, pool, place, back);
-        size_t at = (size_t)e.lease * LANE_COUNT + (size_t)lane;
+        struct earlier e = earlier_reservation(f, pool, place, back);
+        size_t at = (size_t)e.reservation * LANE_COUNT + (size_t)lane;
         if (f->last[at] == GRAPH_NONE || is_held(f, e, place, need))
             continue;
         int32_t due = need + (e.before ? f->order->anchors : 0);
@@ -173,13 +174,13 @@ static void hold_in_lane(struct finder *f, uint32_t pool, uint32_t place, uint32
 /* It finds what must be done before a reservation is made: the pool has no other buffers. */
 static void hold(struct finder *f, uint32_t number)
 {
-    const struct graph_lease *lease = &f->graph->leases[number];
-    uint32_t pool = lease->pool, place = f->place[number];
+    const struct graph_reservation *reservation = &f->graph->reservations[number];
+    uint32_t pool = reservation->pool, place = f->place[number];
     uint32_t spare = f->graph->buffers[pool] - 1, held = 0;
-    if (lease->legacy != GRAPH_NONE || f->need[number] >= ORDER_FAR)
+    if (reservation->legacy != GRAPH_NONE || f->need[number] >= ORDER_FAR)
         return; /* it goes on with a buffer, or nothing waits for it */
     for (uint32_t back = 1; back <= back_most(f, pool); back++)
-        held += is_held(f, earlier_lease(f, pool, place, back), place, f->need[number]);
+        held += is_held(f, earlier_reservation(f, pool, place, back), place, f->need[number]);
     for (int lane = 0; held <= spare && lane < LANE_COUNT; lane++)
         if (f->pool_lanes[pool] >> lane & 1)
             hold_in_lane(f, pool, place, spare - held, lane);
@@ -192,19 +193,19 @@ static void pass_backward(struct finder *f)
         const struct node *n = &g->nodes[i];
         if (!order_has(g, i))
             continue;
-        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++) {
-            const struct hold *h = &f->holds[(size_t)n->lease[l] * LANE_COUNT + n->lane];
+        for (unsigned l = 0; l < NODE_RESERVATIONS && n->reservation[l] != GRAPH_NONE; l++) {
+            const struct hold *h = &f->holds[(size_t)n->reservation[l] * LANE_COUNT + n->lane];
             if (i < h->below)
                 lower_to(&f->order->before[i], h->due);
         }
-        for (unsigned l = 0; l < NODE_LEASES && n->lease[l] != GRAPH_NONE; l++)
-            if (g->leases[n->lease[l]].first_user == i) {
-                lower_to(&f->need[n->lease[l]], due(f, i));
-                hold(f, n->lease[l]);
+        for (unsigned l = 0; l < NODE_RESERVATIONS && n->reservation[l] != GRAPH_NONE; l++)
+            if (g->reservations[n->reservation[l]].first_user == i) {
+                lower_to(&f->need[n->reservation[l]], due(f, i));
+                hold(f, n->reservation[l]);
             }
         for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++)
             lower_to(&f->order->before[g->deps[d] & ~DEP_BEFORE],
-                     due(f, i) + periods_of(f, g->deps[d]));
+                     due(f, i) + step_windows_of(f, g->deps[d]));
     }
 }
 
@@ -219,11 +220,11 @@ static void find_order(struct finder *f)
     const struct graph *g = f->graph;
     fill(f->order->after, g->node_count, -ORDER_FAR);
     fill(f->order->before, g->node_count, ORDER_FAR);
-    fill(f->end, g->lease_count, -ORDER_FAR);
-    fill(f->need, g->lease_count, ORDER_FAR);
+    fill(f->end, g->reservation_count, -ORDER_FAR);
+    fill(f->need, g->reservation_count, ORDER_FAR);
     for (int p = 0; p < POOL_COUNT; p++)
         fill(f->ends[p], g->buffers[p], -ORDER_FAR);
-    for (size_t i = 0; i < (size_t)g->lease_count * LANE_COUNT; i++)
+    for (size_t i = 0; i < (size_t)g->reservation_count * LANE_COUNT; i++)
         f->holds[i] = (struct hold){ORDER_FAR, 0};
     for (int pass = 0; pass < PASSES; pass++)
         pass_forward(f);
@@ -287,23 +288,25 @@ static void *array(size_t count, size_t size, int *rc)
 static void find_lanes(struct finder *f)
 {
     const struct graph *g = f->graph;
-    for (size_t i = 0; i < (size_t)g->lease_count * LANE_COUNT; i++)
+    for (size_t i = 0; i < (size_t)g->reservation_count * LANE_COUNT; i++)
         f->last[i] = GRAPH_NONE;
     for (uint32_t i = 0; i < g->node_count; i++)
-        for (unsigned l = 0; l < NODE_LEASES && g->nodes[i].lease[l] != GRAPH_NONE; l++) {
-            f->pool_lanes[g->leases[g->nodes[i].lease[l]].pool] |= 1u << g->nodes[i].lane;
+        for (unsigned l = 0; l < NODE_RESERVATIONS && g->nodes[i].reservation[l] != GRAPH_NONE;
+             l++) {
+            f->pool_lanes[g->reservations[g->nodes[i].reservation[l]].pool] |= 1u
+                                                                               << g->nodes[i].lane;
             if (order_has(g, i))
-                f->last[(size_t)g->nodes[i].lease[l] * LANE_COUNT + g->nodes[i].lane] = i;
+                f->last[(size_t)g->nodes[i].reservation[l] * LANE_COUNT + g->nodes[i].lane] = i;
         }
 }
 
-/* The leases of a pool, in order, that a whole step borrows: some are a redo's alone. */
+/* The reservations of a pool, in order, that a whole step borrows: some are a redo's alone. */
 static void find_pool(struct finder *f, int pool)
 {
     const struct graph *g = f->graph;
     for (uint32_t i = 0; i < g->pool_count[pool]; i++) {
         uint32_t number = g->pool[pool][i];
-        if (!order_has(g, g->leases[number].first_user))
+        if (!order_has(g, g->reservations[number].first_user))
             continue;
         f->place[number] = f->pool_count[pool];
         f->pool[pool][f->pool_count[pool]++] = number;
@@ -318,11 +321,11 @@ static int finder_open(struct finder *f)
     f->order->after = array(g->node_count, sizeof(int32_t), &rc);
     f->order->before = array(g->node_count, sizeof(int32_t), &rc);
     f->fixed = array(g->node_count, sizeof *f->fixed, &rc);
-    f->end = array(g->lease_count, sizeof *f->end, &rc);
-    f->need = array(g->lease_count, sizeof *f->need, &rc);
-    f->place = array(g->lease_count, sizeof *f->place, &rc);
-    f->last = array((size_t)g->lease_count * LANE_COUNT, sizeof *f->last, &rc);
-    f->holds = array((size_t)g->lease_count * LANE_COUNT, sizeof *f->holds, &rc);
+    f->end = array(g->reservation_count, sizeof *f->end, &rc);
+    f->need = array(g->reservation_count, sizeof *f->need, &rc);
+    f->place = array(g->reservation_count, sizeof *f->place, &rc);
+    f->last = array((size_t)g->reservation_count * LANE_COUNT, sizeof *f->last, &rc);
+    f->holds = array((size_t)g->reservation_count * LANE_COUNT, sizeof *f->holds, &rc);
     for (int p = 0; p < POOL_COUNT; p++) {
         f->ends[p] = array(g->buffers[p], sizeof *f->ends[p], &rc);
         f->pool[p] = array(g->pool_count[p], sizeof(uint32_t), &rc);

@@ -14,16 +14,16 @@ enum pool parts_pool(const struct build *b, uint32_t unit, enum pool pool)
 
 uint32_t parts_lend(struct build *b, uint32_t unit, enum pool pool)
 {
-    return build_lease(b, parts_pool(b, unit, pool));
+    return build_reservation(b, parts_pool(b, unit, pool));
 }
 
-bool parts_lease_weights(const struct build *b, uint32_t unit)
+bool parts_reserve_weights(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    bool away = u->weights == HST_TIER_NVME && u->tile_count > 0;
+    bool offloaded = u->weights == HST_TIER_NVME && u->tile_count > 0;
     for (uint32_t i = 0; i < u->alias_count; i++)
-        away = away || b->in->units[u->alias_of[i]].weights == HST_TIER_NVME;
-    return away;
+        offloaded = offloaded || b->in->units[u->alias_of[i]].weights == HST_TIER_NVME;
+    return offloaded;
 }
 
 /*
@@ -32,19 +32,19 @@ bool parts_lease_weights(const struct build *b, uint32_t unit)
  */
 static uint32_t count_pieces(const struct build *b, uint32_t unit)
 {
-    struct operands_away away = operands_away(b, unit);
-    double slots = b->graph->buffers[POOL_TILES], bytes = (double)away.bytes;
+    struct operands_away offloaded = operands_away(b, unit);
+    double slots = b->graph->buffers[POOL_TILES], bytes = (double)offloaded.bytes;
     double piece = slots / 2 * b->in->tile_elements * b->in->weight_bytes;
     uint32_t pieces = piece > 0 && bytes > piece ? (uint32_t)(bytes / piece) + 1 : 1;
-    return pieces < away.extents || pieces == 1 ? pieces : away.extents;
+    return pieces < offloaded.extents || pieces == 1 ? pieces : offloaded.extents;
 }
 
-void parts_plan_read(struct build *b, uint32_t unit, unsigned parts)
+void parts_plan_read(struct build *b, uint32_t unit, unsigned phases)
 {
-    if (!parts_lease_weights(b, unit) || b->units[unit].weights != GRAPH_NONE)
+    if (!parts_reserve_weights(b, unit) || b->units[unit].weights != GRAPH_NONE)
         return;
     b->reading =
-        (struct build_reading){.unit = unit, .parts = parts, .pieces = count_pieces(b, unit)};
+        (struct build_reading){.unit = unit, .phases = phases, .pieces = count_pieces(b, unit)};
 }
 
 static void read_piece(struct build *b)
@@ -58,12 +58,12 @@ static void read_piece(struct build *b)
             s->first_weights = s->weights;
     }
     uint32_t node =
-        build_node(b, NODE_READ_WEIGHTS, LANE_READ, r->parts,
+        build_node(b, NODE_READ_WEIGHTS, LANE_READ, r->phases,
                    (struct node){.unit = r->unit, .tile = r->done, .tile_count = r->pieces});
     operands_read_weights(b, r->unit, r->done, r->pieces);
     build_use(b, node, s->weights);
     s->last_read = node;
-    if (r->parts & PARTS_TRAIN)
+    if (r->phases & PHASES_TRAIN)
         b->last_read = node;
     r->done++;
 }
@@ -74,10 +74,10 @@ void parts_read_share(struct build *b, uint64_t done, uint64_t whole)
         read_piece(b);
 }
 
-void parts_read(struct build *b, uint32_t unit, unsigned parts)
+void parts_read(struct build *b, uint32_t unit, unsigned phases)
 {
     if (b->reading.unit != unit || b->reading.done == b->reading.pieces)
-        parts_plan_read(b, unit, parts);
+        parts_plan_read(b, unit, phases);
     parts_read_share(b, 1, 1);
 }
 
@@ -101,13 +101,13 @@ bool parts_uses_weights(const struct build *b, struct build_visit visit)
     return visit.recompute || !b->in->units[visit.unit].blind_backward;
 }
 
-void parts_copy(struct build *b, uint32_t unit, unsigned parts)
+void parts_copy(struct build *b, uint32_t unit, unsigned phases)
 {
     struct build_unit *s = &b->units[unit];
     if (!parts_copy_weights(b, unit) || s->device_weights != GRAPH_NONE)
         return;
     s->device_weights = parts_lend(b, unit, POOL_DEVICE_WEIGHTS);
-    s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, parts, (struct node){.unit = unit});
+    s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, phases, (struct node){.unit = unit});
     operands_copy_weights(b, unit);
     build_use(b, s->copy, s->device_weights);
     build_use(b, s->copy, s->weights);
@@ -128,10 +128,10 @@ void parts_give_back_device(struct build *b, uint32_t unit)
 /* ---- checkpoints ---- */
 
 static void move_acts(struct build *b, uint32_t unit, enum node_kind kind, enum lane lane,
-                      uint32_t from, uint32_t to, unsigned part)
+                      uint32_t from, uint32_t to, unsigned step_phase)
 {
     struct build_unit *s = &b->units[unit];
-    uint32_t node = build_node(b, kind, lane, part, (struct node){.unit = unit});
+    uint32_t node = build_node(b, kind, lane, step_phase, (struct node){.unit = unit});
     operands_acts(b, unit, kind);
     build_use(b, node, from);
     build_use(b, node, to);
@@ -142,8 +142,8 @@ static void move_acts(struct build *b, uint32_t unit, enum node_kind kind, enum 
 bool parts_move_acts(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    bool away = b->in->apart ? u->acts != HST_TIER_HBM : u->acts == HST_TIER_NVME;
-    return away && u->act_bytes > 0 && !u->no_forward;
+    bool offloaded = b->in->apart ? u->acts != HST_TIER_HBM : u->acts == HST_TIER_NVME;
+    return offloaded && u->act_bytes > 0 && !u->no_forward;
 }
 
 /* Before a forward: where it puts its checkpoints. */
@@ -153,9 +153,9 @@ static void lend_acts(struct build *b, uint32_t unit)
     if (!parts_move_acts(b, unit))
         return;
     if (b->in->apart)
-        s->device_acts = build_lease(b, POOL_DEVICE_ACTS);
+        s->device_acts = build_reservation(b, POOL_DEVICE_ACTS);
     else
-        s->acts = build_lease(b, POOL_ACTS);
+        s->acts = build_reservation(b, POOL_ACTS);
 }
 
 /* After a forward: its checkpoints go home, unless their buffer is kept for the backward. */
@@ -163,16 +163,16 @@ static void send_acts(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
     s->acts_moved = s->forward;
-    if (!parts_move_acts(b, unit) || s->keep_acts)
+    if (!parts_move_acts(b, unit) || s->retain_acts)
         return;
     if (s->device_acts != GRAPH_NONE) {
         if (b->in->units[unit].acts == HST_TIER_NVME)
-            s->acts = build_lease(b, POOL_ACTS);
-        move_acts(b, unit, NODE_STORE_ACTS, LANE_D2H, s->device_acts, s->acts, PART_FORWARD);
+            s->acts = build_reservation(b, POOL_ACTS);
+        move_acts(b, unit, NODE_STORE_ACTS, LANE_D2H, s->device_acts, s->acts, PHASE_FORWARD);
         s->device_acts = GRAPH_NONE;
     }
     if (s->acts != GRAPH_NONE)
-        move_acts(b, unit, NODE_WRITE_ACTS, LANE_WRITE, s->acts, GRAPH_NONE, PART_FORWARD);
+        move_acts(b, unit, NODE_WRITE_ACTS, LANE_WRITE, s->acts, GRAPH_NONE, PHASE_FORWARD);
     s->acts = GRAPH_NONE;
 }
 
@@ -180,19 +180,19 @@ static void send_acts(struct build *b, uint32_t unit)
 void parts_read_acts(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
-    if (!parts_move_acts(b, unit) || s->keep_acts || b->in->units[unit].acts != HST_TIER_NVME)
+    if (!parts_move_acts(b, unit) || s->retain_acts || b->in->units[unit].acts != HST_TIER_NVME)
         return;
-    s->acts = build_lease(b, POOL_ACTS);
-    move_acts(b, unit, NODE_READ_ACTS, LANE_READ, s->acts, GRAPH_NONE, PART_BACKWARD);
+    s->acts = build_reservation(b, POOL_ACTS);
+    move_acts(b, unit, NODE_READ_ACTS, LANE_READ, s->acts, GRAPH_NONE, PHASE_BACKWARD);
 }
 
 void parts_fetch_acts(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
-    if (!parts_move_acts(b, unit) || s->keep_acts || !b->in->apart)
+    if (!parts_move_acts(b, unit) || s->retain_acts || !b->in->apart)
         return;
-    s->device_acts = build_lease(b, POOL_DEVICE_ACTS);
-    move_acts(b, unit, NODE_FETCH_ACTS, LANE_H2D, s->acts, s->device_acts, PART_BACKWARD);
+    s->device_acts = build_reservation(b, POOL_DEVICE_ACTS);
+    move_acts(b, unit, NODE_FETCH_ACTS, LANE_H2D, s->acts, s->device_acts, PHASE_BACKWARD);
     s->acts = GRAPH_NONE;
 }
 
@@ -212,9 +212,9 @@ static void write_grads(struct build *b, uint32_t unit, uint32_t there)
 {
     struct build_unit *s = &b->units[unit];
     bool wait = b->in->optimistic || parts_is_late(b, unit);
-    if (s->grads == GRAPH_NONE || !wait || s->keep_grads)
+    if (s->grads == GRAPH_NONE || !wait || s->retain_grads)
         return;
-    s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PART_BACKWARD,
+    s->write_grads = build_node(b, NODE_WRITE_GRADS, LANE_WRITE, PHASE_BACKWARD,
                                 (struct node){.unit = unit,
                                               .tile = b->in->units[unit].first_tile,
                                               .tile_count = b->in->units[unit].tile_count});
@@ -230,7 +230,7 @@ static uint32_t copy_grads(struct build *b, uint32_t unit)
     if (b->in->units[unit].grads == HST_TIER_NVME)
         s->grads = parts_lend(b, unit, POOL_GRADS);
     uint32_t copy =
-        build_node(b, NODE_COPY_GRADS, LANE_D2H, PART_BACKWARD, (struct node){.unit = unit});
+        build_node(b, NODE_COPY_GRADS, LANE_D2H, PHASE_BACKWARD, (struct node){.unit = unit});
     operands_copy_grads(b, unit);
     build_use(b, copy, s->device_grads);
     build_use(b, copy, s->grads);
@@ -250,7 +250,7 @@ static void send_grads(struct build *b, uint32_t unit)
     struct node norm = {.unit = unit};
     if (!b->in->apart)
         norm.work = (double)u->elements, norm.dram_bytes = norm.work * b->in->grad_bytes;
-    s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PART_BACKWARD, norm);
+    s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PHASE_BACKWARD, norm);
     operands_norm(b, unit);
     build_use(b, s->norm, s->grads);
     build_dep(b, s->norm, there);
@@ -272,7 +272,7 @@ static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
 
 unsigned parts_of_forward(const struct build *b, uint32_t unit)
 {
-    return (unsigned)PART_EVAL | (b->in->units[unit].no_forward ? 0u : PART_FORWARD);
+    return (unsigned)PHASE_EVAL | (b->in->units[unit].no_forward ? 0u : PHASE_FORWARD);
 }
 
 void parts_forward(struct build *b, uint32_t unit)
@@ -285,19 +285,19 @@ void parts_forward(struct build *b, uint32_t unit)
     use_weights(b, s->forward, unit);
     build_use(b, s->forward, b->in->apart ? s->device_acts : s->acts);
     send_acts(b, unit);
-    if (!s->keep_weights)
+    if (!s->retain_weights)
         parts_give_back(b, unit);
-    if (!s->keep_device_weights)
+    if (!s->retain_device_weights)
         parts_give_back_device(b, unit);
 }
 
-/* It reads the checkpoint that was kept, or writes one that no lease is for: those of a segment
- * have places of their own, and its last one is the carry. */
+/* It reads the checkpoint that was kept, or writes one that no reservation is for: those of a
+ * segment have places of their own, and its last one is the hidden state. */
 void parts_recompute(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
     uint32_t visit =
-        build_node(b, NODE_RECOMPUTE, LANE_COMPUTE, PART_BACKWARD,
+        build_node(b, NODE_RECOMPUTE, LANE_COMPUTE, PHASE_BACKWARD,
                    (struct node){.unit = unit, .work = b->in->units[unit].forward_flops});
     operands_visit(b, unit, true, false);
     use_weights(b, visit, unit);
@@ -314,7 +314,7 @@ void parts_backward(struct build *b, uint32_t unit)
     struct build_unit *s = &b->units[unit];
     lend_grads(b, unit);
     s->backward =
-        build_node(b, NODE_BACKWARD, LANE_COMPUTE, PART_BACKWARD,
+        build_node(b, NODE_BACKWARD, LANE_COMPUTE, PHASE_BACKWARD,
                    (struct node){.unit = unit, .work = b->in->units[unit].backward_flops});
     bool blind = b->in->units[unit].blind_backward;
     operands_visit(b, unit, !blind, true);

@@ -40,39 +40,40 @@ double parts_tile_elements(const struct build *b, uint32_t unit, uint32_t first,
 /* `count` tiles from the unit's `first` one on: read, update, write, as far as their homes ask. In
  * its backward a unit's gradients are where that left them, later they are at home. */
 static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t count,
-                       unsigned part)
+                       unsigned step_phase)
 {
     const struct graph_in *in = b->in;
     const struct graph_unit *u = &in->units[unit];
     const struct build_unit *s = &b->units[unit];
     bool weights = u->weights == HST_TIER_NVME, states = first < u->nvme_states;
-    bool late = part != PART_BACKWARD;
-    bool grads = late && u->grads == HST_TIER_NVME && !s->keep_grads;
-    uint32_t kept_grads = late ? s->kept_grads : s->grads;
+    bool late = step_phase != PHASE_BACKWARD;
+    bool grads = late && u->grads == HST_TIER_NVME && !s->retain_grads;
+    uint32_t retained_grads = late ? s->retained_grads : s->grads;
     double elements = parts_tile_elements(b, unit, first, count);
-    uint32_t slot = states || grads ? build_lease(b, POOL_TILES) : GRAPH_NONE;
+    uint32_t slot = states || grads ? build_reservation(b, POOL_TILES) : GRAPH_NONE;
     uint32_t read = GRAPH_NONE;
     struct node node = {.unit = unit, .tile = u->first_tile + first, .tile_count = count};
     const struct operands_tiles tiles = {unit, first, count, weights, states, grads};
     if (slot != GRAPH_NONE) {
-        read = build_node(b, NODE_READ_TILE, LANE_READ, part, node);
+        read = build_node(b, NODE_READ_TILE, LANE_READ, step_phase, node);
         operands_read_tile(b, tiles);
         build_use(b, read, slot);
-        build_use(b, read, late ? kept_grads : GRAPH_NONE);
+        build_use(b, read, late ? retained_grads : GRAPH_NONE);
     }
     node.work = elements;
     bool device = parts_is_resident(b, unit);
     node.dram_bytes = device ? 0 : elements * bytes_per_update(in);
-    uint32_t update = build_node(b, NODE_UPDATE, device ? LANE_COMPUTE : LANE_UPDATE, part, node);
+    uint32_t update =
+        build_node(b, NODE_UPDATE, device ? LANE_COMPUTE : LANE_UPDATE, step_phase, node);
     operands_update(b, tiles);
     build_use(b, update, slot);
     build_use(b, update, weights ? s->weights : GRAPH_NONE);
-    build_use(b, update, kept_grads);
+    build_use(b, update, retained_grads);
     build_dep(b, update, read);
-    bool last = s->write_last && part == PART_UPDATE && slot == GRAPH_NONE;
+    bool last = s->write_last && step_phase == PHASE_UPDATE && slot == GRAPH_NONE;
     if ((!states && !weights) || last)
         return;
-    uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, part, node);
+    uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, step_phase, node);
     operands_write_tile(b, tiles);
     build_use(b, write, states ? slot : GRAPH_NONE);
     build_use(b, write, weights ? s->weights : GRAPH_NONE);
@@ -81,18 +82,18 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
 
 /* One tile by way of the device: its update must not keep back computations that come later, which
  * have a stream of their own. */
-static void add_streamed(struct build *b, uint32_t unit, uint32_t tile, unsigned part)
+static void add_streamed(struct build *b, uint32_t unit, uint32_t tile, unsigned step_phase)
 {
     struct node node = {.unit = unit,
                         .tile = b->in->units[unit].first_tile + tile,
                         .tile_count = 1,
                         .work = parts_tile_elements(b, unit, tile, 1)};
-    uint32_t buffer = build_lease(b, POOL_DEVICE_TILES);
-    uint32_t fetch = build_node(b, NODE_FETCH_TILE, LANE_H2D, part, node);
+    uint32_t buffer = build_reservation(b, POOL_DEVICE_TILES);
+    uint32_t fetch = build_node(b, NODE_FETCH_TILE, LANE_H2D, step_phase, node);
     operands_streamed(b, unit, tile, NODE_FETCH_TILE);
-    uint32_t update = build_node(b, NODE_UPDATE, LANE_DEVICE_UPDATE, part, node);
+    uint32_t update = build_node(b, NODE_UPDATE, LANE_DEVICE_UPDATE, step_phase, node);
     operands_streamed(b, unit, tile, NODE_UPDATE);
-    uint32_t store = build_node(b, NODE_STORE_TILE, LANE_D2H, part, node);
+    uint32_t store = build_node(b, NODE_STORE_TILE, LANE_D2H, step_phase, node);
     operands_streamed(b, unit, tile, NODE_STORE_TILE);
     build_use(b, fetch, buffer);
     build_use(b, update, buffer);
@@ -106,10 +107,10 @@ struct tiles {
 };
 
 /* Tiles that one node of the host's updates. */
-static uint32_t most_at_once(const struct build *b, uint32_t unit, unsigned part)
+static uint32_t most_at_once(const struct build *b, uint32_t unit, unsigned step_phase)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    if (part != PART_BACKWARD && u->grads == HST_TIER_NVME && !b->units[unit].keep_grads)
+    if (step_phase != PHASE_BACKWARD && u->grads == HST_TIER_NVME && !b->units[unit].retain_grads)
         return 1; /* its gradients come in a slot too */
     if (u->weights == HST_TIER_NVME)
         return UPDATE_WEIGHTS_TILES;
@@ -132,30 +133,31 @@ static struct tiles take_streamed(const struct build *b, uint32_t unit, struct t
 }
 
 /*
- * The update of some of a unit's tiles. Those whose states are away, on a drive, come one by one
- * between the others, so that drives and optimizer work all the time and not one after the other.
- * Weights that are read next come in pieces between them, for the same reason. Those that the
- * device updates have lanes of their own.
+ * The update of some of a unit's tiles. Those whose states are offloaded, on a drive, come one by
+ * one between the others, so that drives and optimizer work all the time and not one after the
+ * other. Weights that are read next come in pieces between them, for the same reason. Those that
+ * the device updates have lanes of their own.
  */
-static void add_tiles(struct build *b, uint32_t unit, struct tiles away, struct tiles home,
-                      unsigned part)
+static void add_tiles(struct build *b, uint32_t unit, struct tiles offloaded, struct tiles home,
+                      unsigned step_phase)
 {
     struct tiles streamed = take_streamed(b, unit, &home);
-    uint64_t aways = away.end - away.first, homes = home.end - home.first, i = 0, j = 0;
-    uint32_t most = most_at_once(b, unit, part);
-    while (i + j < aways + homes && b->rc == 0) {
-        uint64_t due = i < aways ? i * homes / aways : homes; /* of those at home, by now */
+    uint64_t offloads = offloaded.end - offloaded.first, homes = home.end - home.first, i = 0,
+             j = 0;
+    uint32_t most = most_at_once(b, unit, step_phase);
+    while (i + j < offloads + homes && b->rc == 0) {
+        uint64_t due = i < offloads ? i * homes / offloads : homes; /* of those at home, by now */
         if (j < due) {
             uint32_t count = due - j < most ? (uint32_t)(due - j) : most;
-            add_update(b, unit, home.first + (uint32_t)j, count, part);
+            add_update(b, unit, home.first + (uint32_t)j, count, step_phase);
             j += count;
         } else {
-            add_update(b, unit, away.first + (uint32_t)i++, 1, part);
+            add_update(b, unit, offloaded.first + (uint32_t)i++, 1, step_phase);
         }
-        parts_read_share(b, i + j, aways + homes);
+        parts_read_share(b, i + j, offloads + homes);
     }
     for (uint32_t tile = streamed.first; tile < streamed.end && b->rc == 0; tile++)
-        add_streamed(b, unit, tile, part);
+        add_streamed(b, unit, tile, step_phase);
 }
 
 /* The first update among these nodes waits for the unit's weights, and for gradients that were
@@ -173,11 +175,12 @@ static void await_unit(struct build *b, uint32_t unit, const uint32_t nodes[2])
         build_dep(b, i, nodes[0]);
 }
 
-static void early_tiles(struct build *b, uint32_t unit, unsigned part)
+static void early_tiles(struct build *b, uint32_t unit, unsigned step_phase)
 {
     const struct build_unit *s = &b->units[unit];
     uint32_t first = b->graph->node_count, end = b->in->units[unit].tile_count;
-    add_tiles(b, unit, (struct tiles){0, s->late_first}, (struct tiles){s->late_end, end}, part);
+    add_tiles(b, unit, (struct tiles){0, s->late_first}, (struct tiles){s->late_end, end},
+              step_phase);
     await_unit(b, unit, (uint32_t[]){first, b->graph->node_count});
 }
 
@@ -185,13 +188,13 @@ static void early_tiles(struct build *b, uint32_t unit, unsigned part)
 static void take_grads(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
-    if (!s->keep_grads)
+    if (!s->retain_grads)
         return;
-    s->kept_grads = parts_lend(b, unit, POOL_GRADS);
+    s->retained_grads = parts_lend(b, unit, POOL_GRADS);
     uint32_t read =
-        build_node(b, NODE_READ_GRADS, LANE_READ, PART_UPDATE, (struct node){.unit = unit});
+        build_node(b, NODE_READ_GRADS, LANE_READ, PHASE_UPDATE, (struct node){.unit = unit});
     operands_read_grads(b, unit);
-    build_use(b, read, s->kept_grads);
+    build_use(b, read, s->retained_grads);
 }
 
 void parts_late_update(struct build *b, uint32_t unit)
@@ -201,10 +204,10 @@ void parts_late_update(struct build *b, uint32_t unit)
     s->update[0] = b->graph->node_count;
     take_grads(b, unit);
     add_tiles(b, unit, (struct tiles){s->late_first, turn}, (struct tiles){turn, s->late_end},
-              PART_UPDATE);
+              PHASE_UPDATE);
     await_unit(b, unit, (uint32_t[]){s->update[0], b->graph->node_count});
     if (b->in->optimistic)
-        early_tiles(b, unit, PART_REDO);
+        early_tiles(b, unit, PHASE_REDO);
     s->update[1] = b->graph->node_count;
 }
 
@@ -217,7 +220,7 @@ void parts_late_write(struct build *b, uint32_t unit)
         if (node.kind != NODE_UPDATE || graph_lends(b->graph, &node, POOL_TILES))
             continue; /* those with a slot were written at once: another tile waits for it */
         node.dep_count = 0;
-        uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, PART_UPDATE, node);
+        uint32_t write = build_node(b, NODE_WRITE_TILE, LANE_WRITE, PHASE_UPDATE, node);
         operands_write_tile(b, (struct operands_tiles){
                                    .unit = unit,
                                    .first = node.tile - b->in->units[unit].first_tile,
@@ -235,7 +238,7 @@ void parts_early_update(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
     s->update[2] = b->graph->node_count;
-    early_tiles(b, unit, PART_BACKWARD);
+    early_tiles(b, unit, PHASE_BACKWARD);
     s->update[3] = b->graph->node_count;
 }
 
@@ -250,12 +253,12 @@ static void save_tiles(struct build *b, struct operands_tiles tiles)
                         .tile_count = tiles.count};
     uint32_t slot = GRAPH_NONE, copy = GRAPH_NONE;
     if (parts_is_resident(b, tiles.unit)) {
-        slot = build_lease(b, POOL_TILES);
-        copy = build_node(b, NODE_COPY_TILE, LANE_D2H, PART_SAVE, node);
+        slot = build_reservation(b, POOL_TILES);
+        copy = build_node(b, NODE_COPY_TILE, LANE_D2H, PHASE_SAVE, node);
         operands_copy_tile(b, tiles);
         build_use(b, copy, slot);
     }
-    uint32_t save = build_node(b, NODE_SAVE_TILES, LANE_WRITE, PART_SAVE, node);
+    uint32_t save = build_node(b, NODE_SAVE_TILES, LANE_WRITE, PHASE_SAVE, node);
     operands_save(b, tiles);
     build_use(b, save, slot);
     build_dep(b, save, copy);

@@ -44,15 +44,16 @@ static struct operand_end acts_in_host(const struct build *b, uint32_t unit)
     return in_host(b->in->units[unit].acts, POOL_ACTS);
 }
 
-static bool is_away(const struct build *b, enum hst_tier tier)
+static bool is_offloaded(const struct build *b, enum hst_tier tier)
 {
     return b->in->apart && tier != HST_TIER_HBM;
 }
 
 static struct operand_end grads_of_visit(const struct build *b, uint32_t unit)
 {
-    return is_away(b, b->in->units[unit].grads) ? in_buffer(parts_pool(b, unit, POOL_DEVICE_GRADS))
-                                                : grads_in_host(b, unit);
+    return is_offloaded(b, b->in->units[unit].grads)
+               ? in_buffer(parts_pool(b, unit, POOL_DEVICE_GRADS))
+               : grads_in_host(b, unit);
 }
 
 /* ---- weights: own tiles, then others' ---- */
@@ -113,15 +114,15 @@ static void add_run(struct build *b, const struct run *run, uint32_t first, uint
 
 struct operands_away operands_away(const struct build *b, uint32_t unit)
 {
-    struct operands_away away = {0};
+    struct operands_away offloaded = {0};
     struct run run;
     for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
         if (b->in->units[run.owner].weights != HST_TIER_NVME)
             continue;
-        away.extents += run_tiles(b, &run);
-        away.bytes += run.bytes;
+        offloaded.extents += run_tiles(b, &run);
+        offloaded.bytes += run.bytes;
     }
-    return away;
+    return offloaded;
 }
 
 void operands_read_weights(struct build *b, uint32_t unit, uint32_t piece, uint32_t pieces)
@@ -191,7 +192,7 @@ static void add_acts_of_visit(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     struct operand_end at =
-        is_away(b, u->acts) ? in_buffer(POOL_DEVICE_ACTS) : acts_in_host(b, unit);
+        is_offloaded(b, u->acts) ? in_buffer(POOL_DEVICE_ACTS) : acts_in_host(b, unit);
     bool has = u->act_bytes > 0 || u->recomputed;
     if (has && (at.pool == POOL_COUNT || parts_move_acts(b, unit)))
         add_acts(b, unit, at, at);

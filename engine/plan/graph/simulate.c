@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A discrete-event simulation of fluid lanes: nothing changes between two ends of nodes, so time
- * jumps from one to the next. Which node may start is the walk's decision, not made again here.
+ * jumps from one to the next. Which node may start is the scheduler's decision, not made again
+ * here.
  */
 #include "plan/graph/simulate.h"
 
-#include "plan/graph/walk.h"
+#include "plan/graph/scheduler.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-#define PERIODS_DEFAULT 6u
+#define STEP_WINDOWS_DEFAULT 6u
 /* A node that ends within this share of a jump ends with it: the same seconds were summed
  * otherwise. */
 #define SAME_TIME 1e-12
 
 struct lane_run {
-    struct walk_at *queue; /* started, in order; the first one is served */
+    struct scheduled *queue; /* started, in order; the first one is served */
     uint32_t first, count, room;
     bool busy;
     double left_s;  /* of the node that is served, at full speed */
@@ -28,9 +29,9 @@ struct lane_run {
 
 struct run {
     const struct sim_in *in;
-    struct walk walk;
+    struct scheduler scheduler;
     struct lane_run lane[LANE_COUNT];
-    uint32_t periods;
+    uint32_t step_windows;
     double now_s;
     double ended_s[4]; /* of steps: the first, where measuring begins and ends, the last */
     struct sim *sim;
@@ -109,35 +110,35 @@ static void set_speeds(struct run *run)
 static void count_buffers(struct run *run)
 {
     for (int p = 0; p < POOL_COUNT; p++) {
-        uint32_t lent = run->in->graph->buffers[p] - run->walk.free_count[p];
+        uint32_t lent = run->in->graph->buffers[p] - run->scheduler.free_count[p];
         if (run->sim->peak[p] < lent)
             run->sim->peak[p] = lent;
     }
 }
 
-/* The last computation of a period ends its step. */
-static void note_step(struct run *run, struct walk_at at)
+/* The last computation of a step window ends its step. */
+static void note_step(struct run *run, struct scheduled at)
 {
     const struct graph *g = run->in->graph;
     if (g->lane_count[LANE_COMPUTE] == 0 ||
         at.node != g->lane[LANE_COMPUTE][g->lane_count[LANE_COMPUTE] - 1])
         return;
-    const uint64_t steps[] = {0, run->periods / 2, run->periods, run->periods + 1};
+    const uint64_t steps[] = {0, run->step_windows / 2, run->step_windows, run->step_windows + 1};
     for (int i = 0; i < 4; i++)
-        if (at.period == steps[i])
+        if (at.step_window == steps[i])
             run->ended_s[i] = run->now_s;
 }
 
 static void end_node(struct run *run, enum lane lane)
 {
     struct lane_run *l = &run->lane[lane];
-    struct walk_at at = l->queue[l->first];
+    struct scheduled at = l->queue[l->first];
     l->first = (l->first + 1) % l->room;
     l->count--;
     l->busy = false;
-    walk_done(&run->walk, at);
+    scheduler_done(&run->scheduler, at);
     if (run->in->node)
-        run->in->node(run->in->context, at.period, at.node, l->start_s, run->now_s);
+        run->in->node(run->in->context, at.step_window, at.node, l->start_s, run->now_s);
     note_step(run, at);
 }
 
@@ -146,9 +147,9 @@ static void end_node(struct run *run, enum lane lane)
 static void serve(struct run *run, enum lane lane)
 {
     struct lane_run *l = &run->lane[lane];
-    struct walk_at at = l->queue[l->first];
+    struct scheduled at = l->queue[l->first];
     const struct node *node = &run->in->graph->nodes[at.node];
-    bool nothing = node_kind_is_kept(node->kind) && walk_was_kept(&run->walk, at);
+    bool nothing = node_kind_is_retained(node->kind) && scheduler_was_retained(&run->scheduler, at);
     l->busy = true;
     l->left_s = nothing ? 0 : sim_node_seconds(&run->in->rates, node);
     l->dram = l->left_s > 0 ? node->dram_bytes / l->left_s : 0;
@@ -158,10 +159,10 @@ static void serve(struct run *run, enum lane lane)
 static bool start_nodes(struct run *run, enum lane lane)
 {
     struct lane_run *l = &run->lane[lane];
-    struct walk_at at;
+    struct scheduled at;
     bool any = false;
-    while (walk_next(&run->walk, lane, &at) && walk_ready(&run->walk, at)) {
-        walk_start(&run->walk, at);
+    while (scheduler_next(&run->scheduler, lane, &at) && scheduler_ready(&run->scheduler, at)) {
+        scheduler_start(&run->scheduler, at);
         l->queue[(l->first + l->count++) % l->room] = at;
         any = true;
     }
@@ -170,17 +171,17 @@ static bool start_nodes(struct run *run, enum lane lane)
 
 /* The first step has no update behind it; after the last one there is an update alone. A step that
  * is measured has another one behind it. */
-static bool open_period(struct run *run)
+static bool open_step_window(struct run *run)
 {
-    uint64_t next = run->walk.opened, drain = (uint64_t)run->periods + 2;
-    if (next > drain || !walk_may_open(&run->walk))
+    uint64_t next = run->scheduler.opened, drain = (uint64_t)run->step_windows + 2;
+    if (next > drain || !scheduler_may_open(&run->scheduler))
         return false;
-    unsigned parts = PARTS_TRAIN | run->in->parts;
+    unsigned phases = PHASES_TRAIN | run->in->phases;
     if (next == 0)
-        parts = (unsigned)PART_FORWARD | PART_BACKWARD;
+        phases = (unsigned)PHASE_FORWARD | PHASE_BACKWARD;
     if (next == drain)
-        parts = PART_UPDATE | run->in->parts;
-    walk_open(&run->walk, parts);
+        phases = PHASE_UPDATE | run->in->phases;
+    scheduler_open(&run->scheduler, phases);
     return true;
 }
 
@@ -189,7 +190,7 @@ static void settle(struct run *run)
 {
     bool any = true;
     while (any) {
-        any = open_period(run);
+        any = open_step_window(run);
         for (int l = 0; l < LANE_COUNT; l++) {
             any |= start_nodes(run, (enum lane)l);
             if (!run->lane[l].busy && run->lane[l].count > 0)
@@ -211,8 +212,9 @@ static enum lane blamed(struct run *run)
 {
     enum lane lane = LANE_COMPUTE;
     while (!run->lane[lane].busy) {
-        struct walk_at head, on;
-        if (!walk_next(&run->walk, lane, &head) || !walk_waits_for(&run->walk, head, &on))
+        struct scheduled head, on;
+        if (!scheduler_next(&run->scheduler, lane, &head) ||
+            !scheduler_waits_for(&run->scheduler, head, &on))
             break;
         lane = (enum lane)run->in->graph->nodes[on.node].lane;
     }
@@ -254,7 +256,7 @@ static bool jump(struct run *run)
 static void summarize(struct run *run)
 {
     struct sim *sim = run->sim;
-    double steps = run->periods - run->periods / 2;
+    double steps = run->step_windows - run->step_windows / 2;
     sim->first_s = run->ended_s[0];
     sim->step_s = (run->ended_s[2] - run->ended_s[1]) / steps;
     sim->drain_s = run->now_s - run->ended_s[3];
@@ -268,9 +270,9 @@ static void summarize(struct run *run)
 
 static int run_open(struct run *run)
 {
-    int rc = walk_init(&run->walk, run->in->graph);
+    int rc = scheduler_init(&run->scheduler, run->in->graph);
     for (int l = 0; l < LANE_COUNT && rc == 0; l++) {
-        run->lane[l].room = WALK_PERIODS * run->in->graph->lane_count[l] + 1;
+        run->lane[l].room = SCHEDULER_WINDOWS * run->in->graph->lane_count[l] + 1;
         run->lane[l].queue = calloc(run->lane[l].room, sizeof *run->lane[l].queue);
         rc = run->lane[l].queue ? 0 : -ENOMEM;
     }
@@ -281,20 +283,20 @@ static void run_close(struct run *run)
 {
     for (int l = 0; l < LANE_COUNT; l++)
         free(run->lane[l].queue);
-    walk_free(&run->walk);
+    scheduler_free(&run->scheduler);
 }
 
 int simulate(const struct sim_in *in, struct sim *sim)
 {
     struct sim result = {0};
     struct run run = {.in = in, .sim = &result};
-    run.periods = in->periods ? in->periods : PERIODS_DEFAULT;
+    run.step_windows = in->step_windows ? in->step_windows : STEP_WINDOWS_DEFAULT;
     int rc = run_open(&run);
     if (rc == 0) {
         do
             settle(&run);
         while (jump(&run));
-        rc = walk_is_idle(&run.walk) ? 0 : -EDEADLK;
+        rc = scheduler_is_idle(&run.scheduler) ? 0 : -EDEADLK;
     }
     run_close(&run);
     if (rc)

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_ENGINE_PLAN_SIMULATE_H
 #define HOISTWAY_ENGINE_PLAN_SIMULATE_H
 /*
- * Runs a step graph in virtual time, on the walk that the executor uses. Pure: the same graph and
- * rates give the same seconds, to the bit.
+ * Runs a step graph in virtual time, on the scheduler that the executor uses. Pure: the same graph
+ * and rates give the same seconds, to the bit.
  *
  * A lane serves the nodes it has started one after another. Work is fluid: each lane has a speed,
  * which changes whenever a lane begins or ends something:
@@ -29,14 +29,15 @@ struct sim_rates {
 };
 
 /** One node that was served from start_s to end_s. */
-typedef void sim_node_fn(void *context, uint64_t period, uint32_t node, double start_s,
+typedef void sim_node_fn(void *context, uint64_t step_window, uint32_t node, double start_s,
                          double end_s);
 
 struct sim_in {
     const struct graph *graph;
     struct sim_rates rates;
-    unsigned parts;    /* of each period beside those of training */
-    uint32_t periods;  /* whole ones, after a first without an update and before a last; 0: 6 */
+    unsigned phases;    /* of each step window beside those of training */
+    uint32_t step_windows;  /* whole ones, after a first without an update and before a last; 0:
+                               6 */
     sim_node_fn *node; /* called at each node's end; may be null */
     void *context;
 };
@@ -59,7 +60,7 @@ double sim_mixed_speed(const struct sim_rates *rates);
 
 /**
  * Errors: -ENOMEM; -EDEADLK a graph that graph_build did not make.
- * Cost: O(nodes · periods), nothing is allocated per node.
+ * Cost: O(nodes · step windows), nothing is allocated per node.
  */
 int simulate(const struct sim_in *in, struct sim *sim);
 

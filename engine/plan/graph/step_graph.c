@@ -38,7 +38,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
                                   uint32_t times, uint32_t unit)
 {
     const struct layout_unit *l = &in->layout->units[unit];
-    const struct unit_home *home = &p->units[unit];
+    const struct unit_placement *home = &p->units[unit];
     double forward = (double)l->flops_per_token * (double)in->batch_tokens;
     bool saved = home->saved != PLACEMENT_NO_ADDRESS;
     struct graph_unit u = {
@@ -58,9 +58,9 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .wide = home->wide,
         .recomputed = home->recomputed,
     };
-    uint32_t home_tiles = u.tile_count - u.nvme_states;
+    uint32_t home_tier_tiles = u.tile_count - u.nvme_states;
     u.streamed_tiles = home->streamed_tiles / times + (home->streamed_tiles % times > times / 2);
-    u.streamed_tiles = u.streamed_tiles < home_tiles ? u.streamed_tiles : home_tiles;
+    u.streamed_tiles = u.streamed_tiles < home_tier_tiles ? u.streamed_tiles : home_tier_tiles;
     describe_aliases(in, times, unit, &u);
     return u;
 }
@@ -135,14 +135,14 @@ static int build(const struct placement_in *in, const struct placement *p,
         .stored = in->stored,
         .derived_weights = in->derived_weights,
         .apart = p->compute_tier == HST_TIER_HBM,
-        .buffers = {[POOL_WEIGHTS] = p->leases[0].count,
-                    [POOL_WIDE_WEIGHTS] = p->leases[1].count,
-                    [POOL_GRADS] = p->grad_leases[0].count,
-                    [POOL_WIDE_GRADS] = p->grad_leases[1].count,
+        .buffers = {[POOL_WEIGHTS] = p->reservations[0].count,
+                    [POOL_WIDE_WEIGHTS] = p->reservations[1].count,
+                    [POOL_GRADS] = p->grad_buffers[0].count,
+                    [POOL_WIDE_GRADS] = p->grad_buffers[1].count,
                     [POOL_TILES] = p->slots.count,
-                    [POOL_ACTS] = p->act_leases.count,
-                    [POOL_DEVICE_WEIGHTS] = p->device_leases[0].count,
-                    [POOL_DEVICE_WIDE_WEIGHTS] = p->device_leases[1].count,
+                    [POOL_ACTS] = p->act_buffers.count,
+                    [POOL_DEVICE_WEIGHTS] = p->device_weights[0].count,
+                    [POOL_DEVICE_WIDE_WEIGHTS] = p->device_weights[1].count,
                     [POOL_DEVICE_GRADS] = p->device_grads[0].count,
                     [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1].count,
                     [POOL_DEVICE_ACTS] = p->device_acts.count,

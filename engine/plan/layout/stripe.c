@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares by largest remainder, then one period in which each drive's turns are evenly apart. */
+/* Shares by largest remainder, then one step window in which each drive's turns are evenly
+   apart. */
 #include "plan/layout/stripe.h"
 
 #include <assert.h>
@@ -25,7 +26,8 @@ static double clean(const double *rates, uint32_t drives, double *clean_rates)
     return sum;
 }
 
-/* Turns of each drive in a period: at least one, as near to its share as whole numbers allow. */
+/* Turns of each drive in a step window: at least one, as near to its share as whole numbers
+   allow. */
 static void share_out(const double *rates, double sum, uint32_t drives, uint32_t *turns)
 {
     double rest[STRIPE_DRIVES_MAX];

@@ -14,13 +14,13 @@
 struct stripe {
     uint32_t drives;
     uint8_t drive[STRIPE_PERIOD];
-    /* of the first i tiles of a period, how many are on each drive */
+    /* of the first i tiles of a step window, how many are on each drive */
     uint8_t before[STRIPE_PERIOD + 1][STRIPE_DRIVES_MAX];
 };
 
 /**
  * rates: of each drive in any unit; one that is not a number > 0 counts as the least of the others
- * (all of them: equal shares). Every drive has at least one tile of a period. drives: 1 to
+ * (all of them: equal shares). Every drive has at least one tile of a step window. drives: 1 to
  * STRIPE_DRIVES_MAX.
  */
 void stripe_init(struct stripe *stripe, const double *rates, uint32_t drives);

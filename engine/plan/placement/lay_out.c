@@ -4,7 +4,7 @@
 #include "plan/placement/lay_out.h"
 
 #include "base/saturate.h"
-#include "plan/placement/rings.h"
+#include "plan/placement/buffer_pools.h"
 
 #include <string.h>
 
@@ -88,7 +88,7 @@ static struct run tiles_of(const struct placement_in *in, uint32_t unit)
 
 /* ---- what is updated ---- */
 
-/* A unit reads what it is tied to where it computes: they are resident or away together. */
+/* A unit reads what it is tied to where it computes: they are resident or offloaded together. */
 static void choose_resident(const struct placement_in *in, const struct choice *c,
                             struct placement *p)
 {
@@ -96,17 +96,17 @@ static void choose_resident(const struct placement_in *in, const struct choice *
     bool gpu = p->compute_tier == HST_TIER_HBM;
     bool all = c->resident.count >= layout->unit_count;
     for (uint32_t u = 0; u < layout->unit_count; u++)
-        p->units[u].away =
+        p->units[u].offloaded =
             gpu && !all && (u < c->resident.first || u - c->resident.first >= c->resident.count);
     for (uint32_t i = 0; gpu && !all && i < layout->param_count; i++) {
         const struct layout_param *param = &layout->params[i];
         if (param->owner == i)
             continue;
-        p->units[param->unit].away = true;
-        p->units[layout->params[param->owner].unit].away = true;
+        p->units[param->unit].offloaded = true;
+        p->units[layout->params[param->owner].unit].offloaded = true;
     }
     for (uint32_t u = 0; gpu && u < layout->unit_count; u++)
-        p->resident_units += !p->units[u].away;
+        p->resident_units += !p->units[u].offloaded;
 }
 
 /* True where the unit is one of those that leave memory, of which `left` more are to be found. */
@@ -147,7 +147,7 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
     uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
     memcpy(starts, p->drive_bytes, sizeof starts);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        struct unit_home *home = &p->units[u];
+        struct unit_placement *home = &p->units[u];
         struct run run = tiles_of(in, u);
         home->weights = (struct address){.tier = HST_TIER_NVME};
         if (!leaves_memory(p, u, &nvme_units))
@@ -180,7 +180,7 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
     memcpy(starts, p->drive_bytes, sizeof starts);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
-        struct unit_home *home = &p->units[u];
+        struct unit_placement *home = &p->units[u];
         uint32_t most = placement_is_resident(p, u) ? 0 : unit->tile_count;
         uint32_t out = nvme_tiles < most ? nvme_tiles : most;
         struct run run = {unit->first_tile, out, records_bytes(in, u, 1, false),
@@ -257,7 +257,7 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     if (!in->deferred)
         turns = take_turns(in, p);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        struct unit_home *home = &p->units[u];
+        struct unit_placement *home = &p->units[u];
         struct run run = tiles_of(in, u);
         if (!in->deferred && placement_is_resident(p, u)) {
             home->grads = turns;
@@ -278,10 +278,10 @@ static void choose_streamed(const struct placement_in *in, const struct choice *
 {
     double share = in->streams ? in->stream_share : c->streamed, owed = 0; /* tiles */
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        struct unit_home *home = &p->units[u];
+        struct unit_placement *home = &p->units[u];
         uint32_t tiles = in->layout->units[u].tile_count - home->nvme_states;
-        bool streams = home->away && !in->host_updates && home->weights.tier == HST_TIER_DRAM &&
-                       home->grads.tier == HST_TIER_DRAM;
+        bool streams = home->offloaded && !in->host_updates &&
+                       home->weights.tier == HST_TIER_DRAM && home->grads.tier == HST_TIER_DRAM;
         home->streamed_tiles = 0;
         if (!streams)
             continue;
@@ -303,7 +303,7 @@ static uint64_t bytes_of_acts(const struct placement_in *in, uint32_t unit,
 
 static enum hst_tier acts_tier(const struct choice *c, const struct placement *p, uint32_t unit)
 {
-    if (p->compute_tier == HST_TIER_HBM && unit >= c->acts_away)
+    if (p->compute_tier == HST_TIER_HBM && unit >= c->acts_offloaded)
         return HST_TIER_HBM;
     return unit < c->leaves[LEAVE_ACTS] ? HST_TIER_NVME : HST_TIER_DRAM;
 }
@@ -323,20 +323,20 @@ static void choose_recomputed(const struct placement_in *in, uint32_t segment, s
 }
 
 /* A recomputed checkpoint is needed until its backward. Segments follow one another, so the buffers
- * of the longest do for all; the last one of each finds its input in the carry, as the unit before
- * it has left that. */
+ * of the longest do for all; the last one of each finds its input in the hidden state, as the unit
+ * before it has left that. */
 static void place_recomputed(const struct placement_in *in, struct placement *p)
 {
     uint32_t units = in->layout->unit_count, place = 0, most = 0;
     uint64_t bytes = 0, inner = p->compute_tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes;
     for (uint32_t u = 0; u < units; u++) {
-        struct unit_home *home = &p->units[u];
+        struct unit_placement *home = &p->units[u];
         place = home->recomputed ? place + 1 : 0;
         if (!home->recomputed)
             continue;
         bool last = u + 1 == units || !p->units[u + 1].recomputed;
         bytes = bytes_of_acts(in, u, p);
-        home->acts = (struct address){.tier = p->compute_tier, .offset = p->carry};
+        home->acts = (struct address){.tier = p->compute_tier, .offset = p->hidden};
         if (last)
             continue;
         home->acts.offset = sat_add(inner, sat_times(bytes, place - 1));
@@ -366,7 +366,7 @@ static void place_acts(const struct placement_in *in, const struct choice *c, st
 {
     choose_recomputed(in, c->segment, p);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        struct unit_home *home = &p->units[u];
+        struct unit_placement *home = &p->units[u];
         home->act_bytes = home->recomputed ? 0 : bytes_of_acts(in, u, p);
         home->acts.tier = acts_tier(c, p, u);
         home->acts.offset = PLACEMENT_NO_ADDRESS;
@@ -401,7 +401,7 @@ static void place_room_rest(const struct placement_in *in, struct placement *p)
 
 /* ---- buffers ---- */
 
-/* The ring in DRAM that tiles from elsewhere pass through. */
+/* The buffer pool in DRAM that tiles from elsewhere pass through. */
 static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     bool hbm = p->resident_units > 0;
@@ -470,7 +470,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     place_kept(in, p);
     p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
     p->client_host = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
-    rings_place(in, c, p);
+    buffer_pools_place(in, c, p);
     place_host_side(in, largest_tile, p);
     place_slots(in, c, p);
 }
@@ -482,7 +482,8 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
                             .compute_tier = in->compute_tier,
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
-    p->micro_count = (uint32_t)((in->batch_tokens + in->grain_tokens - 1) / in->grain_tokens);
+    p->micro_count =
+        (uint32_t)((in->batch_tokens + in->micro_batch_tokens - 1) / in->micro_batch_tokens);
     choose_resident(in, c, p);
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
     place_states(in, c->leaves[LEAVE_STATES], p);
@@ -491,10 +492,10 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     choose_streamed(in, c, p);
     place_acts(in, c, p);
     place_room_rest(in, p);
-    uint64_t carry =
-        sat_times(placement_micro_stride(in, in->carry_bytes_per_token), p->micro_count);
-    p->carry = take_near(p, HST_CLASS_CARRY, carry);
-    p->carry_grad = take_near(p, HST_CLASS_CARRY, carry);
+    uint64_t hidden =
+        sat_times(placement_micro_stride(in, in->hidden_bytes_per_token), p->micro_count);
+    p->hidden = take_near(p, HST_CLASS_HIDDEN, hidden);
+    p->hidden_grad = take_near(p, HST_CLASS_HIDDEN, hidden);
     place_recomputed(in, p);
     place_saved(in, c, p);
     place_buffers(in, c, p);

@@ -10,12 +10,12 @@
 enum leaving { LEAVE_STATES = 0, LEAVE_ACTS, LEAVE_GRADS, LEAVE_WEIGHTS, LEAVE_COUNT };
 
 /* It says how deep the buffer pools are. */
-struct ring_depths {
-    uint32_t slots, leases, grads, acts;
+struct pool_depths {
+    uint32_t slots, reservations, grads, acts;
 };
 /* It says how deep those in a device's memory are. */
 struct device_depths {
-    uint32_t leases, grads, acts;
+    uint32_t reservations, grads, acts;
 };
 
 struct choice {
@@ -25,15 +25,15 @@ struct choice {
     struct {
         uint32_t first, count;
     } resident;
-    uint32_t acts_away;
+    uint32_t acts_offloaded;
     uint32_t leaves[LEAVE_COUNT];
     /* Units to one kept checkpoint, of those that follow one another and may be computed again; 0
        and 1: all are kept. */
     uint32_t segment;
-    struct ring_depths depths;
+    struct pool_depths depths;
     struct device_depths device_depths;
     uint32_t saved;  /* so many of the units that can keep their activations do; not in segments */
-    double streamed; /* share of the tiles that are away, but in DRAM, 0 to 1 */
+    double streamed; /* share of the tiles that are offloaded, but in DRAM, 0 to 1 */
 };
 
 /** Takes bytes, whole pages, of a tier's arena, and books them. Returns where they begin. */

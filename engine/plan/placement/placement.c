@@ -9,14 +9,14 @@
 
 uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro)
 {
-    uint64_t start = (uint64_t)micro * in->grain_tokens;
+    uint64_t start = (uint64_t)micro * in->micro_batch_tokens;
     uint64_t left = in->batch_tokens - start;
-    return left < in->grain_tokens ? left : in->grain_tokens;
+    return left < in->micro_batch_tokens ? left : in->micro_batch_tokens;
 }
 
 uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_per_token)
 {
-    return sat_round_up(sat_times(in->grain_tokens, bytes_per_token), 64);
+    return sat_round_up(sat_times(in->micro_batch_tokens, bytes_per_token), 64);
 }
 
 /* No activations stay where they have a home tier elsewhere. */
@@ -86,7 +86,7 @@ uint32_t placement_tiles_in_dram(const struct placement *p)
 {
     uint32_t count = 0;
     for (uint32_t u = 0; u < p->layout->unit_count; u++)
-        if (p->units[u].away)
+        if (p->units[u].offloaded)
             count += p->layout->units[u].tile_count - p->units[u].nvme_states;
     return count;
 }
@@ -95,7 +95,7 @@ struct address placement_weights(const struct placement *placement, uint32_t til
 {
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
-    const struct unit_home *home = &placement->units[range.unit];
+    const struct unit_placement *home = &placement->units[range.unit];
     uint64_t element_bytes = placement->bytes.weights;
     struct address at = home->weights;
     if (at.tier == HST_TIER_NVME)
@@ -109,7 +109,7 @@ struct address placement_states(const struct placement *placement, uint32_t tile
 {
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
-    const struct unit_home *home = &placement->units[range.unit];
+    const struct unit_placement *home = &placement->units[range.unit];
     uint64_t stride = record_layout(placement->bytes, layout->tile_elements).bytes;
     uint32_t local = tile - layout->units[range.unit].first_tile;
     if (local < home->nvme_states)
@@ -124,7 +124,7 @@ static uint32_t unit_of_block(const struct placement *placement, uint32_t block)
 {
     uint32_t unit = 0;
     for (uint32_t u = 0; u < placement->layout->unit_count; u++) {
-        const struct unit_home *home = &placement->units[u];
+        const struct unit_placement *home = &placement->units[u];
         if (home->acts.tier == HST_TIER_NVME && home->act_bytes > 0 &&
             home->first_act_block <= block)
             unit = u;
@@ -134,7 +134,7 @@ static uint32_t unit_of_block(const struct placement *placement, uint32_t block)
 
 static struct address act_block(const struct placement *placement, uint32_t block, uint64_t *bytes)
 {
-    const struct unit_home *home = &placement->units[unit_of_block(placement, block)];
+    const struct unit_placement *home = &placement->units[unit_of_block(placement, block)];
     uint64_t left =
         home->act_bytes - (uint64_t)(block - home->first_act_block) * PLACEMENT_ACT_BYTES;
     *bytes = left < PLACEMENT_ACT_BYTES ? left : PLACEMENT_ACT_BYTES;
@@ -146,7 +146,7 @@ static struct address tile_grads(const struct placement *placement, uint32_t til
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
     uint64_t element_bytes = placement->bytes.weights;
-    const struct unit_home *home = &placement->units[range.unit];
+    const struct unit_placement *home = &placement->units[range.unit];
     struct address at = home->grads;
     if (at.tier == HST_TIER_NVME)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->grads_at,

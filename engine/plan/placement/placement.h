@@ -11,10 +11,11 @@
  *
  * The compute tier is the one whose memory the device computes in: DRAM on the host, HBM on a GPU.
  * On a GPU a unit is resident: its weights, gradients and states are at home in HBM, and the GPU
- * updates them. Or it is away: they are in DRAM and on NVMe, the host updates them, and weights and
- * gradients are copied. Of what it has in DRAM the GPU may update a share too: those tiles are
- * streamed, each copied to the GPU, updated there and copied back. Checkpoints may stay in HBM in
- * either case. The carry and what is accumulated in are always where the device computes.
+ * updates them. Or it is offloaded: they are in DRAM and on NVMe, the host updates them, and
+ * weights and gradients are copied. Of what it has in DRAM the GPU may update a share too: those
+ * tiles are streamed, each copied to the GPU, updated there and copied back. Checkpoints may stay
+ * in HBM in either case. The hidden state and what is accumulated in are always where the device
+ * computes.
  */
 #include "plan/layout/layout.h"
 #include "plan/layout/stripe.h"
@@ -42,8 +43,8 @@ struct placement_in {
     uint64_t hbm_most; /* that --hbm may be, because no more is free; 0: it may be anything */
     /* the client's own memory, in the compute tier and in DRAM */
     uint64_t client_device_bytes, client_host_bytes;
-    uint64_t batch_tokens, grain_tokens;
-    uint64_t carry_bytes_per_token;
+    uint64_t batch_tokens, micro_batch_tokens;
+    uint64_t hidden_bytes_per_token;
     bool deferred; /* the update depends on all gradients: those have to be kept */
     /* Weights and states in DRAM are there twice, and those on NVMe, where there is no store. */
     bool second_slots;
@@ -70,11 +71,11 @@ struct address {
 };
 
 /* It says where one unit's bytes are; tiles follow one another, so an address is arithmetic. */
-struct unit_home {
-    bool away;               /* from the device's memory; on the host no unit is */
+struct unit_placement {
+    bool offloaded;          /* from the device's memory; on the host no unit is */
     struct address weights;  /* of the unit's first tile; on NVMe see weights_at */
     uint32_t nvme_states;    /* its first tiles, so many, have their states on NVMe */
-    uint32_t streamed_tiles; /* its last tiles, so many, are updated by the GPU, though away */
+    uint32_t streamed_tiles; /* its last tiles, so many, are updated by the GPU, though offloaded */
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
@@ -86,7 +87,8 @@ struct unit_home {
        recomputed: `acts` is where that leaves them, near the computation. */
     bool recomputed;
     uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
-    bool wide;                /* the first or the last unit, with leases of its own: see rings */
+    bool wide;                /* the first or the last unit, with reservations of its own: see
+                                 buffer pools */
     uint64_t kept;            /* of a slice, in the compute tier's arena: its unit's token_bytes */
     uint64_t saved; /* there: its activations, or PLACEMENT_NO_ADDRESS; see struct hst_unit_desc */
 };
@@ -95,7 +97,7 @@ struct unit_home {
 #define PLACEMENT_ACT_BYTES (4u << 20)
 
 /* Buffers of one kind, one after another in an arena; none (count 0) where nothing needs them. */
-struct ring {
+struct buffer_pool {
     uint64_t at, bytes; /* of the first; from one to the next */
     uint32_t count;
 };
@@ -120,9 +122,9 @@ struct placement {
     uint64_t weights_slot, states_slot;
     /* And from what is in a drive's scratch file of these to its second slot there. */
     uint64_t weights_slot_on[STRIPE_DRIVES_MAX], states_slot_on[STRIPE_DRIVES_MAX];
-    struct unit_home *units; /* [unit_count] */
+    struct unit_placement *units; /* [unit_count] */
     /* Offsets in the compute tier's arena: */
-    uint64_t carry, carry_grad;
+    uint64_t hidden, hidden_grad;
     uint64_t accumulator, tied; /* the f32 gradient accumulators */
     uint64_t norm_partials;     /* of what the device has at home */
     uint64_t work, work_bytes;  /* the largest unit's workspace */
@@ -132,18 +134,20 @@ struct placement {
     uint64_t load_values;   /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
     /* A buffer is as large as the largest unit that takes one. Where that is the embedding or the
-       head alone, and less memory is needed so, those have rings of their own: [1], of wide units.
-       Rings in DRAM: */
-    struct ring leases[2];      /* one unit's weights that come from NVMe */
-    struct ring slots;          /* one tile: its weights or gradients, then its record */
-    uint64_t slot_record_at;    /* bytes from a slot's start */
-    struct ring grad_leases[2]; /* one unit's rounded gradients, on their way to NVMe */
-    struct ring act_leases;     /* one unit's checkpoints, on their way to and from NVMe */
-    /* Rings in HBM, of a unit whose home is elsewhere: */
-    struct ring device_leases[2]; /* all weights that its computation reads */
-    struct ring device_grads[2];  /* its rounded gradients, behind them their norm's partials */
-    struct ring device_acts;      /* its checkpoints */
-    struct ring device_tiles;     /* a streamed tile: its weights, its gradients, its record */
+       head alone, and less memory is needed so, those have buffer pools of their own: [1], of wide
+       units. Buffer pools in DRAM: */
+    struct buffer_pool reservations[2]; /* one unit's weights that come from NVMe */
+    struct buffer_pool slots;           /* one tile: its weights or gradients, then its record */
+    uint64_t slot_record_at;            /* bytes from a slot's start */
+    struct buffer_pool grad_buffers[2]; /* one unit's rounded gradients, on their way to NVMe */
+    struct buffer_pool act_buffers;     /* one unit's checkpoints, on their way to and from NVMe */
+    /* Buffer pools in HBM, of a unit whose home is elsewhere: */
+    struct buffer_pool device_weights[2]; /* all weights that its computation reads */
+    struct buffer_pool device_grads[2];  /* its rounded gradients, behind them their norm's
+                                            partials */
+    struct buffer_pool device_acts;      /* its checkpoints */
+    struct buffer_pool device_tiles;     /* a streamed tile: its weights, its gradients, its
+                                            record */
     uint64_t device_tile_grads_at, device_tile_record_at; /* bytes from a buffer's start */
     uint32_t act_blocks;                                  /* on NVMe, of all units */
     /* Units to one kept checkpoint, where forwards are computed again; else 1. */
@@ -152,7 +156,7 @@ struct placement {
        many eighths of the tiles whose gradients last until then. The planner's choice. */
     uint32_t late_eighths;
     /* Threads that update beside a device with memory of its own, 0: all; [1] where the update is
-       optimistic. Where host memory does not carry all that moves, fewer leave more of it to drives
+       optimistic. Where DRAM is too slow for all that moves, fewer leave more of it to drives
        and copies. The planner's choice. */
     uint32_t update_threads[2];
     uint32_t micro_count;
@@ -191,17 +195,17 @@ void placement_free(struct placement *placement);
 /** True where the device updates the unit, in its own memory. */
 static inline bool placement_is_resident(const struct placement *placement, uint32_t unit)
 {
-    return placement->compute_tier == HST_TIER_HBM && !placement->units[unit].away;
+    return placement->compute_tier == HST_TIER_HBM && !placement->units[unit].offloaded;
 }
 /** The tier of a unit's weights, gradients and states that are in memory. */
 static inline enum hst_tier placement_memory(const struct placement *placement, uint32_t unit)
 {
-    return placement->units[unit].away ? HST_TIER_DRAM : placement->compute_tier;
+    return placement->units[unit].offloaded ? HST_TIER_DRAM : placement->compute_tier;
 }
 /** True where a unit's checkpoints are. */
 static inline bool placement_copies_acts(const struct placement *placement, uint32_t unit)
 {
-    const struct unit_home *home = &placement->units[unit];
+    const struct unit_placement *home = &placement->units[unit];
     return placement->compute_tier == HST_TIER_HBM && home->acts.tier != HST_TIER_HBM &&
            home->act_bytes > 0;
 }
@@ -211,7 +215,7 @@ uint32_t placement_savable_units(const struct placement_in *in);
 /** Bytes of a unit's activations, of all micro-batches. */
 uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit);
 
-/** Tiles of units that are away, whose states are in DRAM. */
+/** Tiles of units that are offloaded, whose states are in DRAM. */
 uint32_t placement_tiles_in_dram(const struct placement *placement);
 
 /** It tells where the weights and the state record of a tile are. */
@@ -231,7 +235,7 @@ static inline uint64_t placement_partials_bytes(uint64_t elements)
     return elements / LAYOUT_UNIT_ALIGN * sizeof(double);
 }
 
-/** Tokens of micro-batch m: grain_tokens but for a shorter last. */
+/** Tokens of micro-batch m: micro_batch_tokens but for a shorter last. */
 uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro);
 /** Bytes from one micro-batch's activations to the next's, per class of given bytes per token. */
 uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_per_token);
@@ -240,7 +244,7 @@ uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_pe
 
 struct gather {
     uint32_t first_tile, tile_count; /* consecutive, of one unit */
-    uint64_t lease_at;               /* bytes from the start of the lease */
+    uint64_t reservation_at;         /* bytes from the start of the reservation */
 };
 #define GATHER_MAX 8u
 /** The runs of tiles a unit needs. Returns how many, or -EINVAL for more than GATHER_MAX. */

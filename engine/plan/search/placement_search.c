@@ -31,9 +31,9 @@ static const enum hst_class CLASS_OF[LEAVE_COUNT] = {
    the rest is on its way behind a fast drive's delay; then enough for a drive's queue while one is
    updated; then one read, one updated, one written, one spare. Three weight units: one computed
    with, one ready, one on its way. The last row is the least that works. */
-static const struct ring_depths RING_DEPTHS[] = {
+static const struct pool_depths POOL_DEPTHS[] = {
     {24, 3, 2, 3}, {16, 3, 2, 3}, {4, 3, 2, 3}, {2, 1, 1, 1}};
-static_assert(sizeof RING_DEPTHS / sizeof RING_DEPTHS[0] == PLACEMENT_RING_DEPTHS, "all of them");
+static_assert(sizeof POOL_DEPTHS / sizeof POOL_DEPTHS[0] == PLACEMENT_POOL_DEPTHS, "all of them");
 
 /* The same on a device; at least one unit's weights are copied while another one is computed with.
  */
@@ -60,7 +60,7 @@ static int wished(const struct placement_in *in, bool hbm)
     return count;
 }
 
-static bool may_be_away(const struct placement_in *in)
+static bool may_be_offloaded(const struct placement_in *in)
 {
     return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
 }
@@ -119,7 +119,7 @@ static uint64_t dram_of(const struct placement *p)
     return p->dram_bytes;
 }
 
-/* Lets as many of a class go as may, where that wins memory: its ring takes some. */
+/* Lets as many of a class go as may, where that wins memory: its buffer pool takes some. */
 static void let_go(const struct placement_in *in, struct choice *c, uint32_t *number, uint32_t most,
                    uint64_t (*held)(const struct placement *), struct placement *p)
 {
@@ -139,20 +139,21 @@ static void leave_hbm(const struct placement_in *in, const struct choice_range *
 {
     if (fits(in, c, p, fits_hbm))
         return;
-    let_go(in, c, &c->acts_away, range->high.acts_away, hbm_of, p);
-    if (fits_hbm(in, p) && c->acts_away > range->low.acts_away)
-        last_that_fits(in, c, &c->acts_away, c->acts_away, range->low.acts_away, fits_hbm, p);
+    let_go(in, c, &c->acts_offloaded, range->high.acts_offloaded, hbm_of, p);
+    if (fits_hbm(in, p) && c->acts_offloaded > range->low.acts_offloaded)
+        last_that_fits(in, c, &c->acts_offloaded, c->acts_offloaded, range->low.acts_offloaded,
+                       fits_hbm, p);
 }
 
 /* Checkpoints that have left HBM come back, as many as it has room for. */
 static void return_acts(const struct placement_in *in, uint32_t low, struct choice *c,
                         struct placement *p)
 {
-    uint32_t high = c->acts_away;
-    c->acts_away = low;
+    uint32_t high = c->acts_offloaded;
+    c->acts_offloaded = low;
     if (fits(in, c, p, fits_hbm))
         return;
-    last_that_fits(in, c, &c->acts_away, high, low, fits_hbm, p);
+    last_that_fits(in, c, &c->acts_offloaded, high, low, fits_hbm, p);
 }
 
 /*
@@ -168,7 +169,7 @@ static bool fill_resident(const struct placement_in *in, const struct placement_
     if (how->resident_quarters == PLACEMENT_ALL || !may_be_near(in))
         return false;
     if (!how->acts_stay)
-        c->acts_away = range->high.acts_away;
+        c->acts_offloaded = range->high.acts_offloaded;
     last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
     if (p->resident_units == 0) {
         c->resident.first = 1;
@@ -177,7 +178,7 @@ static bool fill_resident(const struct placement_in *in, const struct placement_
     c->resident.count = (uint32_t)((uint64_t)c->resident.count * how->resident_quarters / 4);
     lay_out(in, c, p);
     if (fits_hbm(in, p) && p->resident_units > 0) {
-        return_acts(in, without.acts_away, c, p);
+        return_acts(in, without.acts_offloaded, c, p);
         return true;
     }
     *c = without;
@@ -234,12 +235,13 @@ static bool search(const struct placement_in *in, const struct placement_how *ho
 }
 
 /* The rest of HBM holds weights of more units: the graph keeps them there for the backward. */
-static void fill_leases(const struct placement_in *in, struct choice *c, struct placement *p)
+static void fill_reservations(const struct placement_in *in, struct choice *c, struct placement *p)
 {
-    uint32_t away = in->layout->unit_count - p->resident_units, *depth = &c->device_depths.leases;
-    bool borrow = p->device_leases[0].count + p->device_leases[1].count > 0;
-    if (borrow && *depth < away)
-        last_that_fits(in, c, depth, *depth, away + 1, fits_memory, p);
+    uint32_t offloaded = in->layout->unit_count - p->resident_units,
+             *depth = &c->device_depths.reservations;
+    bool borrow = p->device_weights[0].count + p->device_weights[1].count > 0;
+    if (borrow && *depth < offloaded)
+        last_that_fits(in, c, depth, *depth, offloaded + 1, fits_memory, p);
 }
 
 /* And what is left then activations: each unit that keeps them has no forward to compute again. */
@@ -263,22 +265,23 @@ static struct choice_range choices(const struct placement_in *in, const struct p
     const struct place_wish *wish = &in->wish;
     struct choice_range range = {
         .low = {.segment = how->segment, .streamed = how->streamed_eighths / 8.0}};
-    bool gpu = in->compute_tier == HST_TIER_HBM, away = how->resident_quarters != PLACEMENT_ALL;
-    range.low.resident.count = away ? 0 : in->layout->unit_count;
+    bool gpu = in->compute_tier == HST_TIER_HBM,
+         offloaded = how->resident_quarters != PLACEMENT_ALL;
+    range.low.resident.count = offloaded ? 0 : in->layout->unit_count;
     range.low.saved = (placement_savable_units(in) * how->saved_eighths + 7) / 8;
     for (int i = 0; i < LEAVE_COUNT; i++) {
         enum hst_class class = CLASS_OF[i];
         uint32_t all = i == LEAVE_STATES ? in->layout->tile_count : in->layout->unit_count;
-        bool movable = may_leave(in, class) && (!gpu || away || i == LEAVE_ACTS);
+        bool movable = may_leave(in, class) && (!gpu || offloaded || i == LEAVE_ACTS);
         if (wish->fixed[class] && wish->tier[class] == HST_TIER_NVME)
             range.low.leaves[i] = all;
         range.high.leaves[i] = !wish->fixed[class] && movable ? all : range.low.leaves[i];
     }
     bool acts = wish->fixed[HST_CLASS_ACTS], hbm = wish->tier[HST_CLASS_ACTS] == HST_TIER_HBM;
-    range.low.acts_away = acts && !hbm ? in->layout->unit_count : 0;
-    range.high.acts_away = acts && hbm ? 0 : in->layout->unit_count;
+    range.low.acts_offloaded = acts && !hbm ? in->layout->unit_count : 0;
+    range.high.acts_offloaded = acts && hbm ? 0 : in->layout->unit_count;
     if (how->acts_leave)
-        range.low.acts_away = range.high.acts_away;
+        range.low.acts_offloaded = range.high.acts_offloaded;
     /* no more of the first class than its share */
     enum leaving first = how->order[0];
     uint32_t low = range.low.leaves[first], *high = &range.high.leaves[first];
@@ -323,7 +326,7 @@ static bool batch_weighs(const struct placement *p)
 {
     enum hst_tier tier = p->compute_tier;
     uint64_t batch = sat_add(p->table[HST_CLASS_ACTS][tier],
-                             sat_add(p->table[HST_CLASS_CARRY][tier], p->work_bytes));
+                             sat_add(p->table[HST_CLASS_HIDDEN][tier], p->work_bytes));
     return batch > (tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes) / 4;
 }
 
@@ -342,7 +345,7 @@ static void refuse_hbm(const struct placement_in *in, const struct placement *p,
              size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
              small ? ", and the GPU has no more than " : "",
              small ? size_text(in->hbm_most, most) : "", small ? "" : "raise --hbm, or ",
-             may_be_away(in) ? "" : "leave weights, grads and states out of --place, or ",
+             may_be_offloaded(in) ? "" : "leave weights, grads and states out of --place, or ",
              small && acts ? "leave acts out of --place, or " : "",
              batch_weighs(p) ? "lower --batch-tokens or --grain, or " : "",
              p->device_tiles.count > 0 ? "lower --gpu-update, or " : "",
@@ -419,7 +422,7 @@ static int check_class(const struct placement_in *in, enum hst_class class, char
     bool gpu = in->compute_tier == HST_TIER_HBM;
     if (!in->wish.fixed[class] || tier == in->compute_tier)
         return 0;
-    if (class == HST_CLASS_CARRY || tier == HST_TIER_HBM)
+    if (class == HST_CLASS_HIDDEN || tier == HST_TIER_HBM)
         return refuse_place(in, class,
                             gpu ? ". Fix: carry takes hbm, the rest hbm, dram or nvme"
                                 : ". Fix: carry takes dram, the rest dram or nvme",
@@ -436,7 +439,7 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
     for (int c = 0; c < HST_CLASS_COUNT; c++)
         if (check_class(in, (enum hst_class)c, why, why_bytes))
             return -EINVAL;
-    if (!may_be_near(in) && !may_be_away(in)) {
+    if (!may_be_near(in) && !may_be_offloaded(in)) {
         snprintf(why, why_bytes,
                  "weights, grads and states live in hbm all three or none of them%s. Fix: name hbm "
                  "for %s of them",
@@ -458,22 +461,23 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
 
 /* ---- the whole ---- */
 
-/* With rings as deep as there is room for: those of the drives first, which are what a step waits
- * for. *found: memory has room, and the drives have not. */
+/* With buffer pools as deep as there is room for: those of the drives first, which are what a step
+ * waits for. *found: memory has room, and the drives have not. */
 static bool search_depths(const struct placement_in *in, const struct placement_how *how,
                           bool *found, struct placement *p)
 {
     struct choice_range range = choices(in, how);
     uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
-    for (uint32_t ring = how->rings; ring < PLACEMENT_RING_DEPTHS; ring++)
-        for (uint32_t device = how->device_rings; device < most; device++) {
+    for (uint32_t buffer_pool = how->buffer_pools; buffer_pool < PLACEMENT_POOL_DEPTHS;
+         buffer_pool++)
+        for (uint32_t device = how->device_pools; device < most; device++) {
             struct choice choice;
-            range.low.depths = RING_DEPTHS[ring];
+            range.low.depths = POOL_DEPTHS[buffer_pool];
             range.low.device_depths = DEVICE_DEPTHS[device];
             *found = search(in, how, &range, &choice, p);
             if (!*found || !drives_fit(in, p, &full))
                 continue;
-            fill_leases(in, &choice, p);
+            fill_reservations(in, &choice, p);
             fill_saved(in, &choice, p);
             return true;
         }
@@ -484,10 +488,10 @@ int placement_search(const struct placement_in *in, const struct placement_how *
                      struct placement *placement)
 {
     struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
-    bool found, away = how->resident_quarters != PLACEMENT_ALL;
+    bool found, offloaded = how->resident_quarters != PLACEMENT_ALL;
     if (!p.units)
         return -ENOMEM;
-    bool may = in->compute_tier == HST_TIER_DRAM || !away || may_be_away(in);
+    bool may = in->compute_tier == HST_TIER_DRAM || !offloaded || may_be_offloaded(in);
     if (may && search_depths(in, how, &found, &p)) {
         *placement = p;
         return 0;
@@ -506,7 +510,7 @@ static bool search_usual(const struct placement_in *in, uint32_t segment, bool *
     if (may_be_near(in) && search_depths(in, &how, found, p))
         return true;
     how.resident_quarters = 4;
-    return may_be_away(in) && search_depths(in, &how, found, p);
+    return may_be_offloaded(in) && search_depths(in, &how, found, p);
 }
 
 /* It tells how far a placement is from fitting: what it lacks first, and how much it wants of

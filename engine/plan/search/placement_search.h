@@ -9,21 +9,22 @@
 
 /* Buffer pools of drives and of a device are so deep: 0 is deepest, the last the least that
  * works. */
-#define PLACEMENT_RING_DEPTHS   4u
+#define PLACEMENT_POOL_DEPTHS   4u
 #define PLACEMENT_DEVICE_DEPTHS 3u
 #define PLACEMENT_ALL           5u
 
 struct placement_how {
     enum leaving order[LEAVE_COUNT]; /* classes leave DRAM in this order, each as far as must be */
     uint32_t first_quarters;         /* of the first of them no more than so many, 0 to 4 */
-    uint32_t rings, device_rings;    /* the deepest rings that are tried; then lesser ones */
+    uint32_t buffer_pools, device_pools;    /* the deepest buffer pools that are tried; then lesser
+                                               ones */
     bool acts_leave;                 /* HBM, all of them, though there may be room */
     bool acts_stay;                  /* in HBM before any unit does */
     /* Units that are resident on a GPU: PLACEMENT_ALL of them, or so many quarters of those that
        HBM has room for. */
     uint32_t resident_quarters;
     uint32_t segment; /* units to one kept checkpoint; 0 and 1: all are kept */
-    /* On a GPU: the share of what is away but in DRAM that it updates, in eighths. */
+    /* On a GPU: the share of what is offloaded but in DRAM that it updates, in eighths. */
     uint32_t streamed_eighths;
     /* Units that keep their activations, in eighths of those that can: no fewer, and more only of
        the room that nothing else has taken. */

@@ -105,7 +105,7 @@ static bool has_tiles_on_drives(const struct placement *p)
     return update_uses_drives(p);
 }
 
-/* Large ones where a GPU updates any, and none passes through the ring of the drives. */
+/* Large ones where a GPU updates any, and none passes through the buffer pool of the drives. */
 static int choose_tiles(const struct plan_in *in, struct plan *plan)
 {
     uint32_t tile_elements = in->tile_elements ? in->tile_elements : PLAN_TILE_HOST;
@@ -148,7 +148,7 @@ static struct planner_in planner_of(const struct plan_in *in, const struct homes
     return (struct planner_in){.placement = &homes->in,
                                .machine = in->machine,
                                .optimistic = optimistic,
-                               .parts = in->parts};
+                               .phases = in->phases};
 }
 
 static int improve_with_slots(const struct plan_in *in, struct homes *with)

@@ -24,7 +24,7 @@ struct plan_in {
     /* Of the machine all is known that a step could need; else the usual homes are taken. */
     bool is_known;
     struct planner_machine machine;
-    unsigned parts; /* see struct planner_in */
+    unsigned phases; /* see struct planner_in */
 };
 
 struct plan {
@@ -35,8 +35,8 @@ struct plan {
     char why[384];      /* one line where it failed, with a fix; "" for want of memory */
 };
 
-/** Elements of a tile where none are asked for. Small for the drive's ring, large against what a
- * version writes for it; larger where each tile is a launch on a GPU. */
+/** Elements of a tile where none are asked for. Small for the drive's buffer pool, large against
+ * what a version writes for it; larger where each tile is a launch on a GPU. */
 #define PLAN_TILE_HOST   262144u
 #define PLAN_TILE_DEVICE (4u << 20)
 

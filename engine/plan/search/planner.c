@@ -63,7 +63,7 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
     struct sim_rates rates = machine->rates;
     rates.update *=
         planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);
-    rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .parts = in->parts}, &sim);
+    rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .phases = in->phases}, &sim);
     graph_free(&graph);
     if (rc == 0)
         *step_s = sim.step_s;
@@ -190,15 +190,15 @@ static void try_shares(struct search *s)
     }
 }
 
-static void try_rings(struct search *s)
+static void try_pools(struct search *s)
 {
     struct placement_how how = s->best.how;
-    for (how.rings = 1; how.rings < PLACEMENT_RING_DEPTHS; how.rings++)
+    for (how.buffer_pools = 1; how.buffer_pools < PLACEMENT_POOL_DEPTHS; how.buffer_pools++)
         try(s, &how);
     how = s->best.how;
     bool device = s->in->placement->compute_tier == HST_TIER_HBM;
-    for (how.device_rings = 1; device && how.device_rings < PLACEMENT_DEVICE_DEPTHS;
-         how.device_rings++)
+    for (how.device_pools = 1; device && how.device_pools < PLACEMENT_DEVICE_DEPTHS;
+         how.device_pools++)
         try(s, &how);
 }
 
@@ -234,8 +234,8 @@ static void try_saved(struct search *s)
     bool gpu = s->in->placement->compute_tier == HST_TIER_HBM;
     if (placement_savable_units(s->in->placement) == 0 || how.segment > 1)
         return;
-    for (int away = 0; away <= (gpu && all); away++) {
-        how.resident_quarters = away ? 4 : how.resident_quarters;
+    for (int offloaded = 0; offloaded <= (gpu && all); offloaded++) {
+        how.resident_quarters = offloaded ? 4 : how.resident_quarters;
         for (how.saved_eighths = 1; how.saved_eighths <= 8; how.saved_eighths++)
             try(s, &how);
     }
@@ -302,9 +302,9 @@ static void describe(const struct candidate *c, char *what, size_t what_bytes)
                                           : "";
     const char *units = c->how.resident_quarters < 4 ? "; fewer units in HBM" : "";
     const char *gpu = c->placement.streamed_tiles > 0 ? "; the GPU updates a share of DRAM" : "";
-    n +=
-        snprintf(what + n, what_bytes - (size_t)n, "%s%s%s%s",
-                 c->how.rings + c->how.device_rings > 0 ? "; smaller rings" : "", acts, units, gpu);
+    n += snprintf(what + n, what_bytes - (size_t)n, "%s%s%s%s",
+                  c->how.buffer_pools + c->how.device_pools > 0 ? "; smaller rings" : "", acts,
+                  units, gpu);
     if (c->how.saved_eighths > 0 && c->placement.saved_units > 0)
         n += snprintf(what + n, what_bytes - (size_t)n, "; activations before others");
     if (c->placement.segment > 1)
@@ -333,7 +333,7 @@ static void keep_best(struct search *s, struct placement *placement, struct plan
 static uint32_t quarters_of(const struct placement *p)
 {
     for (uint32_t u = 0; u < p->layout->unit_count; u++)
-        if (p->units[u].away)
+        if (p->units[u].offloaded)
             return 4;
     return PLACEMENT_ALL;
 }
@@ -355,7 +355,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_orders(&s, s.usual);
     try_acts(&s);
     try_shares(&s);
-    try_rings(&s);
+    try_pools(&s);
     try_resident(&s);
     try_segments(&s);
     try_streamed(&s);

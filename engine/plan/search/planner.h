@@ -14,14 +14,15 @@ struct planner_machine {
     struct sim_rates rates; /* update and norm: the host's */
     uint32_t threads;       /* that update at rates.update */
     double half;            /* of that rate, what half of them reach, rounded up; 0: not known */
-    bool streams;           /* a GPU may update what is away: how fast all parts are is known */
+    bool streams;           /* a GPU may update what is offloaded: how fast all parts are is
+                               known */
 };
 
 struct planner_in {
     const struct placement_in *placement;
     struct planner_machine machine;
     bool optimistic; /* of the graph: see step_graph */
-    unsigned parts;  /* of each period beside those of training */
+    unsigned phases; /* of each step window beside those of training */
 };
 
 struct planned {
@@ -45,12 +46,12 @@ struct planned {
  * Replaces *placement, that placement_plan found, where another one is faster by more than
  * PLANNER_GAIN_LEAST. Of those as fast the one with fewest changes from the usual way stays. Tried
  * are all orders in which classes leave memory, on a GPU also with all checkpoints out of its
- * memory and with checkpoints there before units; then parts of the first class, shallower rings,
- * fewer resident units, units that keep their activations before others take that room, checkpoints
- * that are not kept, a share of DRAM that a GPU updates: each from the best so far, and then
- * activations once more. Where an update does not wait for the norm, the share of it that is left
- * to the next forward is chosen first and last, for the homes that were given too. Beside a device
- * with memory of its own the number of threads that update is chosen at the end.
+ * memory and with checkpoints there before units; then parts of the first class, shallower buffer
+ * pools, fewer resident units, units that keep their activations before others take that room,
+ * checkpoints that are not kept, a share of DRAM that a GPU updates: each from the best so far, and
+ * then activations once more. Where an update does not wait for the norm, the share of it that is
+ * left to the next forward is chosen first and last, for the homes that were given too. Beside a
+ * device with memory of its own the number of threads that update is chosen at the end.
  *
  * Errors, the homes in *placement being untouched: -ENOMEM.
  * Cost: at most some 130 candidates, each laid out some hundred times in O(units) and simulated on

@@ -37,8 +37,8 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
     e->config = *config;
     assert_true(config->precision != HST_PRECISION_FP16);
     e->dtype = config->precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32;
-    e->micro_count =
-        (uint32_t)((config->batch_tokens + config->grain_tokens - 1) / config->grain_tokens);
+    e->micro_count = (uint32_t)((config->batch_tokens + config->micro_batch_tokens - 1) /
+                                config->micro_batch_tokens);
     e->fail_at = SIZE_MAX;
     e->segment = 3;
     struct hst_dev_config dev = {.size = sizeof dev};
@@ -79,7 +79,7 @@ void hst_engine_destroy(struct hst_engine **engine)
         free(unit->weights);
     }
     free_acts(e, e->carry);
-    free_acts(e, e->carry_grad);
+    free_acts(e, e->hidden_grad);
     free(e->work);
     free(e->client.device);
     free(e->client.host);
@@ -188,9 +188,9 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
     return 0;
 }
 
-int hst_carry_set(struct hst_engine *e, uint64_t bytes_per_token)
+int hst_hidden_set(struct hst_engine *e, uint64_t bytes_per_token)
 {
-    e->carry_bytes_per_token = bytes_per_token;
+    e->hidden_bytes_per_token = bytes_per_token;
     return 0;
 }
 
@@ -216,8 +216,8 @@ int hst_client_memory(struct hst_engine *e, struct hst_client_memory *memory)
 
 uint64_t fake_micro_tokens(const struct hst_engine *e, uint32_t micro)
 {
-    uint64_t left = e->config.batch_tokens - micro * e->config.grain_tokens;
-    return left < e->config.grain_tokens ? left : e->config.grain_tokens;
+    uint64_t left = e->config.batch_tokens - micro * e->config.micro_batch_tokens;
+    return left < e->config.micro_batch_tokens ? left : e->config.micro_batch_tokens;
 }
 
 static struct fake_act *take_acts(const struct hst_engine *e, uint64_t bytes_per_token)
@@ -237,7 +237,7 @@ static void choose_segments(struct hst_engine *e)
         bool may = (e->units[u].flags & HST_UNIT_RECOMPUTE) != 0;
         bool follows = may && u > 0 && (e->units[u - 1].flags & HST_UNIT_RECOMPUTE);
         e->units[u].place = follows ? (e->units[u - 1].place + 1) % e->segment : 0;
-        assert_true(!may || e->units[u].act_bytes_per_token == e->carry_bytes_per_token);
+        assert_true(!may || e->units[u].act_bytes_per_token == e->hidden_bytes_per_token);
     }
     for (uint32_t u = 0; u < e->unit_count; u++)
         e->units[u].is_last =
@@ -289,8 +289,8 @@ int hst_engine_seal(struct hst_engine *e, enum hst_order order)
     for (uint32_t u = 0; u < e->unit_count; u++)
         if (e->units[u].saved_bytes && (e->saves >> u & 1))
             e->units[u].saved = fake_take(fake_saved_bytes(e, u) + CANARY_BYTES);
-    e->carry = take_acts(e, e->carry_bytes_per_token);
-    e->carry_grad = take_acts(e, e->carry_bytes_per_token);
+    e->carry = take_acts(e, e->hidden_bytes_per_token);
+    e->hidden_grad = take_acts(e, e->hidden_bytes_per_token);
     e->work = fake_take(e->work_size + CANARY_BYTES);
     return 0;
 }

@@ -36,7 +36,7 @@ int hst_step_begin(struct hst_engine *e, const struct hst_step_in *in, struct hs
             poison(e->units[u].saved, fake_saved_bytes(e, u));
     }
     for (uint32_t i = 0; i < e->micro_count; i++)
-        e->carry[i].written = e->carry_grad[i].written = false;
+        e->carry[i].written = e->hidden_grad[i].written = false;
     for (uint32_t u = 0; u < e->unit_count; u++)
         for (uint32_t i = 0; e->units[u].checkpoints && i < e->micro_count; i++)
             e->units[u].checkpoints[i].written = false;
@@ -172,11 +172,11 @@ static struct fake_act *act_of(struct hst_engine *e, uint32_t unit, uint32_t mic
                                enum hst_act_kind kind, uint64_t *bytes_per_token)
 {
     assert_true(e->acquired && e->unit == unit && micro < e->micro_count);
-    *bytes_per_token = e->carry_bytes_per_token;
-    if (kind == HST_CARRY)
+    *bytes_per_token = e->hidden_bytes_per_token;
+    if (kind == HST_HIDDEN)
         return &e->carry[micro];
-    if (kind == HST_CARRY_GRAD)
-        return &e->carry_grad[micro];
+    if (kind == HST_HIDDEN_GRAD)
+        return &e->hidden_grad[micro];
     *bytes_per_token = e->units[unit].act_bytes_per_token;
     assert_true(*bytes_per_token > 0);
     if (e->units[unit].is_last && e->sweep == HST_BACKWARD)
@@ -192,7 +192,7 @@ int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
     uint64_t bytes_per_token;
     struct fake_act *a = act_of(e, unit, micro, kind, &bytes_per_token);
     assert_true(!a->held && stream == e->stream && access != 0);
-    assert_true(kind != HST_CARRY_GRAD || e->sweep == HST_BACKWARD);
+    assert_true(kind != HST_HIDDEN_GRAD || e->sweep == HST_BACKWARD);
     assert_true(kind != HST_CHECKPOINT || access == e->view.checkpoint);
     size_t bytes = fake_micro_tokens(e, micro) * bytes_per_token;
     int rc = hst_stream_sync(e->stream);

@@ -52,8 +52,8 @@ struct hst_engine {
     enum hst_dtype dtype;
     uint32_t unit_count, micro_count, segment;
     struct fake_unit units[MAX_UNITS];
-    uint64_t carry_bytes_per_token;
-    struct fake_act *carry, *carry_grad; /* [micro_count] */
+    uint64_t hidden_bytes_per_token;
+    struct fake_act *carry, *hidden_grad; /* [micro_count] */
     char *work;
     size_t work_size;
     struct hst_client_memory client;

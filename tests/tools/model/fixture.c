@@ -98,13 +98,13 @@ static void read_golden(const char *name, struct fixture *f)
     f->run = (struct llama_run){
         .seq_len = integer(golden, "seq_len"),
         .batch_tokens = integer(golden, "batch_tokens"),
-        .grain_tokens = integer(golden, "grain_tokens"),
+        .micro_batch_tokens = integer(golden, "grain_tokens"),
     };
     f->engine = (struct hst_config){
         .size = sizeof f->engine,
         .precision = HST_PRECISION_FP32,
         .batch_tokens = f->run.batch_tokens,
-        .grain_tokens = f->run.grain_tokens,
+        .micro_batch_tokens = f->run.micro_batch_tokens,
         .beta1 = json_number_value(json_array_get(betas, 0)),
         .beta2 = json_number_value(json_array_get(betas, 1)),
         .eps = number(golden, "eps"),

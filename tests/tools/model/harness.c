@@ -33,7 +33,7 @@ struct hst_config harness_engine(const struct llama_run *run, enum hst_precision
         .size = sizeof(struct hst_config),
         .precision = precision,
         .batch_tokens = run->batch_tokens,
-        .grain_tokens = run->grain_tokens,
+        .micro_batch_tokens = run->micro_batch_tokens,
         .beta1 = 0.9,
         .beta2 = 0.999,
         .eps = 1e-8,

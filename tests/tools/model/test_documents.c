@@ -126,7 +126,7 @@ static void run(const struct llama_config *config, enum hst_precision precision,
     const uint32_t sequences = packed ? ROWS : DOCUMENTS;
     const struct llama_run sizes = {.seq_len = SEQ,
                                     .batch_tokens = (uint64_t)sequences * SEQ,
-                                    .grain_tokens = (uint64_t)2 * SEQ,
+                                    .micro_batch_tokens = (uint64_t)2 * SEQ,
                                     .documents = packed};
     const struct hst_config engine = harness_engine(&sizes, precision);
     const struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
@@ -211,7 +211,7 @@ static void an_evaluation_may_be_of_documents_where_steps_are_not(void **state)
     lay(&r, true);
     const struct llama_run sizes = {.seq_len = SEQ,
                                     .batch_tokens = (uint64_t)ROWS * SEQ,
-                                    .grain_tokens = (uint64_t)2 * SEQ,
+                                    .micro_batch_tokens = (uint64_t)2 * SEQ,
                                     .evaluates_other = true};
     const struct hst_config engine = harness_engine(&sizes, HST_PRECISION_FP32);
     const struct hst_reader reader = {read_values, (void *)&small};

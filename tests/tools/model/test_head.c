@@ -149,10 +149,11 @@ static double distance(const struct hst_engine *engine, const char *name, const 
     return sqrt(off / size);
 }
 
-static void assert_step(const struct reference *r, uint64_t grain_tokens,
+static void assert_step(const struct reference *r, uint64_t micro_batch_tokens,
                         enum hst_precision precision, double tolerance)
 {
-    struct llama_run run = {.seq_len = SEQ, .batch_tokens = TOKENS, .grain_tokens = grain_tokens};
+    struct llama_run run = {
+        .seq_len = SEQ, .batch_tokens = TOKENS, .micro_batch_tokens = micro_batch_tokens};
     struct hst_config engine = harness_engine(&run, precision);
     struct hst_reader reader = {read_value, NULL};
     struct hst_step_in in = {.size = sizeof in, .lr = 0.0};

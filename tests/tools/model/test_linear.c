@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights of more rows than one block: products and gradients against float64, sums by hand. */
+/* Weights of more rows than one block: GEMMs and gradients against float64, sums by hand. */
 #include "harness.h"
 #include "model/linear.h"
 

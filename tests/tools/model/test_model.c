@@ -52,18 +52,19 @@ static const struct llama_config qwen2_7b = {
     .qkv_bias = true,
     .rope = {ROPE_DEFAULT, 1000000.0, 0, 0, 0, 0},
 };
-static const struct llama_run run = {.seq_len = 256, .batch_tokens = 4096, .grain_tokens = 2048};
+static const struct llama_run run = {
+    .seq_len = 256, .batch_tokens = 4096, .micro_batch_tokens = 2048};
 
 static void a_grain_is_whole_sequences_near_the_wish(void **state)
 {
     (void)state;
-    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 256, 4096), 2048);
-    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 300, 6000), 1800);
-    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 4096, 8192), 4096);
-    assert_int_equal(llama_grain_tokens(1, 32, 320), 32);
-    assert_int_equal(llama_grain_tokens(100, 32, 320), 96);
-    assert_int_equal(llama_grain_tokens(LLAMA_GRAIN_HOST, 256, 512), 512);
-    assert_int_equal(llama_grain_tokens(UINT64_MAX, 1, 5), 5);
+    assert_int_equal(llama_micro_batch_tokens(LLAMA_MICRO_BATCH_HOST, 256, 4096), 2048);
+    assert_int_equal(llama_micro_batch_tokens(LLAMA_MICRO_BATCH_HOST, 300, 6000), 1800);
+    assert_int_equal(llama_micro_batch_tokens(LLAMA_MICRO_BATCH_HOST, 4096, 8192), 4096);
+    assert_int_equal(llama_micro_batch_tokens(1, 32, 320), 32);
+    assert_int_equal(llama_micro_batch_tokens(100, 32, 320), 96);
+    assert_int_equal(llama_micro_batch_tokens(LLAMA_MICRO_BATCH_HOST, 256, 512), 512);
+    assert_int_equal(llama_micro_batch_tokens(UINT64_MAX, 1, 5), 5);
 }
 
 static void a_public_model_has_its_published_size(void **state)
@@ -72,10 +73,10 @@ static void a_public_model_has_its_published_size(void **state)
     struct llama *model = NULL;
     assert_int_equal(llama_create(&llama_1b, &run, &model, NULL), 0);
     assert_int_equal(llama_parameter_count(model), 1235814400);
-    /* Weights in products: all but the norms, the tied embedding once. */
-    double products = 1235814400.0 - 33 * 2048;
+    /* Weights in GEMMs: all but the norms, the tied embedding once. */
+    double gemms = 1235814400.0 - 33 * 2048;
     double attention = 6.0 * 257 * 2048 * 16;
-    assert_true(llama_step_flops(model) == 4096 * (6.0 * products + attention));
+    assert_true(llama_step_flops(model) == 4096 * (6.0 * gemms + attention));
     llama_destroy(&model);
     assert_null(model);
 }
@@ -117,13 +118,13 @@ static void products_are_those_of_a_step(void **state)
 {
     (void)state;
     struct llama *model = NULL;
-    struct hst_product products[HST_PRODUCTS_MAX];
+    struct hst_gemm gemms[HST_GEMMS_MAX];
     assert_int_equal(llama_create(&llama_1b, &run, &model, NULL), 0);
-    uint32_t count = llama_products(model, HST_BF16, products);
+    uint32_t count = llama_gemms(model, HST_BF16, gemms);
     assert_int_equal(count, 16);
     double flops = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct hst_product *p = &products[i];
+        const struct hst_gemm *p = &gemms[i];
         flops +=
             2.0 * (double)p->m * (double)p->n * (double)p->k * p->times * (p->batch ? p->batch : 1);
         assert_int_equal(p->dtype, HST_BF16);
@@ -205,12 +206,12 @@ static void steps_that_cannot_be_are_refused(void **state)
     r.batch_tokens = 4095;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--batch-tokens 4095");
     r = run;
-    r.grain_tokens = 100;
+    r.micro_batch_tokens = 100;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "grain of 100");
     r = run;
     r.seq_len = 0;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 0");
-    r.seq_len = r.batch_tokens = r.grain_tokens = 131073;
+    r.seq_len = r.batch_tokens = r.micro_batch_tokens = 131073;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 131073");
     struct llama_config windowed = llama_1b;
     windowed.window = 255;
@@ -221,7 +222,7 @@ static void steps_that_cannot_be_are_refused(void **state)
     assert_int_equal(llama_create(&windowed, &run, &model, NULL), 0);
     llama_destroy(&model);
     r = run;
-    r.batch_tokens = r.grain_tokens = UINT64_C(1) << 50;
+    r.batch_tokens = r.micro_batch_tokens = UINT64_C(1) << 50;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "2^40");
 }
 

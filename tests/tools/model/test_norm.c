@@ -15,7 +15,7 @@ enum { HIDDEN = 40, TOKENS = 7, COUNT = TOKENS * HIDDEN, EPS_INVERSE = 1000 };
 
 static const struct llama model_f32 = {
     .config = {.hidden = HIDDEN, .rms_norm_eps = 1.0 / EPS_INVERSE},
-    .run = {.grain_tokens = TOKENS},
+    .run = {.micro_batch_tokens = TOKENS},
     .dtype = HST_F32,
 };
 

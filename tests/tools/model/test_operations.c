@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a grain computes beside products, in parts: which calls those are, and in which memory. */
+/* What a grain computes beside GEMMs, in parts: which calls those are, and in which memory. */
 #include "harness.h"
 #include "model/blocks.h"
 
@@ -26,7 +26,8 @@ static const struct llama_config config = {
     .rms_norm_eps = 1e-5,
     .rope = {ROPE_DEFAULT, 10000.0, 1.0, 1.0, 1.0, 1024.0},
 };
-static const struct llama_run run = {.seq_len = 128, .batch_tokens = 1024, .grain_tokens = 512};
+static const struct llama_run run = {
+    .seq_len = 128, .batch_tokens = 1024, .micro_batch_tokens = 512};
 
 enum { ATTENTION, LAYER, HEAD };
 
@@ -159,7 +160,7 @@ static void attention_is_computed_twice_and_back(void **state)
     assert_memory_equal(&calls, &none, sizeof calls);
 }
 
-/* Of a grain, as products' are (test_model.c): the forward twice, and two for the backward. */
+/* Of a grain, as GEMMs' are (test_model.c): the forward twice, and two for the backward. */
 static void amounts_are_those_of_a_grain(void **state)
 {
     struct context *c = *state;
@@ -173,7 +174,7 @@ static void amounts_are_those_of_a_grain(void **state)
     struct llama_config few = config;
     few.vocab = 301;
     describe(c, &few,
-             &(struct llama_run){.seq_len = 128, .batch_tokens = 2560, .grain_tokens = 2560},
+             &(struct llama_run){.seq_len = 128, .batch_tokens = 2560, .micro_batch_tokens = 2560},
              HST_BF16);
     assert_true(o[HEAD].amount == 1024 && o[HEAD].times == 3); /* chunks, the last one shorter */
     assert_true(part(c, HEAD, 14 * MIB, INFINITY) == 1024);
@@ -201,7 +202,7 @@ static void attention_keeps_all_workers_busy(void **state)
 {
     struct context *c = *state;
     describe(c, &config,
-             &(struct llama_run){.seq_len = 1024, .batch_tokens = 2048, .grain_tokens = 2048},
+             &(struct llama_run){.seq_len = 1024, .batch_tokens = 2048, .micro_batch_tokens = 2048},
              HST_BF16);
     double whole = c->operations.list[ATTENTION].amount, each = whole / 8 / 1025;
     c->width = 4;
@@ -267,18 +268,18 @@ static void odd_shapes_and_every_type_are_computed(void **state)
             odd.qk_norm = sequences > 1;
             odd.head_dim = odd.qk_norm ? 58 : 22; /* the former wider than the model */
             odd.qkv_bias = sequences == 1;
-            describe(
-                c, &odd,
-                &(struct llama_run){.seq_len = 17, .batch_tokens = tokens, .grain_tokens = tokens},
-                types[i]);
+            describe(c, &odd,
+                     &(struct llama_run){
+                         .seq_len = 17, .batch_tokens = tokens, .micro_batch_tokens = tokens},
+                     types[i]);
             for (int which = ATTENTION; which <= HEAD; which++)
                 for (double share = 1; share > 0.01; share /= 3)
                     part(c, which, 8 * MIB, share * c->operations.list[which].amount);
             assert_int_equal(calls.cast > 0, types[i] != HST_F32);
-            describe(
-                c, &odd,
-                &(struct llama_run){.seq_len = 17, .batch_tokens = tokens, .grain_tokens = tokens},
-                types[i]);
+            describe(c, &odd,
+                     &(struct llama_run){
+                         .seq_len = 17, .batch_tokens = tokens, .micro_batch_tokens = tokens},
+                     types[i]);
             part(c, LAYER, 8 * MIB, INFINITY);
             assert_int_equal(calls.rmsnorm, odd.qk_norm ? 8 : 4);
             assert_int_equal(calls.bias, odd.qkv_bias ? 6 : 0);
@@ -296,9 +297,10 @@ static void their_texts_tell_shapes_apart(void **state)
     struct llama_operations others;
     struct llama *model = NULL;
     assert_int_equal(
-        llama_create(&config,
-                     &(struct llama_run){.seq_len = 256, .batch_tokens = 1024, .grain_tokens = 256},
-                     &model, NULL),
+        llama_create(
+            &config,
+            &(struct llama_run){.seq_len = 256, .batch_tokens = 1024, .micro_batch_tokens = 256},
+            &model, NULL),
         0);
     llama_operations(model, HST_BF16, &others);
     for (int i = 0; i < 3; i++) {
@@ -323,7 +325,8 @@ static void their_texts_tell_kinds_of_heads_apart(void **state)
         kin.qkv_bias = kind == 2;
         assert_int_equal(
             llama_create(
-                &kin, &(struct llama_run){.seq_len = 64, .batch_tokens = 512, .grain_tokens = 512},
+                &kin,
+                &(struct llama_run){.seq_len = 64, .batch_tokens = 512, .micro_batch_tokens = 512},
                 &model, NULL),
             0);
         llama_operations(model, HST_BF16, &of);

@@ -27,7 +27,8 @@ static const struct llama_config config = {
     .rope = {.type = ROPE_LINEAR, .theta = 10000.0, .factor = 1.0},
 };
 /* A grain of more than a chunk of logits, and a shorter one. */
-static const struct llama_run run = {.seq_len = 768, .batch_tokens = 2304, .grain_tokens = 1536};
+static const struct llama_run run = {
+    .seq_len = 768, .batch_tokens = 2304, .micro_batch_tokens = 1536};
 
 static int read_random(void *context, const struct hst_param_ref *param, uint64_t offset,
                        float *dst, size_t count)

@@ -26,7 +26,8 @@ static const struct llama_config small = {
     .tied_embeddings = true,
     .rope = {.type = ROPE_LINEAR, .theta = 10000.0, .factor = 2.0},
 };
-static const struct llama_run two_grains = {.seq_len = 8, .batch_tokens = 24, .grain_tokens = 16};
+static const struct llama_run two_grains = {
+    .seq_len = 8, .batch_tokens = 24, .micro_batch_tokens = 16};
 
 static int read_random(void *context, const struct hst_param_ref *param, uint64_t offset,
                        float *dst, size_t count)
@@ -388,7 +389,7 @@ static void a_hidden_size_of_several_blocks_trains_in_both_precisions(void **sta
 {
     (void)state;
     struct llama_config wide = small;
-    struct llama_run run = {.seq_len = 4, .batch_tokens = 8, .grain_tokens = 4};
+    struct llama_run run = {.seq_len = 4, .batch_tokens = 8, .micro_batch_tokens = 4};
     wide.hidden = 8200;
     wide.layers = 1;
     wide.vocab = 16;
@@ -409,7 +410,7 @@ static void a_hidden_size_of_several_blocks_trains_in_both_precisions(void **sta
 static void a_sequence_of_one_token_is_a_sequence(void **state)
 {
     (void)state;
-    struct llama_run run = {.seq_len = 1, .batch_tokens = 5, .grain_tokens = 2};
+    struct llama_run run = {.seq_len = 1, .batch_tokens = 5, .micro_batch_tokens = 2};
     struct hst_config engine = harness_engine(&run, HST_PRECISION_FP32);
     struct harness h;
     harness_open(&h, &small, &run, &engine, &reader);
@@ -421,7 +422,7 @@ static void a_sequence_of_one_token_is_a_sequence(void **state)
 static void workspace_is_enough_for_norms_of_heads_and_biases(void **state)
 {
     (void)state;
-    const struct llama_run run = {.seq_len = 1, .batch_tokens = 8192, .grain_tokens = 8192};
+    const struct llama_run run = {.seq_len = 1, .batch_tokens = 8192, .micro_batch_tokens = 8192};
     size_t bytes[KINDS], norms = 0, biases = 0;
     for (int kind = 0; kind < KINDS; kind++) {
         struct llama_config config = kin_of(kind);

@@ -4,7 +4,7 @@
  * which mostly is the embedding or the head, far larger than a layer: then those two have buffers
  * of their own.
  */
-#include "plan/placement/rings.h"
+#include "plan/placement/buffer_pools.h"
 
 #include "base/saturate.h"
 
@@ -20,8 +20,9 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Bytes a lease of this unit must hold: what it gathers from NVMe. */
-static uint64_t lease_bytes(const struct placement_in *in, const struct placement *p, uint32_t unit)
+/* Bytes a reservation of this unit must hold: what it gathers from NVMe. */
+static uint64_t reservation_bytes(const struct placement_in *in, const struct placement *p,
+                                  uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
     int n = placement_gather(in->layout, in->bytes, unit, gathers);
@@ -30,7 +31,7 @@ static uint64_t lease_bytes(const struct placement_in *in, const struct placemen
         const struct gather *g = &gathers[i];
         if (placement_weights(p, g->first_tile).tier != HST_TIER_NVME)
             continue;
-        bytes = g->lease_at + placement_gather_bytes(in->layout, in->bytes, g);
+        bytes = g->reservation_at + placement_gather_bytes(in->layout, in->bytes, g);
     }
     return bytes;
 }
@@ -40,7 +41,7 @@ static uint64_t view_bytes(const struct placement_in *in, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
     int n = placement_gather(in->layout, in->bytes, unit, gathers);
-    return n > 0 ? gathers[n - 1].lease_at +
+    return n > 0 ? gathers[n - 1].reservation_at +
                        placement_gather_bytes(in->layout, in->bytes, &gathers[n - 1])
                  : 0;
 }
@@ -70,33 +71,34 @@ static void mark_wide(const struct placement_in *in, struct placement *p)
 }
 
 /* [0] as large as any unit that is not wide, [1] as any that is. */
-static void size_rings(const struct placement_in *in, struct placement *p)
+static void size_pools(const struct placement_in *in, struct placement *p)
 {
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        const struct unit_home *home = &p->units[u];
+        const struct unit_placement *home = &p->units[u];
         int wide = home->wide;
-        p->leases[wide].bytes = most(p->leases[wide].bytes, sat_page_up(lease_bytes(in, p, u)));
+        p->reservations[wide].bytes =
+            most(p->reservations[wide].bytes, sat_page_up(reservation_bytes(in, p, u)));
         if (home->grads.tier == HST_TIER_NVME)
-            p->grad_leases[wide].bytes = most(p->grad_leases[wide].bytes, weights_bytes(in, u));
-        if (!home->away)
+            p->grad_buffers[wide].bytes = most(p->grad_buffers[wide].bytes, weights_bytes(in, u));
+        if (!home->offloaded)
             continue;
-        p->device_leases[wide].bytes =
-            most(p->device_leases[wide].bytes, sat_page_up(view_bytes(in, u)));
+        p->device_weights[wide].bytes =
+            most(p->device_weights[wide].bytes, sat_page_up(view_bytes(in, u)));
         p->device_grads[wide].bytes = most(p->device_grads[wide].bytes, device_grads_bytes(in, u));
     }
 }
 
-static uint64_t bytes_of(const struct ring rings[2])
+static uint64_t bytes_of(const struct buffer_pool buffer_pools[2])
 {
-    return sat_add(sat_times(rings[0].bytes, rings[0].count),
-                   sat_times(rings[1].bytes, rings[1].count));
+    return sat_add(sat_times(buffer_pools[0].bytes, buffer_pools[0].count),
+                   sat_times(buffer_pools[1].bytes, buffer_pools[1].count));
 }
 
 /* Units that borrow: all but those that are resident on a GPU. Wide ones take turns at one buffer,
  * unless there are more than the others need; or at those of the others, where that takes no more
  * memory. */
-static void take_rings(const struct placement_in *in, enum hst_tier tier, uint32_t count,
-                       struct ring rings[2], struct placement *p)
+static void take_pools(const struct placement_in *in, enum hst_tier tier, uint32_t count,
+                       struct buffer_pool buffer_pools[2], struct placement *p)
 {
     uint32_t wide = 0, narrow = 0;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
@@ -105,40 +107,43 @@ static void take_rings(const struct placement_in *in, enum hst_tier tier, uint32
     }
     count = least(count, narrow + wide);
     narrow = least(count, narrow);
-    struct ring shared[2] = {{.bytes = most(rings[0].bytes, rings[1].bytes), .count = count}};
-    rings[0].count = rings[0].bytes > 0 ? narrow : 0;
-    rings[1].count = rings[1].bytes == 0 ? 0 : count > narrow ? wide : 1;
-    if (wide == 0 || bytes_of(shared) <= bytes_of(rings)) {
+    struct buffer_pool shared[2] = {
+        {.bytes = most(buffer_pools[0].bytes, buffer_pools[1].bytes), .count = count}};
+    buffer_pools[0].count = buffer_pools[0].bytes > 0 ? narrow : 0;
+    buffer_pools[1].count = buffer_pools[1].bytes == 0 ? 0 : count > narrow ? wide : 1;
+    if (wide == 0 || bytes_of(shared) <= bytes_of(buffer_pools)) {
         shared[0].count = shared[0].bytes > 0 ? count : 0;
-        rings[0] = shared[0];
-        rings[1] = shared[1];
+        buffer_pools[0] = shared[0];
+        buffer_pools[1] = shared[1];
     }
     for (int i = 0; i < 2; i++)
-        rings[i].at =
-            lay_out_take(p, tier, HST_CLASS_BUFFERS, sat_times(rings[i].bytes, rings[i].count));
+        buffer_pools[i].at = lay_out_take(p, tier, HST_CLASS_BUFFERS,
+                                          sat_times(buffer_pools[i].bytes, buffer_pools[i].count));
 }
 
 /* ---- checkpoints ---- */
 
-static void take_ring(struct placement *p, enum hst_tier tier, struct ring *ring, uint32_t count)
+static void take_pool(struct placement *p, enum hst_tier tier, struct buffer_pool *buffer_pool,
+                      uint32_t count)
 {
-    ring->count = ring->bytes > 0 ? count : 0;
-    ring->at = lay_out_take(p, tier, HST_CLASS_BUFFERS, sat_times(ring->bytes, ring->count));
+    buffer_pool->count = buffer_pool->bytes > 0 ? count : 0;
+    buffer_pool->at =
+        lay_out_take(p, tier, HST_CLASS_BUFFERS, sat_times(buffer_pool->bytes, buffer_pool->count));
 }
 
 /* No checkpoint that moves is much larger than the others. */
-static void place_acts_rings(const struct placement_in *in, const struct choice *c,
+static void place_acts_pools(const struct placement_in *in, const struct choice *c,
                              struct placement *p)
 {
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        const struct unit_home *home = &p->units[u];
+        const struct unit_placement *home = &p->units[u];
         if (home->acts.tier == HST_TIER_NVME)
-            p->act_leases.bytes = most(p->act_leases.bytes, home->act_bytes);
+            p->act_buffers.bytes = most(p->act_buffers.bytes, home->act_bytes);
         if (placement_copies_acts(p, u))
             p->device_acts.bytes = most(p->device_acts.bytes, home->act_bytes);
     }
-    take_ring(p, HST_TIER_DRAM, &p->act_leases, c->depths.acts);
-    take_ring(p, HST_TIER_HBM, &p->device_acts, c->device_depths.acts);
+    take_pool(p, HST_TIER_DRAM, &p->act_buffers, c->depths.acts);
+    take_pool(p, HST_TIER_HBM, &p->device_acts, c->device_depths.acts);
 }
 
 /* ---- streamed tiles ---- */
@@ -155,15 +160,16 @@ static bool may_be_in_dram(const struct placement_in *in, enum hst_class class)
     return !in->wish.fixed[class] || in->wish.tier[class] == HST_TIER_DRAM;
 }
 
-/* Taken where any unit is away, whatever of it is in DRAM: else what leaves DRAM would win HBM. */
+/* Taken where any unit is offloaded, whatever of it is in DRAM: else what leaves DRAM would win
+   HBM. */
 static void place_device_tiles(const struct placement_in *in, const struct choice *c,
                                struct placement *p)
 {
-    bool away = p->compute_tier == HST_TIER_HBM && p->resident_units < in->layout->unit_count;
+    bool offloaded = p->compute_tier == HST_TIER_HBM && p->resident_units < in->layout->unit_count;
     bool may = may_be_in_dram(in, HST_CLASS_WEIGHTS) && may_be_in_dram(in, HST_CLASS_GRADS) &&
                may_be_in_dram(in, HST_CLASS_STATES);
     double share = in->streams ? in->stream_share : c->streamed;
-    if (share == 0 || !away || !may || in->host_updates)
+    if (share == 0 || !offloaded || !may || in->host_updates)
         return;
     uint64_t largest = layout_largest_tile(in->layout);
     p->device_tile_grads_at = sat_page_up(largest * in->bytes.weights);
@@ -174,17 +180,17 @@ static void place_device_tiles(const struct placement_in *in, const struct choic
     count = count < STREAM_TILES ? STREAM_TILES : count;
     count = count > STREAM_TILES_MOST ? STREAM_TILES_MOST : count;
     uint32_t tiles = (uint32_t)ceil(in->layout->tile_count * share); /* about, and no fewer */
-    take_ring(p, HST_TIER_HBM, &p->device_tiles, least((uint32_t)count, tiles));
+    take_pool(p, HST_TIER_HBM, &p->device_tiles, least((uint32_t)count, tiles));
 }
 
-void rings_place(const struct placement_in *in, const struct choice *c, struct placement *p)
+void buffer_pools_place(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     mark_wide(in, p);
-    size_rings(in, p);
-    take_rings(in, HST_TIER_DRAM, c->depths.leases, p->leases, p);
-    take_rings(in, HST_TIER_DRAM, c->depths.grads, p->grad_leases, p);
-    take_rings(in, HST_TIER_HBM, c->device_depths.leases, p->device_leases, p);
-    take_rings(in, HST_TIER_HBM, c->device_depths.grads, p->device_grads, p);
-    place_acts_rings(in, c, p);
+    size_pools(in, p);
+    take_pools(in, HST_TIER_DRAM, c->depths.reservations, p->reservations, p);
+    take_pools(in, HST_TIER_DRAM, c->depths.grads, p->grad_buffers, p);
+    take_pools(in, HST_TIER_HBM, c->device_depths.reservations, p->device_weights, p);
+    take_pools(in, HST_TIER_HBM, c->device_depths.grads, p->device_grads, p);
+    place_acts_pools(in, c, p);
     place_device_tiles(in, c, p);
 }

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_PLAN_BUFFER_POOLS_H
+#define HOISTWAY_ENGINE_PLAN_BUFFER_POOLS_H
+/* The buffer pools of units' buffers: how large, how many, and which units have buffer pools of
+   their own. */
+#include "plan/placement/lay_out.h"
+
+/** Once homes are laid out: sizes the buffer pools, says which units are wide, takes their
+ * memory. */
+void buffer_pools_place(const struct placement_in *in, const struct choice *choice,
+                        struct placement *p);
+
+#endif
