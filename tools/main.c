@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program `hoistway`: finds the verb and hands it the rest of the command line. */
-#include "cli/message.h"
-#include "cli/options.h"
-#include "cli/say.h"
+#include "cli/message/message.h"
+#include "cli/message/say.h"
+#include "cli/options/options.h"
 #include "cli/stop.h"
 #include "verbs/verbs.h"
 

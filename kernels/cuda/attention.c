@@ -7,7 +7,7 @@
 #include "attention.h"
 #include "cuda.h"
 #include "launchers.h"
-#include "library.h"
+#include "libraries/library.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

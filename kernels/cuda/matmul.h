@@ -2,7 +2,7 @@
 #ifndef HST_CUDA_MATMUL_H
 #define HST_CUDA_MATMUL_H
 /* Which of two engines makes matrix products: cuBLASLt, or the plugin's own kernels. */
-#include "blaslt.h"
+#include "libraries/blaslt.h"
 
 /*
  * It goes by the environment's HOISTWAY_MATMUL: `own` never opens cuBLASLt, `cublaslt` fails

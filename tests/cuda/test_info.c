@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "cuda.h"
-#include "library.h"
+#include "libraries/library.h"
 #include <cmocka.h>
 #include <limits.h>
 #include <stdio.h>

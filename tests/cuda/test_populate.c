@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/book.h"
-#include "populate.h"
+#include "device/populate.h"
 #include <cmocka.h>
 #include <errno.h>
 #include <sched.h>

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "hf/config.h"
+#include "hf/config/config.h"
 
 static void check_accepted(const struct llama_config *c)
 {

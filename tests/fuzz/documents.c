@@ -7,7 +7,7 @@
 #include "fuzz.h"
 
 #include "base/fail.h"
-#include "data/files.h"
+#include "data/file/files.h"
 #include "data/pack.h"
 
 #include <ctype.h>

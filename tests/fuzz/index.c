@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "hf/index.h"
-#include "hf/input.h"
+#include "hf/json/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

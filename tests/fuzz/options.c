@@ -6,9 +6,9 @@
  */
 #include "fuzz.h"
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "nvme_bench/args.h"
-#include "verbs/train.h"
+#include "verbs/train/train.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
  * Prints one JSON object per product and line; 77 where there is no such device.
  */
 #include "bench/figure.h"
-#include "blaslt.h"
+#include "libraries/blaslt.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

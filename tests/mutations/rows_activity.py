@@ -11,18 +11,18 @@ mutate(
      'bytes = save_bytes(engine, tile, i);'),
 )
 mutate(
-    'tools/cli/activity.c', 'tools/cli_output',
+    'tools/cli/message/activity.c', 'tools/cli_output',
     ('what is not whole is not 100 %', 'floor(100.0 *', '(100.0 *'),
     ('what has not begun has no rate', 'a->done_bytes > 0 && a->done_bytes < a->total_bytes',
      'a->done_bytes < a->total_bytes'),
 )
 mutate(
-    'tools/cli/activity.c', 'tools/cli_activity',
+    'tools/cli/message/activity.c', 'tools/cli_activity',
     ('a thread that is missing is told', 'if (rc)\n        cli_warn', 'if (0)\n        cli_warn'),
     ('the thread has a name', 'if (rc == 0)\n        pthread_set', 'if (0)\n        pthread_set'),
 )
 mutate(
-    'tools/cli/activity.c', 'e2e/silence',
+    'tools/cli/message/activity.c', 'e2e/silence',
     ('a line that ticks is erased', '        say(ERASE);\n', '        (void)0;\n'),
     ('a signal that nobody catches leaves no line', '        catch_ends();\n',
      '        (void)0;\n'),
@@ -38,20 +38,20 @@ mutate(
     ('after a signal no write waits for long', '    say_hurry();\n', ''),
 )
 mutate(
-    'tools/cli/say.c', 'e2e/unread',
+    'tools/cli/message/say.c', 'e2e/unread',
     ('until a signal all that is told is written', 'return !hurried || ', 'return '),
     ('a buffer waits for room too', '__fpending(file) > 0', 'false'),
 )
 mutate(
-    'tools/verbs/train_export.c', 'e2e/silence',
+    'tools/verbs/train/export.c', 'e2e/silence',
     ('what is exported counts', '            count_written(x, count);\n', ''),
 )
 mutate(
-    'tools/verbs/train.c', 'e2e/silence',
+    'tools/verbs/train/train.c', 'e2e/silence',
     ('what is loaded counts', '    t->loaded_elements += count;\n', ''),
 )
 mutate(
-    'tools/verbs/train_stop.c', 'e2e/silence',
+    'tools/verbs/train/stop.c', 'e2e/silence',
     ('what is read into memory has a line of its own',
      'if (done_bytes < t->resumed_bytes)', 'if (false)'),
 )

@@ -35,14 +35,14 @@ mutate(
     ('it lasts as long as was asked for', 'while (before - start < seconds);', 'while (0);'),
 )
 mutate(
-    'tools/bench/locking.c', 'tools/bench_figure',
+    'tools/bench/layer/locking.c', 'tools/bench_figure',
     ('a quarter of what is available is enough',
      'available / SHARE < most ? available / SHARE : most', 'most'),
     ('whole huge pages are locked', 'bytes = bytes / HUGE_PAGE * HUGE_PAGE;', ''),
     ('a device that locks nothing is no failure', 'if (rc == -ENOTSUP)'),
 )
 mutate(
-    'tools/bench/watch.c', 'tools/bench_watch',
+    'tools/bench/step/watch.c', 'tools/bench_watch',
     ('what is refused is not seen', '    if (rc)\n        return rc;\n    w->seen[w->count++]',
      '    w->seen[w->count++]'),
     ('there is room for more', 'if (rc == 0 && w->count == w->room)\n        rc = grow(w);',
@@ -50,7 +50,7 @@ mutate(
     ('each run begins anew', '    watch->count = 0;\n', ''),
 )
 mutate(
-    'tools/bench/watched.c', 'tools/bench_watch',
+    'tools/bench/step/watched.c', 'tools/bench_watch',
     ('a result that is added to is read', '* (a->accumulate ? 2 : 1)', '* 1'),
     ('a mask leaves half of the scores', 'seq * (seq + 1) / 2', 'seq * seq'),
     ('keys have fewer heads', ' / (double)a->heads * (double)a->kv_heads', ''),
@@ -59,7 +59,7 @@ mutate(
      'a->vocab'),
 )
 mutate(
-    'tools/bench/layer.c', 'tools/bench_layer',
+    'tools/bench/layer/layer.c', 'tools/bench_layer',
     ('operations of one name are one row',
      '        if (seen_before(seen, i))\n            continue;\n', ''),
     ('GEMMs are held against a product', 'w->computes ? w->flops / b->ceilings.flops_per_s',
@@ -67,19 +67,19 @@ mutate(
     ('the head is measured', '    rc = rc ? rc : measure_head(&b);\n', ''),
 )
 mutate(
-    'tools/verbs/bench_layer.c', 'tools/bench_layer',
+    'tools/verbs/bench/layer.c', 'tools/bench_layer',
     ('sequences are whole', 'if (b->in.tokens % length != 0)'),
     ('a list has an end', 'if (length == 0 || errno || (*end != \',\' && *end))',
      'if (length == 0 || errno)'),
     ('the host has no clock to ask for', '    if (!b->gpu)\n        return;\n', ''),
 )
 mutate(
-    'tools/verbs/gpu_clock.c', 'tools/bench_watch',
+    'tools/verbs/doctor/gpu_clock.c', 'tools/bench_watch',
     ('a clock has a unit that is known', 'strspn(text + end, " \\r\\n") == 0 ||', ''),
     ('no clock stands still', 'now > 0 && now < HZ_MOST', 'now < HZ_MOST'),
 )
 mutate(
-    'tools/verbs/doctor_gpu.c', 'tools/cli_doctor',
+    'tools/verbs/doctor/gpu.c', 'tools/cli_doctor',
     ('doctor tells how fast memory is locked', '        report_locking(d, dev);\n',
      '        (void)0;\n'),
 )

@@ -175,13 +175,13 @@ mutate(
 )
 
 mutate(
-    'tools/verbs/export_dtype.c', 'e2e/export',
+    'tools/verbs/ckpt/export_dtype.c', 'e2e/export',
     ('an export has the type of its model', 'if (choice == EXPORT_MODEL)'),
     ('what is infinite is counted', 'found += (y[i] & 0x7fff) == infinity', 'found += 0'),
 )
 
 mutate(
-    'tools/verbs/train_export.c', 'e2e/export',
+    'tools/verbs/train/export.c', 'e2e/export',
     ('another type comes from the masters', 'x->dtype != x->working', 'x->dtype == HST_F32'),
     ('what is rounded is told', 'if (x->dtype != HST_F32)\n        printf',
      'if (0)\n        printf'),

@@ -60,7 +60,7 @@ mutate(
     ('plans are timed', '    cache->built_s += now_s() - begin_s;\n', '    (void)begin_s;\n'),
 )
 mutate(
-    'kernels/cuda/math.c', 'e2e/cudnn',
+    'kernels/cuda/libraries/math.c', 'e2e/cudnn',
     ('what the budget decides is recorded', '    if (made.largest_bytes)\n',
      '    if (made.largest_bytes > (size_t)1 << 40)\n'),
 )

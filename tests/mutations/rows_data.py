@@ -3,7 +3,7 @@
 from rows import mutate
 
 mutate(
-    'tools/data/tensors_check.c', 'tools/data/token_files',
+    'tools/data/file/tensors_check.c', 'tools/data/token_files',
     ('offsets begin with 0', 'if (i == 0 && is != 0)'),
     ('offsets end in the file', 'if (is > end)'),
     ('offsets rise', 'if (i > 0 && (is < was || (apart && is == was)))'),
@@ -16,7 +16,7 @@ mutate(
     ('prompts have ids of the model', 'if (!rc && id >= vocab)'),
 )
 mutate(
-    'tools/data/tensors.c', 'tools/data/token_files',
+    'tools/data/file/tensors.c', 'tools/data/token_files',
     ('a tensor has one dimension', 'if (t->dim_count != 1)'),
     ('two go together', 'if (p[i].width && !p[parts[i].with].width)'),
     ('a mask has a value for each token',
@@ -80,12 +80,12 @@ mutate(
     ('rows are numbered anew', 'piece.row = (uint32_t)(rows - 1);', ''),
 )
 mutate(
-    'tools/verbs/train_resume.c', 'e2e/packed',
+    'tools/verbs/train/resume.c', 'e2e/packed',
     ('rows of another version are refused',
      'if (!is_repacked(was, is) || t->options->allow_config_change)', 'if (1)'),
 )
 mutate(
-    'tools/verbs/train_data_line.c', 'e2e/packed',
+    'tools/verbs/train/data_line.c', 'e2e/packed',
     ('what becomes of long documents is kept', 'if (p->long_count)'),
 )
 mutate(
@@ -98,7 +98,7 @@ mutate(
     ('padding has no target', '        batch->targets[column] = DATA_NO_TARGET;\n', ''),
 )
 mutate(
-    'tools/data/llmq.c', 'tools/data/llmq',
+    'tools/data/file/llmq.c', 'tools/data/llmq',
     ('a version is known', 'if (header->version != 1 && header->version != 2)'),
     ('tokens have four bytes', 'if (header->token_bytes != 4)'),
     ('masks are there or not', 'if (header->version == 2 && header->masks > 1)'),
@@ -116,12 +116,12 @@ mutate(
     ('targets are counted without those left out', 'd->target_count - learned;', '0;'),
 )
 mutate(
-    'tools/verbs/inspect_tokens.c', 'tools/data/token_files',
+    'tools/verbs/inspect/tokens.c', 'tools/data/token_files',
     ('the greatest id is no missing target', 'if (look->learned[i])',
      'if (look->batch.targets[i] != DATA_NO_TARGET)'),
 )
 mutate(
-    'tools/data/tokenizer.c', 'tools/data/tokenizer',
+    'tools/data/file/tokenizer.c', 'tools/data/tokenizer',
     ('what names no tokenizer is not looked at',
      'if (!config->model || (!named.sha256[0] && !named.identity[0]))', 'if (!config->model)'),
     ('a model without a tokenizer has none', 'if (rc == -ENOENT || rc == -ENOTDIR)'),
@@ -162,7 +162,7 @@ mutate(
      'const uint64_t least = 2;'),
 )
 mutate(
-    'tools/verbs/train_eval.c', 'e2e/evaluation',
+    'tools/verbs/train/eval.c', 'e2e/evaluation',
     ('the version that was kept last is not missed', '&& !is_kept(t, t->began)', ''),
     ('a copy that counts no more goes', 'e->best.step ? e->best.step : e->replaced',
      'e->best.step'),

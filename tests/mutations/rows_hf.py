@@ -3,7 +3,7 @@
 from rows import mutate
 
 mutate(
-    'tools/hf/extras.c', 'tools/hf_extras',
+    'tools/hf/export/extras.c', 'tools/hf_extras',
     ('a file of any size', 'if (input->size_bytes > MAX_EXTRA_BYTES)'),
     ('more templates than are wanted', 'if (*count == MAX_TEMPLATES)',
      'if (*count == MAX_TEMPLATES)\n            break;\n        if (0)'),
@@ -15,7 +15,7 @@ mutate(
 )
 
 mutate(
-    'tools/hf/export_target.c', 'tools/hf_extras',
+    'tools/hf/export/target.c', 'tools/hf_extras',
     ('a stranger among the templates', 'each_entry(fd, visit, scan);', '0;'),
     ('a directory in the templates', '*above->below || ', ''),
     ('an empty directory of templates is an export', '(scan->marker && each_template',
@@ -74,7 +74,7 @@ mutate(
 )
 
 mutate(
-    'tools/hf/input.c', 'tools/hf_index tools/hf_faults tools/hf_read tools/hf_config',
+    'tools/hf/json/input.c', 'tools/hf_index tools/hf_faults tools/hf_read tools/hf_config',
     ('an empty name', 'return n && n <= 255', 'return n <= 255'),
     ('a name that is too long', 'return n && n <= 255', 'return n'),
     ('the folder itself', 'strcmp(name, ".") != 0 && ', ''),
@@ -136,7 +136,7 @@ mutate(
 )
 
 mutate(
-    'tools/hf/config.c', 'tools/hf_config',
+    'tools/hf/config/config.c', 'tools/hf_config',
     ('a tensor of more than 2^40 elements', 'if (rows[i] > ELEMENTS_MAX / c->hidden)'),
 )
 
@@ -160,7 +160,7 @@ mutate(
 )
 
 mutate(
-    'tools/hf/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
+    'tools/hf/json/json.c', 'tools/hf_mutate tools/hf_config tools/hf_safetensors',
     ('hex digits: cut off', 'if (left < 4)'),
     ('hex digits', 'if (d < 0)'),
     ('an escape: cut off', 'if (left < 2)'),
@@ -213,7 +213,7 @@ mutate(
 )
 
 mutate(
-    'tools/hf/json_object.c', 'tools/hf_faults tools/hf_mutate tools/hf_config',
+    'tools/hf/json/json_object.c', 'tools/hf_faults tools/hf_mutate tools/hf_config',
     ('too many keys', 'if (keys->count == keys->max)'),
     ('no memory for the keys', 'if (!items)'),
     ('no memory for keys with escapes', 'if (!keys->arena)\n            return -ENOMEM;', ''),
@@ -228,13 +228,13 @@ mutate(
 )
 
 mutate(
-    'tools/hf/export.c', 'tools/hf_waiting',
+    'tools/hf/export/export.c', 'tools/hf_waiting',
     ('after a sync that failed headers are written again',
      'int rc = x->again ? write_again(x, error) : 0;', 'int rc = 0;'),
 )
 
 mutate(
-    'tools/verbs/train_export.c', 'tools/hf_waiting',
+    'tools/verbs/train/export.c', 'tools/hf_waiting',
     ('what a sync finds full is waited for',
      'if (!is_full(native) || !x->stopped)\n            break;', 'if (1)\n            break;'),
     ('a signal ends that wait', 'if (is_stopped(x)) {', 'if (0) {'),

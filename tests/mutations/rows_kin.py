@@ -3,7 +3,7 @@
 from rows import mutate
 
 mutate(
-    'tools/model/layer.c', 'tools/model/golden',
+    'tools/model/layer/layer.c', 'tools/model/golden',
     ('q is normed',
      'pass_head_norm(p, c->heads, w->q_made, place(p, LAYER_Q_NORM), w->q, w->rstd_q);',
      'pass_copy(p, w->q, w->q_made, p->tokens * p->model->q_width * 4);'),
@@ -18,7 +18,7 @@ mutate(
     ('after the rotation', '    pass_rope(p, w->dq, c->heads, true);\n', ''),
 )
 mutate(
-    'tools/model/layer.c', 'tools/model/step',
+    'tools/model/layer/layer.c', 'tools/model/step',
     ('what was saved is turned once more', 'if (p->model->config.qk_norm) /*', 'if (0) /*'),
 )
 mutate(
@@ -64,7 +64,7 @@ mutate(
      'part->config.head_dim : 1'),
 )
 mutate(
-    'tools/hf/config.c', 'tools/hf_architectures',
+    'tools/hf/config/config.c', 'tools/hf_architectures',
     ('each has a type', '!jsn_equals(s->text, v, a->type)', '0'),
     ('what others take for something else must be there',
      'i < sizeof a->needs / sizeof *a->needs &&', '0 &&'),

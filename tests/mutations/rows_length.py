@@ -35,7 +35,7 @@ mutate(
      'watch->begun = true;'),
 )
 mutate(
-    'tools/verbs/train.c', 'tools/cli_trained',
+    'tools/verbs/train/train.c', 'tools/cli_trained',
     ('a run looks at its losses', '    watch_loss(t, number, loss);\n', ''),
 )
 mutate(
@@ -44,7 +44,7 @@ mutate(
     ('nothing is more than all', '{.least = 0, .greatest = 100}', '{.least = 0, .greatest = 1000}'),
 )
 mutate(
-    'tools/verbs/train_options.c', 'tools/cli_options',
+    'tools/verbs/train/options.c', 'tools/cli_options',
     ('a run has one length', 'if (!native && o->steps > 0 && o->epochs > 0)'),
     ('a run trains something', 'if (o->lr == 0)'),
     ('a constant rate has no end', 'if (o->schedule == SCHEDULE_CONSTANT && o->lr_end > 0)'),
@@ -62,14 +62,14 @@ mutate(
     ('only what was not given is shortened', 'config->may_shorten && ', ''),
 )
 mutate(
-    'tools/verbs/train_length.c', 'tools/cli_trained',
+    'tools/verbs/train/length.c', 'tools/cli_trained',
     ('the default batch is whole sequences', 'if (o->default_batch)'),
     ('a batch that was given is not changed', 'if (o->default_batch)', 'if (1)'),
     ('a default batch has no sequence twice', 'held < sequences ? held : sequences', 'held'),
     ('steps have a bound', 'if (steps > TRAIN_MOST_STEPS)'),
 )
 mutate(
-    'tools/verbs/train_resume.c', 'e2e/resume',
+    'tools/verbs/train/resume.c', 'e2e/resume',
     ('the formula has a version', 'text_bytes - (size_t)n, " v%d", SCHEDULE_VERSION);',
      'text_bytes - (size_t)n, "%.0d", SCHEDULE_VERSION * 0);'),
     ('what is typed has none', 'typed_length(c->was, c->was_length)', 'c->was_length'),

@@ -4,7 +4,7 @@ rows.py."""
 from rows import mutate
 
 mutate(
-    'tools/hf/fold.c', 'tools/hf_fold',
+    'tools/hf/export/fold.c', 'tools/hf_fold',
     ('types are rows of their own',
      'order = order ? order : strcmp(a->tensor->dtype, b->tensor->dtype);',
      ''),
@@ -16,7 +16,7 @@ mutate(
 )
 
 mutate(
-    'tools/verbs/inspect_weights.c', 'e2e/look',
+    'tools/verbs/inspect/weights.c', 'e2e/look',
     ('what has no room is counted',
      'const size_t shown = count <= left ? count : left ? left - 1 : 0;',
      'const size_t shown = count;\n    (void)left;'),
@@ -26,12 +26,12 @@ mutate(
 )
 
 mutate(
-    'tools/verbs/inspect.c', 'e2e/look',
+    'tools/verbs/inspect/inspect.c', 'e2e/look',
     ('a config.json is its directory', 'operands->count == 1 && cut_config(first);', 'false;'),
 )
 
 mutate(
-    'tools/verbs/inspect_run.c', 'e2e/look',
+    'tools/verbs/inspect/run.c', 'e2e/look',
     ('what stands at the end of a trace counts', 'const size_t end = got == 0 ? n : n <= OVERLAP',
      'const size_t end = n <= OVERLAP'),
 )
@@ -73,7 +73,7 @@ mutate(
 )
 
 mutate(
-    'tools/verbs/train_log.c', 'tools/views/runs',
+    'tools/verbs/train/log.c', 'tools/views/runs',
     ('what an earlier run has told is a part of its views',
      'if (!native && t->began > 0 && t->log.reader.take && is_regular(o->log))'),
     ('a run begins with a page', 'views_show(&t->views);', ''),
@@ -82,13 +82,13 @@ mutate(
 )
 
 mutate(
-    'tools/verbs/inspect_measured.c', 'e2e/look',
+    'tools/verbs/inspect/measured.c', 'e2e/look',
     ('steady rates go first', 'if (steady || (!f->steady[drive][k]',
      'if (0 || (!f->steady[drive][k]'),
 )
 
 mutate(
-    'tools/verbs/train_export.c', 'tools/hf_waiting',
+    'tools/verbs/train/export.c', 'tools/hf_waiting',
     ('what is written again counts once', 'x->infinite_count = 0;', ''),
 )
 

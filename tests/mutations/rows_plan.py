@@ -174,7 +174,7 @@ mutate(
      'there ? list.directory : dirname(list.directory)', 'list.directory'),
 )
 mutate(
-    'tools/model/products.c', 'tools/model/model',
+    'tools/model/layer/products.c', 'tools/model/model',
     ('the forward is computed twice', '.times = 2 * times,', '.times = times,'),
     ('keys and values are two', '{m->kv_width, c->hidden, 2}', '{m->kv_width, c->hidden, 1}'),
 )

@@ -11,16 +11,16 @@ mutate(
     ('what is absent is named', 'snprintf(absent, absent_bytes, "%s", BLASLT_SONAME);', ''),
 )
 mutate(
-    'kernels/cuda/math.c', 'cuda/faults e2e/host_math',
+    'kernels/cuda/libraries/math.c', 'cuda/faults e2e/host_math',
     ('own products propose nothing', 'cuda->blaslt ? ", its first proposals" : ""',
      '", its first proposals"'),
 )
 mutate(
-    'kernels/cuda/blaslt_open.c', 'cuda/faults e2e/device',
+    'kernels/cuda/libraries/blaslt_open.c', 'cuda/faults e2e/device',
     ('absent is not the same as broken', 'there ? -ENODEV : -ENOENT', '-ENOENT'),
 )
 mutate(
-    'kernels/cuda/blaslt.c', 'simt/suite/matmul',
+    'kernels/cuda/libraries/blaslt.c', 'simt/suite/matmul',
     ('what lies unevenly is told', 'places % ALIGNMENT_BYTES ? places & -places : ALIGNMENT_BYTES',
      'ALIGNMENT_BYTES'),
 )
@@ -82,7 +82,7 @@ mutate(
      'row_at(one.b.data, 0, one.b_step,'),
 )
 mutate(
-    'tools/model/linear.c', 'tools/model/linear',
+    'tools/model/layer/linear.c', 'tools/model/linear',
     ('both of two are made', '            .batch = batch.count,\n            .b_step',
      '            .b_step'),
 )

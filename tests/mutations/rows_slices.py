@@ -76,7 +76,7 @@ mutate(
      '"follows the new order",\n                   unit);'),
 )
 mutate(
-    'tools/model/head.c', 'tools/model/slices tools/model/head tools/model/golden',
+    'tools/model/layer/head.c', 'tools/model/slices tools/model/head tools/model/golden',
     ('blocks are summed up', 'b.first_row + b.rows < vocab', 'false'),
     ('the sum is rounded at the first rows', 'if (b.first_row == 0)', 'if (0)'),
     ('a block has its own weights', 'b.here * p->model->config.hidden', 'b.here'),

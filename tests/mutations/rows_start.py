@@ -4,7 +4,7 @@ notices a signal, what it proposes to type."""
 from rows import mutate
 
 mutate(
-    'tools/data/identity.c', 'tools/data/identity',
+    'tools/data/file/identity.c', 'tools/data/identity',
     ('the size counts', '    XXH3_64bits_update(state, &size, sizeof size);\n', ''),
     ('the last part ends the file', 'size_bytes - PART_BYTES;', 'size_bytes - 2 * PART_BYTES;'),
     ('parts are spread over all of it', ' + last % (PARTS - 1) * i / (PARTS - 1)', ''),
@@ -16,29 +16,29 @@ mutate(
     ('it stops', '        int rc = token_file_stopped(file);\n', '        int rc = 0;\n'),
 )
 mutate(
-    'tools/data/look.c', 'tools/data/data hostile/corpus',
+    'tools/data/file/look.c', 'tools/data/data hostile/corpus',
     ('a few ids of another tokenizer are not another width', 'look->beyond > look->count / 2',
      'look->beyond > 0'),
 )
 mutate(
-    'tools/verbs/train_resume.c', 'e2e/resume',
+    'tools/verbs/train/resume.c', 'e2e/resume',
     ('the data may be changed on purpose', '"tokens ", "data ",', '"tokens ",'),
     ('its length, too', '"tokens ", "data "', '"data "'),
     ('a change of the data is told as that', 'if (train_is_data_line(was))\n            cli_warn',
      'if (false)\n            cli_warn'),
 )
 mutate(
-    'tools/verbs/train_data_line.c', 'e2e/resume',
+    'tools/verbs/train/data_line.c', 'e2e/resume',
     ('another order is told as that', '    const bool order = train_data_order_alone(was, is);',
      '    const bool order = false;'),
 )
 mutate(
-    'tools/verbs/train_stop.c', 'tools/cli_stop',
+    'tools/verbs/train/stop.c', 'tools/cli_stop',
     ('a drive that fails after a signal is a failure', '    if (!failed)\n', '    if (true)\n'),
     ('which is not resumed for ever', '    t->result.resumable = false;\n', ''),
 )
 mutate(
-    'tools/verbs/train_engine.c', 'tools/cli_stop',
+    'tools/verbs/train/engine.c', 'tools/cli_stop',
     ('an engine asks',
      '    config.stopped = train_asked_to_stop;\n    config.stopped_context = t;\n    config.trace',
      '    config.trace'),
@@ -110,13 +110,13 @@ mutate(
 )
 
 mutate(
-    'tools/verbs/train.c', 'e2e/store_doors',
+    'tools/verbs/train/train.c', 'e2e/store_doors',
     ('a table of another run is not printed', ' && !options->resume)', ')'),
     ('a path that was not there is told', 'if (t->store_made)'),
 )
 
 mutate(
-    'tools/verbs/train_resume.c', 'e2e/store_doors',
+    'tools/verbs/train/resume.c', 'e2e/store_doors',
     ('the steps are told first', 'if (starts(at, "steps ") && is_listed(t, at, now))', 'if (0)'),
     ('a percentage is told as that', 'if (percent > 0)'),
 )

@@ -4,7 +4,7 @@
  * refuses what the real one refuses of the few attributes it knows, and everything else; it writes
  * to the workspace it is given, so that one that overlaps something shows.
  */
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A card's arithmetic is as far from the exact result as a card's may be, and not nearer. */
-#include "runtime.h"
+#include "runtime/runtime.h"
 #include "support.h"
 
 static __global__ void k_exp(const float *x, float *power, float *exponential, unsigned count)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake cuBLASLt against a plain loop: orders, transposes, types, accumulation, refusals. */
-#include "streams.h"
+#include "runtime/streams.h"
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What runs when: as late as it may or as early, and always as events and waits promise. */
-#include "streams.h"
+#include "runtime/streams.h"
 
 static bool second_stream_sees_the_first(bool waits)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake runtime is as strict and as broken as it is told to be. */
-#include "streams.h"
+#include "runtime/streams.h"
 
 #include <sys/mman.h>
 

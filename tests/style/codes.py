@@ -74,7 +74,7 @@ REACHED = {
     620: ('engine/test_versions.c', 'note_interval'),
     621: ('e2e/resume.py', 'test_after_a_kill_the_next_run_says_that_it_has_read_every_byte'),
     622: ('e2e/resume.py', 'test_a_first_signal_leaves_a_version_and_exit_code_75'),
-    623: ('e2e/ckpt.py',
+    623: ('e2e/store/ckpt.py',
           'test_a_disk_with_no_room_for_a_copy_is_told_and_the_run_goes_on'),
     624: ('e2e/host_math.py', 'test_a_resume_under_another_core_says_so_and_goes_on'),
     701: ('e2e/failures.py', 'test_weights_that_are_not_finite_stop_the_run_with_the_step_named'),

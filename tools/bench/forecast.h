@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_BENCH_FORECAST_H
 /* This header measures how well steps are predicted, and how near they come to their bound: home
  * tiers × tokens of a step. */
-#include "bench/run.h"
+#include "bench/step/run.h"
 
 struct bench_forecast_in {
     uint64_t steps; /* measured in each round, after those that the prediction is made from */

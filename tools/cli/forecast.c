@@ -2,7 +2,7 @@
 /* Decides how drives and copies are measured for a prediction, and how one is told. */
 #include "cli/forecast.h"
 
-#include "cli/store.h"
+#include "cli/options/store.h"
 
 #include <libgen.h>
 #include <limits.h>

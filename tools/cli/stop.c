@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stop.h"
 
-#include "cli/activity.h"
-#include "cli/say.h"
+#include "cli/message/activity.h"
+#include "cli/message/say.h"
 
 #include <stdatomic.h>
 #include <unistd.h>

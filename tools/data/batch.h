@@ -6,7 +6,7 @@
  * and which of the row's inputs belong to its own document. A document that was split is one for
  * each piece.
  */
-#include "data/files.h"
+#include "data/file/files.h"
 #include "data/pack.h"
 
 /** The pieces of a row, which is one of the pack's. *count > 0. Pure. */

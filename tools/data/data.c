@@ -9,7 +9,7 @@
 
 #include "base/fail.h"
 #include "data/batch.h"
-#include "data/files.h"
+#include "data/file/files.h"
 #include "data/order.h"
 #include "data/packed.h"
 #include "data/split.h"

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_DATA_PACKED_H
 #define HOISTWAY_TOOLS_DATA_PACKED_H
 /* The documents of data files as rows. */
-#include "data/files.h"
+#include "data/file/files.h"
 
 /** Files are packed where one of them knows documents, or its mask leaves a target out. Pure. */
 bool data_is_packed(struct token_files files);

@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/utf8.h"
 #include "data/rows.h"
-#include "hf/json.h"
+#include "hf/json/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

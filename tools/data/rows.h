@@ -7,7 +7,7 @@
  * each document, and a bit for each that says whether it is learned, never the ids. A line of the
  * file is in memory while it is looked at.
  */
-#include "data/files.h"
+#include "data/file/files.h"
 
 #define TOKEN_RUN      4096u /* tokens, or a document's last ones */
 #define ROW_MOST_BYTES (UINT64_C(1) << 30)

@@ -3,7 +3,7 @@
 #define HOISTWAY_TOOLS_HF_FOLDER_H
 /* This header finds a model: in a directory of its own, or in a snapshot of Hugging Face's
  * cache. */
-#include "hf/input.h"
+#include "hf/json/input.h"
 
 /** A directory of files. Of a snapshot (models--ORG--NAME/snapshots/REVISION) also the folder whose
     blobs its links name. */

@@ -7,7 +7,7 @@
  * happens: a tensor that is found later can be read. Files are hostile: no allocation beyond twice
  * the file + 64 MiB, no recursion on input.
  */
-#include "hf/llama_config.h"
+#include "hf/config/llama_config.h"
 
 #include <hoistway/hoistway.h>
 

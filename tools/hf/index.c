@@ -2,8 +2,8 @@
 /* File names come from whoever made the model: only plain names of the same directory pass. */
 #include "hf/index.h"
 
-#include "hf/input.h"
-#include "hf/json.h"
+#include "hf/json/input.h"
+#include "hf/json/json.h"
 #include "hf/safetensors.h"
 
 #include <assert.h>

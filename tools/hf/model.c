@@ -6,7 +6,7 @@
  */
 #include "hf/model.h"
 
-#include "hf/config.h"
+#include "hf/config/config.h"
 
 #include <errno.h>
 #include <stdarg.h>

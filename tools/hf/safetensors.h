@@ -6,7 +6,7 @@
  * gap. Pure.
  */
 #include "base/fail.h"
-#include "hf/json.h"
+#include "hf/json/json.h"
 
 #define ST_MAX_HEADER_BYTES 100000000u
 #define ST_MAX_TENSORS      1048576u /* of a model */

@@ -7,7 +7,7 @@
  */
 #include "hf/tokenizer.h"
 
-#include "hf/json.h"
+#include "hf/json/json.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * LlamaForCausalLM and its kin as a client of the engine: describes its units, and runs one
  * training step over them. Uses the public headers alone.
  */
-#include "hf/llama_config.h"
+#include "hf/config/llama_config.h"
 
 #include <hoistway/hoistway.h>
 #include <hoistway/machine.h>

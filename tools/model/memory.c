@@ -2,7 +2,7 @@
 /* Carves and fills the model's own memory: see memory.h. */
 #include "model/memory.h"
 
-#include "model/rope.h"
+#include "model/layer/rope.h"
 #include "model/work.h"
 
 #include <string.h>

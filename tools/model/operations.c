@@ -5,7 +5,7 @@
  * parts: fewer tokens, and of attention fewer keys, sequences, and heads. The embedding's lookups
  * and the last norm are left out; they are little beside a layer.
  */
-#include "model/blocks.h"
+#include "model/layer/blocks.h"
 
 #include <errno.h>
 #include <math.h>

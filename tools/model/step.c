@@ -5,7 +5,7 @@
  * pass through a unit before the next is touched; each is one grain, so that what a micro-batch
  * computes depends on nothing else.
  */
-#include "model/blocks.h"
+#include "model/layer/blocks.h"
 #include "model/memory.h"
 
 #include <assert.h>

@@ -3,7 +3,7 @@
  * Tells the engine what the model consists of: the embedding, the layers, the final norm, the head.
  * The workspace of a unit is found by running its own passes in measure mode.
  */
-#include "model/blocks.h"
+#include "model/layer/blocks.h"
 #include "model/memory.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  */
 #include "model/work.h"
 
-#include "model/linear.h"
+#include "model/layer/linear.h"
 
 #define ALIGNMENT_BYTES 256u
 

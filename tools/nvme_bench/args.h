@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_NVME_BENCH_ARGS_H
 #define HOISTWAY_TOOLS_NVME_BENCH_ARGS_H
 /* This header holds what the user asked for. */
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "nvme_bench/result.h"
 
 #define NB_MAX_LIST 8u

@@ -3,9 +3,9 @@
  * Decides which drives of two results belong together, and puts them side by side: what matters for
  * training, the second in terms of the first. What has no counterpart is said, never divided by.
  */
-#include "nvme_bench/report.h"
+#include "nvme_bench/report/report.h"
 
-#include "cli/json.h"
+#include "cli/log/json.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,11 +5,11 @@
  * again.
  */
 #include "nvme_bench/judge.h"
-#include "nvme_bench/report.h"
+#include "nvme_bench/report/report.h"
 
 #include "base/utf8.h"
-#include "hf/input.h"
-#include "hf/json.h"
+#include "hf/json/input.h"
+#include "hf/json/json.h"
 
 #include <errno.h>
 #include <math.h>

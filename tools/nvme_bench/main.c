@@ -4,16 +4,16 @@
  * a model. Measure or load, plan, report.
  */
 #include "base/text.h"
-#include "cli/activity.h"
-#include "cli/message.h"
-#include "cli/options.h"
-#include "cli/say.h"
+#include "cli/message/activity.h"
+#include "cli/message/message.h"
+#include "cli/message/say.h"
+#include "cli/options/options.h"
 #include "cli/stop.h"
-#include "nvme_bench/answer.h"
 #include "nvme_bench/args.h"
 #include "nvme_bench/drive.h"
 #include "nvme_bench/measure.h"
-#include "nvme_bench/report.h"
+#include "nvme_bench/report/answer.h"
+#include "nvme_bench/report/report.h"
 #include "nvme_bench/target.h"
 
 #include <errno.h>

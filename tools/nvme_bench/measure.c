@@ -9,8 +9,8 @@
 #include "nvme_bench/measure.h"
 
 #include "base/text.h"
-#include "cli/activity.h"
-#include "cli/message.h"
+#include "cli/message/activity.h"
+#include "cli/message/message.h"
 
 #include <errno.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "nvme_bench/measure.h"
 
 #include "base/text.h"
-#include "cli/message.h"
+#include "cli/message/message.h"
 #include "cli/system.h"
 
 #include <errno.h>

@@ -5,14 +5,14 @@
  * alone in files, and all in RAM; the exported weights must be the same bytes.
  */
 #include "base/text.h"
-#include "cli/activity.h"
-#include "cli/message.h"
-#include "cli/options.h"
-#include "cli/say.h"
+#include "cli/message/activity.h"
+#include "cli/message/message.h"
+#include "cli/message/say.h"
+#include "cli/options/options.h"
+#include "cli/options/verb.h"
 #include "cli/stop.h"
-#include "cli/verb.h"
 #include "verbs/demo_text.h"
-#include "verbs/train.h"
+#include "verbs/train/train.h"
 #include "verbs/verbs.h"
 
 #include <dirent.h>

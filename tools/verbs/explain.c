@@ -5,9 +5,9 @@
  */
 #include "verbs/explain.h"
 
-#include "cli/message.h"
-#include "cli/options.h"
-#include "cli/verb.h"
+#include "cli/message/message.h"
+#include "cli/options/options.h"
+#include "cli/options/verb.h"
 #include "verbs/verbs.h"
 
 #include <ctype.h>

@@ -5,12 +5,12 @@
  * and no drive is touched, unless --probe or --save-rates asks for it.
  */
 #include "verbs/plan.h"
-#include "cli/activity.h"
 #include "cli/forecast.h"
-#include "cli/message.h"
-#include "cli/output.h"
-#include "cli/shape.h"
-#include "cli/store.h"
+#include "cli/log/output.h"
+#include "cli/message/activity.h"
+#include "cli/message/message.h"
+#include "cli/options/shape.h"
+#include "cli/options/store.h"
 #include "hf/folder.h"
 #include "verbs/verbs.h"
 

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_VERBS_PLAN_H
 #define HOISTWAY_TOOLS_VERBS_PLAN_H
 /* Between plan.c, which makes a plan, and plan_report.c, which tells it. */
-#include "verbs/train_run.h"
+#include "verbs/train/run.h"
 
 #include <hoistway/predict.h>
 

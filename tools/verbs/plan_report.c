@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells a plan: as tables and sentences, or as one JSON object. */
 #include "base/text.h"
-#include "cli/decision.h"
-#include "cli/json.h"
-#include "cli/table.h"
+#include "cli/log/decision.h"
+#include "cli/log/json.h"
+#include "cli/message/table.h"
 #include "verbs/plan.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
  * tokenizers and templates, and with wandb. Here is decided which Python, and where the package is.
  * This process becomes it.
  */
-#include "cli/message.h"
+#include "cli/message/message.h"
 #include "verbs/verbs.h"
 
 #include <errno.h>

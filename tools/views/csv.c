@@ -2,7 +2,7 @@
 /* Decides how a step's record looks as a row. */
 #include "views/csv.h"
 
-#include "cli/output.h"
+#include "cli/log/output.h"
 
 static const struct output_kind CSV = {
     .noun = "csv", .option = "--csv", .begin = "step,loss,grad_norm,lr,tokens,"};

@@ -3,7 +3,7 @@
 #include "views/page.h"
 
 #include "base/text.h"
-#include "cli/output.h"
+#include "cli/log/output.h"
 #include "views/chart.h"
 
 #include <errno.h>

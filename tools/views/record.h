@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_TOOLS_VIEWS_RECORD_H
 #define HOISTWAY_TOOLS_VIEWS_RECORD_H
 /* A line of a run's log (--log), read. Every view of a run is made of these alone. */
-#include "hf/json.h"
+#include "hf/json/json.h"
 
 #include <stdio.h>
 

@@ -6,7 +6,7 @@
  */
 #include "views/tfevents.h"
 
-#include "cli/output.h"
+#include "cli/log/output.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening cuDNN on a card: the only file that calls the CUDA runtime. */
 #include "device.h"
-#include "library.h"
+#include "libraries/library.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * that cuDNN 9.19 shows when it builds plans (kernels/cuda/cudnn/README.md).
  */
 #include "double.h"
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 namespace hst_cudnn
 {

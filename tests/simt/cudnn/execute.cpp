@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fake cuDNN's handles and runs, and its configuration. */
 #include "double.h"
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <atomic>
 #include <cstdio>

@@ -3,7 +3,7 @@
  * A peer for `bench adam`: AdamW from the paper in float64; with -DWRONG, one that forgets the bias
  * correction.
  */
-#include "bench/adam.h"
+#include "bench/adam/adam.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
 /* How figures of a device are made: rates of links, calls that are timed, what is told. */
 #include "bench/budget.h"
 #include "bench/burn.h"
-#include "bench/kernels.h"
-#include "bench/locking.h"
+#include "bench/layer/kernels.h"
+#include "bench/layer/locking.h"
 #include "host_device.h"
 
 #include <errno.h>

@@ -4,10 +4,10 @@
  * which is watched does what it would do alone. Amounts are counted by hand or from the model's
  * sizes, not by what counts them in the program.
  */
-#include "bench/layer.h"
-#include "bench/watch.h"
+#include "bench/layer/layer.h"
+#include "bench/step/watch.h"
 #include "host_device.h"
-#include "verbs/gpu_clock.h"
+#include "verbs/doctor/gpu_clock.h"
 
 #include <errno.h>
 #include <math.h>

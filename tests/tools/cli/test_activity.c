@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that shows what the program is at: where there is none, and by which name it is
  * known. It starts once in a process, hence a process for each case. */
-#include "cli/activity.h"
+#include "cli/message/activity.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

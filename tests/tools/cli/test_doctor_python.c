@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "verbs/doctor.h"
+#include "verbs/doctor/doctor.h"
 
 static char root[64], python[128];
 

@@ -3,9 +3,9 @@
  * Command lines of train: what they fill in, what is refused with which code, and what the help
  * says.
  */
-#include "cli/message.h"
-#include "cli/options.h"
-#include "verbs/train.h"
+#include "cli/message/message.h"
+#include "cli/options/options.h"
+#include "verbs/train/train.h"
 
 #include <errno.h>
 #include <setjmp.h>

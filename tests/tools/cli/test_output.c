@@ -4,11 +4,11 @@
  * behind them.
  */
 #include "base/text.h"
-#include "cli/activity.h"
 #include "cli/forecast.h"
-#include "cli/json.h"
-#include "cli/progress.h"
-#include "cli/runlog.h"
+#include "cli/log/json.h"
+#include "cli/log/runlog.h"
+#include "cli/message/activity.h"
+#include "cli/message/progress.h"
 #include "cli/system.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * in turn: test_stop MODEL. There the signal comes after the second step, and from there on only
  * the last version is written.
  */
-#include "verbs/train.h"
+#include "verbs/train/train.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Token files of LLMQ, written here by the layout that tools/data/llmq.h describes: the same tokens
-and mask as a token file of ours are the same rows, and train the same losses.
+"""Token files of LLMQ, written here by the layout that tools/data/file/llmq.h describes: the same
+tokens and mask as a token file of ours are the same rows, and train the same losses.
 
     llmq.py PATH_OF_HOISTWAY
 """

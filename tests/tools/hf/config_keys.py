@@ -9,7 +9,7 @@ installed or run: its sources are parsed with `ast`. What the classes that can b
 looked at: their modelling and configuration files, masks, rope, attention, cache, loss, and the
 base classes. Exits 77 where PyPI cannot be reached.
 
-A key that is missing in tools/hf/config_keys.c: read what it does there, then build it, refuse it,
+A key that is missing in tools/hf/config/keys.c: read what it does there, then build it, refuse it,
 or say there why it is without effect.
 """
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of config.json's keys, a line each: name, kind, values, why. */
-#include "hf/config_keys.h"
+#include "hf/config/keys.h"
 
 #include <stdio.h>
 

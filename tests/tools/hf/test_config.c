@@ -2,7 +2,7 @@
 /* config.json: what is read, what is refused, and how it is given back with another dtype. */
 #include "support.h"
 
-#include "hf/config_keys.h"
+#include "hf/config/keys.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* Exports: their bytes, what they may replace, and what is left when something fails. */
 #include "support.h"
 
-#include "hf/export.h"
+#include "hf/export/export.h"
 
 #include <errno.h>
 #include <fcntl.h>

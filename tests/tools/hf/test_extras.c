@@ -2,7 +2,7 @@
 /* What goes with a model's weights into an export: which files, and how they come and go. */
 #include "support.h"
 
-#include "hf/export.h"
+#include "hf/export/export.h"
 #include "hf/model.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include "hf/model.h"
 
-#include "hf/input.h"
+#include "hf/json/input.h"
 
 #include <errno.h>
 #include <stdio.h>

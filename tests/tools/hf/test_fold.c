@@ -2,7 +2,7 @@
 /* Rows of tensors whose names differ in numbers alone. */
 #include "support.h"
 
-#include "hf/fold.h"
+#include "hf/export/fold.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "support.h"
 
-#include "hf/config.h"
+#include "hf/config/config.h"
 #include "hf/index.h"
 #include "hf/safetensors.h"
 

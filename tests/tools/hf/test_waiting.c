@@ -5,8 +5,8 @@
  */
 #include "support.h"
 
-#include "cli/message.h"
-#include "verbs/train_export.h"
+#include "cli/message/message.h"
+#include "verbs/train/export.h"
 
 #include <errno.h>
 #include <stdio.h>

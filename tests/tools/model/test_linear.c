@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of more rows than one block: GEMMs and gradients against float64, sums by hand. */
 #include "harness.h"
-#include "model/linear.h"
+#include "model/layer/linear.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

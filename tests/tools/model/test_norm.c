@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The final norm by itself, on one micro-batch, against float64. */
 #include "harness.h"
-#include "model/blocks.h"
+#include "model/layer/blocks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a grain computes beside GEMMs, in parts: which calls those are, and in which memory. */
 #include "harness.h"
-#include "model/blocks.h"
+#include "model/layer/blocks.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary frequencies of the three dialect types. Expected values: the published formula in
  * numpy's float64, checked against transformers 5.23. */
-#include "model/rope.h"
+#include "model/layer/rope.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* What is said of drives, how much of one may be taken, which paths are taken for one, and which
  * two are on one. */
 #include "nvme_bench/drive.h"
-#include "nvme_bench/report.h"
+#include "nvme_bench/report/report.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
    broken. */
 #include "nvme_bench/args.h"
 #include "nvme_bench/measure.h"
-#include "nvme_bench/report.h"
+#include "nvme_bench/report/report.h"
 
 #include <math.h>
 #include <setjmp.h>

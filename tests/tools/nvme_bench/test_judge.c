@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What measured values mean: percentiles, drops, the best shape, usable rates, stamps. */
 #include "nvme_bench/judge.h"
-#include "nvme_bench/plot.h"
+#include "nvme_bench/report/plot.h"
 #include "nvme_bench/stamp.h"
 
 #include <math.h>

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The updates beside what the memory allows. Decides what is compared with what, and how: in each
+ * round every contestant of a format has its turn on the same arrays, the order being reversed from
+ * round to round; what counts is the median of the rounds' ratios.
+ */
+#include "bench/adam/adam.h"
+
+#include "base/text.h"
+#include "bench/adam/arrays.h"
+#include "bench/adam/null.h"
+#include "bench/adam/peer.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { HUGE_PAGE_BYTES = 2 << 20, ARRAYS_MAX = 7, CONTESTANTS_MAX = 16 };
+/* The plain C of x86-64 computes an fma in libm: a part of the elements tells what one takes. */
+enum { PLAIN_PART = 64 };
+/* Threads of a peer may still be spinning when it is done. */
+static const struct timespec PAUSE = {.tv_nsec = 5000000};
+
+struct bench;
+
+struct contestant {
+    const char *name, *note;
+    void (*step)(struct bench *bench, const struct contestant *contestant);
+    unsigned threads;
+    uint64_t elements;
+    struct hst_update_arrays arrays;
+    const struct hst_update *update; /* of these arrays */
+    adam_null *null;                 /* the kernel of a null kernel */
+    bool is_best;                    /* the table that a caller would get */
+    bool is_peer;
+};
+
+struct bench {
+    const struct bench_adam_in *in;
+    struct hst_error *error;
+    struct team *team;
+    bench_peer_adamw *peer; /* null: none */
+    unsigned peer_step;
+    unsigned char *memory;
+    uint64_t memory_bytes;
+    struct hst_adam_coef coef;
+    const struct hst_cpu_adam_ops *best;
+    /* of the group at hand */
+    struct hst_update_arrays narrow; /* what the peer's f32 arrays are cast from and to */
+    struct contestant contestants[CONTESTANTS_MAX];
+    unsigned count;
+    double *seconds; /* [CONTESTANTS_MAX × rounds] */
+    double *ratios;  /* [rounds] */
+};
+
+/* ---- steps ---- */
+
+struct turn {
+    struct bench *bench;
+    const struct contestant *contestant;
+};
+
+static void update_share(void *arg, unsigned thread, unsigned threads)
+{
+    const struct turn *turn = arg;
+    const struct contestant *c = turn->contestant;
+    struct adam_part part = adam_part(c->elements, thread, threads);
+    struct hst_update_arrays a = hst_update_arrays_at(c->update, &c->arrays, part.first);
+    hst_update_run(c->update, &turn->bench->coef, &a, part.count);
+}
+
+static void null_share(void *arg, unsigned thread, unsigned threads)
+{
+    const struct turn *turn = arg;
+    const struct contestant *c = turn->contestant;
+    struct adam_part part = adam_part(c->elements, thread, threads);
+    struct hst_update_arrays a = hst_update_arrays_at(c->update, &c->arrays, part.first);
+    volatile float one = 1, zero = 0; /* so that no compiler knows them */
+    const struct adam_null_in numbers = {.one = one, .zero = zero, .no_bits = (uint16_t)zero};
+    c->null(&a, part.count, &numbers);
+}
+
+static void widen_share(void *arg, unsigned thread, unsigned threads)
+{
+    const struct turn *turn = arg;
+    const struct contestant *c = turn->contestant;
+    struct adam_part part = adam_part(c->elements, thread, threads);
+    const uint16_t *from = (const uint16_t *)turn->bench->narrow.grads + part.first;
+    float *to = (float *)(uintptr_t)c->arrays.grads + part.first;
+    turn->bench->best->f32_from_bf16(from, to, part.count);
+}
+
+static void narrow_share(void *arg, unsigned thread, unsigned threads)
+{
+    const struct turn *turn = arg;
+    const struct contestant *c = turn->contestant;
+    struct adam_part part = adam_part(c->elements, thread, threads);
+    const float *from = (const float *)c->arrays.weights + part.first;
+    uint16_t *to = (uint16_t *)turn->bench->narrow.weights + part.first;
+    turn->bench->best->bf16_from_f32(from, to, part.count);
+}
+
+static void step_update(struct bench *bench, const struct contestant *c)
+{
+    team_run(bench->team, c->threads, update_share, &(struct turn){bench, c});
+}
+
+static void step_null(struct bench *bench, const struct contestant *c)
+{
+    team_run(bench->team, c->threads, null_share, &(struct turn){bench, c});
+}
+
+static void step_peer(struct bench *bench, const struct contestant *c)
+{
+    /* It passed its trial; what it returns now would be another kind of failure each time. */
+    (void)adam_peer_step(bench->peer, &c->arrays, c->elements, ++bench->peer_step, c->threads);
+}
+
+static void step_cast_peer_cast(struct bench *bench, const struct contestant *c)
+{
+    struct turn turn = {bench, c};
+    team_run(bench->team, c->threads, widen_share, &turn);
+    step_peer(bench, c);
+    team_run(bench->team, c->threads, narrow_share, &turn);
+}
+
+/* ---- rounds ---- */
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double take_turn(struct bench *bench, const struct contestant *c)
+{
+    if (bench->peer)
+        nanosleep(&PAUSE, NULL);
+    double start = seconds_now();
+    c->step(bench, c);
+    return (seconds_now() - start) / (double)c->elements;
+}
+
+/* The contestant's times per element. */
+static double *seconds_of(const struct bench *bench, unsigned contestant)
+{
+    return bench->seconds + (size_t)contestant * bench->in->rounds;
+}
+
+static void run_rounds(struct bench *bench)
+{
+    for (unsigned i = 0; i < bench->count; i++)
+        take_turn(bench, &bench->contestants[i]); /* warms up */
+    for (unsigned round = 0; round < bench->in->rounds; round++)
+        for (unsigned i = 0; i < bench->count; i++) {
+            unsigned turn = round % 2 ? bench->count - 1 - i : i;
+            seconds_of(bench, turn)[round] = take_turn(bench, &bench->contestants[turn]);
+        }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct bench_spread_of spread(double *values, unsigned count)
+{
+    qsort(values, count, sizeof *values, by_value);
+    return (struct bench_spread_of){values[count / 2], values[0], values[count - 1]};
+}
+
+/* It is the spread of one contestant's times over another's, round by round. */
+static struct bench_spread_of over(struct bench *bench, unsigned one, unsigned other)
+{
+    for (unsigned round = 0; round < bench->in->rounds; round++)
+        bench->ratios[round] = seconds_of(bench, one)[round] / seconds_of(bench, other)[round];
+    return spread(bench->ratios, bench->in->rounds);
+}
+
+static struct bench_spread_of nanoseconds(struct bench *bench, unsigned contestant)
+{
+    for (unsigned round = 0; round < bench->in->rounds; round++)
+        bench->ratios[round] = seconds_of(bench, contestant)[round] * 1e9;
+    return spread(bench->ratios, bench->in->rounds);
+}
+
+/* ---- telling ---- */
+
+/* The best rate of a null kernel on as many threads, in bytes per second. */
+static double ceiling_of(struct bench *bench, const struct contestant *c, unsigned bytes)
+{
+    double least_ns = 0;
+    for (unsigned i = 0; i < bench->count; i++) {
+        const struct contestant *other = &bench->contestants[i];
+        if (!other->null || other->threads != c->threads)
+            continue;
+        double ns = nanoseconds(bench, i).median;
+        least_ns = least_ns == 0 || ns < least_ns ? ns : least_ns;
+    }
+    return bytes / (least_ns * 1e-9);
+}
+
+static void tell(struct bench *bench, const char *group, unsigned bytes, unsigned contestant)
+{
+    const struct contestant *c = &bench->contestants[contestant];
+    struct bench_adam_row row = {.group = group,
+                                 .name = c->name,
+                                 .note = c->note,
+                                 .threads = c->threads,
+                                 .bytes = bytes,
+                                 .ns = nanoseconds(bench, contestant)};
+    row.bytes_per_s = bytes / (row.ns.median * 1e-9);
+    row.ceiling = ceiling_of(bench, c, bytes);
+    bool null_seen = false;
+    for (unsigned i = 0; i < bench->count; i++) {
+        const struct contestant *other = &bench->contestants[i];
+        if (other->threads != c->threads)
+            continue;
+        bool is_plain_null = other->null && !null_seen; /* the first one */
+        null_seen |= is_plain_null;
+        if (i == contestant)
+            continue;
+        if (is_plain_null)
+            row.over_null = over(bench, contestant, i);
+        if (other->is_best && !c->null)
+            row.over_best = over(bench, contestant, i);
+        if (other->is_peer && !c->null)
+            row.over_peer = over(bench, contestant, i);
+    }
+    bench->in->tell(bench->in->context, &row);
+}
+
+static void measure(struct bench *bench, const char *group, unsigned bytes)
+{
+    run_rounds(bench);
+    for (unsigned i = 0; i < bench->count; i++)
+        tell(bench, group, bytes, i);
+}
+
+/* ---- groups ---- */
+
+static void add(struct bench *bench, struct contestant c)
+{
+    c.elements = c.elements ? c.elements : bench->in->elements;
+    bench->contestants[bench->count++] = c;
+}
+
+static void add_null(struct bench *bench, const struct contestant *like, bool ahead)
+{
+    struct contestant c = *like;
+    c.name = ahead ? "null, prefetching" : "null";
+    c.null = adam_null_find(bench->best->name, c.update->kind, ahead);
+    c.step = step_null;
+    add(bench, c);
+}
+
+/* Every table but the plain one, the best first. */
+static void add_tables(struct bench *bench, const struct contestant *like)
+{
+    for (int isa = HST_CPU_ISA_NEON; isa > HST_CPU_ISA_C; isa--) {
+        const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
+        struct contestant c = *like;
+        if (!ops)
+            continue;
+        c.name = ops->name;
+        c.update = hst_update_find(ops, like->update->kind);
+        c.is_best = ops == bench->best;
+        add(bench, c);
+    }
+}
+
+static void add_plain(struct bench *bench, const struct contestant *like)
+{
+    const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
+    struct contestant c = *like;
+    c.name = ops->name;
+    c.note = "a 64th of the elements";
+    c.update = hst_update_find(ops, like->update->kind);
+    c.is_best = ops == bench->best;
+    c.elements = (bench->in->elements + PLAIN_PART - 1) / PLAIN_PART;
+    add(bench, c);
+}
+
+static void add_ours(struct bench *bench, const struct contestant *like)
+{
+    add_null(bench, like, false);
+    add_null(bench, like, true);
+    add_tables(bench, like);
+}
+
+/* Arrays that all begin at a multiple of 4 KiB: what staggering is worth. */
+static void add_aligned(struct bench *bench, struct contestant like)
+{
+    struct adam_layout layout = {.end = bench->memory};
+    like.name = "arrays at multiples of 4 KiB";
+    like.arrays = adam_arrays(&layout, bench->in->elements, like.update->bytes);
+    add(bench, like);
+}
+
+static void add_peer(struct bench *bench, const struct contestant *like, struct adam_layout *layout)
+{
+    struct contestant c = *like;
+    c.is_peer = true;
+    if (c.update->kind.weights == HST_CPU_F32) {
+        c.name = "peer";
+        c.step = step_peer;
+    } else {
+        c.name = "cast, peer, cast";
+        c.step = step_cast_peer_cast;
+        bench->narrow = c.arrays; /* m and v serve both */
+        c.arrays.master = NULL;
+        c.arrays.weights = adam_array(layout, bench->in->elements, sizeof(float));
+        c.arrays.grads = adam_array(layout, bench->in->elements, sizeof(float));
+        const struct hst_update *f32 = hst_update_find(bench->best, (struct hst_update_kind){0});
+        adam_fill(bench->team, f32, &c.arrays, bench->in->elements);
+    }
+    add(bench, c);
+}
+
+static void measure_format(struct bench *bench, const char *group, struct hst_update_kind kind)
+{
+    struct adam_layout layout = {.end = bench->memory, .stagger = ADAM_STAGGER_BYTES};
+    const struct hst_update *update = hst_update_find(bench->best, kind);
+    struct contestant like = {.step = step_update,
+                              .threads = team_threads(bench->team),
+                              .update = update,
+                              .arrays = adam_arrays(&layout, bench->in->elements, update->bytes)};
+    bool f32_moments = kind.moments == HST_CPU_F32;
+    bench->count = 0;
+    add_ours(bench, &like);
+    add_plain(bench, &like);
+    if (kind.weights == HST_CPU_F32)
+        add_aligned(bench, like);
+    if (bench->peer && f32_moments && kind.weights != HST_CPU_F16)
+        add_peer(bench, &like, &layout);
+    if (like.threads > 1) {
+        like.threads = 1;
+        add_ours(bench, &like);
+    }
+    adam_fill(bench->team, update, &like.arrays, bench->in->elements);
+    measure(bench, group, update->read_bytes + update->written_bytes);
+}
+
+/* ---- the whole ---- */
+
+uint32_t bench_adam_threads(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return count > 0 ? (uint32_t)count : 1;
+}
+
+static int open_bench(struct bench *bench)
+{
+    const struct bench_adam_in *in = bench->in;
+    uint64_t elements = in->elements, room = HUGE_PAGE_BYTES;
+    char size[TEXT_BYTES];
+    /* fp32 and fp16 have the most; a peer's bf16 work has 14 bytes of ours and 8 of its own. */
+    bench->memory_bytes = adam_arrays_bytes(elements, bench->peer ? 22 : 16, ARRAYS_MAX) + 2 * room;
+    bench->seconds = calloc((size_t)CONTESTANTS_MAX * in->rounds, sizeof *bench->seconds);
+    bench->ratios = calloc(in->rounds, sizeof *bench->ratios);
+    bench->team = team_create(in->threads ? in->threads : bench_adam_threads());
+    void *map = mmap(NULL, bench->memory_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map != MAP_FAILED)
+        bench->memory = map;
+    if (!bench->seconds || !bench->ratios || !bench->team || !bench->memory)
+        return fail(bench->error, FAIL_BUDGET, -ENOMEM,
+                    "bench adam: %s of memory or the threads cannot be had. Fix: fewer "
+                    "--elements or --threads",
+                    text_size(bench->memory_bytes, size));
+    madvise(bench->memory, bench->memory_bytes, MADV_HUGEPAGE);
+    return 0;
+}
+
+static void close_bench(struct bench *bench)
+{
+    team_destroy(bench->team);
+    if (bench->memory)
+        munmap(bench->memory, bench->memory_bytes);
+    free(bench->ratios);
+    free(bench->seconds);
+}
+
+int bench_adam(const struct bench_adam_in *in, struct hst_error *error)
+{
+    struct bench bench = {.in = in,
+                          .error = error,
+                          .coef = adam_coef(100),
+                          .best = hst_cpu_adam_ops(HST_CPU_ISA_AUTO)};
+    int rc = in->peer ? adam_peer_open(in->peer, &bench.peer, error) : 0;
+    rc = rc ? rc : open_bench(&bench);
+    if (!rc) {
+        measure_format(&bench, "fp32", (struct hst_update_kind){0});
+        measure_format(&bench, "bf16",
+                       (struct hst_update_kind){.weights = HST_CPU_BF16, .grads = HST_CPU_BF16});
+        measure_format(&bench, "bf16, bf16 moments",
+                       (struct hst_update_kind){.weights = HST_CPU_BF16,
+                                                .moments = HST_CPU_BF16,
+                                                .grads = HST_CPU_BF16});
+        measure_format(&bench, "fp16",
+                       (struct hst_update_kind){.weights = HST_CPU_F16, .grads = HST_CPU_F16});
+    }
+    close_bench(&bench);
+    return rc;
+}

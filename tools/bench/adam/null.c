@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiled once for each instruction set, as cpu_adam's tables are, with ISA for its name. Each
+ * array of an update is read and written in its place, by one operation that changes nothing.
+ */
+#include "bench/adam/null.h"
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b)  PASTE_(a, b)
+#define STRING_(a)   #a
+#define STRING(a)    STRING_(a)
+#define INLINED      static inline __attribute__((always_inline))
+
+enum { BLOCK = 64, AHEAD = 512, LINE_BYTES = 64 }; /* as the updates do */
+
+INLINED void prefetch(const void *array, size_t element_bytes, size_t i)
+{
+    const char *block = (const char *)array + element_bytes * (i + AHEAD);
+    for (size_t at = 0; at < BLOCK * element_bytes; at += LINE_BYTES)
+        __builtin_prefetch(block + at);
+}
+
+INLINED void f32(const struct hst_update_arrays *a, size_t n, struct adam_null_in k, bool ahead)
+{
+    float *restrict w = a->weights, *restrict m = a->m, *restrict v = a->v;
+    const float *restrict g = a->grads;
+
+    for (size_t i = 0; i + BLOCK <= n; i += BLOCK) {
+        if (ahead) {
+            prefetch(w, 4, i);
+            prefetch(m, 4, i);
+            prefetch(v, 4, i);
+            prefetch(g, 4, i);
+        }
+        for (size_t j = i; j < i + BLOCK; j++) {
+            w[j] += g[j] * k.zero;
+            m[j] *= k.one;
+            v[j] *= k.one;
+        }
+    }
+}
+
+INLINED void bf16(const struct hst_update_arrays *a, size_t n, struct adam_null_in k, bool ahead)
+{
+    uint16_t *restrict w = a->weights, *restrict r = a->master;
+    float *restrict m = a->m, *restrict v = a->v;
+    const uint16_t *restrict g = a->grads;
+
+    for (size_t i = 0; i + BLOCK <= n; i += BLOCK) {
+        if (ahead) {
+            prefetch(w, 2, i);
+            prefetch(r, 2, i);
+            prefetch(m, 4, i);
+            prefetch(v, 4, i);
+            prefetch(g, 2, i);
+        }
+        for (size_t j = i; j < i + BLOCK; j++) {
+            w[j] ^= g[j] & k.no_bits;
+            r[j] ^= g[j] & k.no_bits;
+            m[j] *= k.one;
+            v[j] *= k.one;
+        }
+    }
+}
+
+INLINED void bf16_moments(const struct hst_update_arrays *a, size_t n, struct adam_null_in k,
+                          bool ahead)
+{
+    uint16_t *restrict w = a->weights, *restrict r = a->master;
+    uint16_t *restrict m = a->m, *restrict v = a->v;
+    const uint16_t *restrict g = a->grads;
+
+    for (size_t i = 0; i + BLOCK <= n; i += BLOCK) {
+        if (ahead) {
+            prefetch(w, 2, i);
+            prefetch(r, 2, i);
+            prefetch(m, 2, i);
+            prefetch(v, 2, i);
+            prefetch(g, 2, i);
+        }
+        for (size_t j = i; j < i + BLOCK; j++) {
+            uint16_t none = g[j] & k.no_bits;
+            w[j] ^= none;
+            r[j] ^= none;
+            m[j] ^= none;
+            v[j] ^= none;
+        }
+    }
+}
+
+INLINED void f16(const struct hst_update_arrays *a, size_t n, struct adam_null_in k, bool ahead)
+{
+    uint16_t *restrict w = a->weights;
+    float *restrict master = a->master, *restrict m = a->m, *restrict v = a->v;
+    const uint16_t *restrict g = a->grads;
+
+    for (size_t i = 0; i + BLOCK <= n; i += BLOCK) {
+        if (ahead) {
+            prefetch(master, 4, i);
+            prefetch(m, 4, i);
+            prefetch(v, 4, i);
+            prefetch(g, 2, i);
+        }
+        for (size_t j = i; j < i + BLOCK; j++) {
+            w[j] = g[j] & k.no_bits;
+            master[j] *= k.one;
+            m[j] *= k.one;
+            v[j] *= k.one;
+        }
+    }
+}
+
+#define BOTH(name)                                                                                 \
+    static void name##_plain(const struct hst_update_arrays *a, size_t n,                          \
+                             const struct adam_null_in *in)                                        \
+    {                                                                                              \
+        name(a, n, *in, false);                                                                    \
+    }                                                                                              \
+    static void name##_ahead(const struct hst_update_arrays *a, size_t n,                          \
+                             const struct adam_null_in *in)                                        \
+    {                                                                                              \
+        name(a, n, *in, true);                                                                     \
+    }
+BOTH(f32)
+BOTH(bf16)
+BOTH(bf16_moments)
+BOTH(f16)
+
+const struct adam_null_table PASTE(adam_null_, ISA) = {
+    .isa = STRING(ISA),
+    .f32 = {f32_plain, f32_ahead},
+    .bf16 = {bf16_plain, bf16_ahead},
+    .bf16_moments = {bf16_moments_plain, bf16_moments_ahead},
+    .f16 = {f16_plain, f16_ahead},
+};

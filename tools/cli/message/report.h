@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_CLI_MESSAGE_REPORT_H
+#define HOISTWAY_TOOLS_CLI_MESSAGE_REPORT_H
+/* A finished step tells this: the step line and the log are made from it. */
+#include <hoistway/hoistway.h>
+
+struct step_report {
+    uint64_t step, steps;
+    uint64_t tokens; /* of this step */
+    double loss, lr;
+    double elapsed_s; /* since training began */
+    double bound_s;   /* 0: not known */
+    const struct hst_step_stats *stats;
+    bool scaled; /* fp16: the loss scale is told */
+    bool skips;  /* a step may be skipped: whether it was is told */
+};
+
+/* What an evaluation has found. */
+struct evaluation_report {
+    uint64_t step, targets;
+    double loss; /* mean over targets, nats */
+    double seconds;
+    uint64_t best_step; /* so far; 0: none */
+};
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes what lives on which floor, as planned. */
+#include "cli/message/table.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+
+static bool shown(const struct hst_memory *memory, int tier)
+{
+    return memory->budget[tier] > 0 || memory->total[tier] > 0;
+}
+
+static void print_cells(const struct hst_memory *memory, const char *name, const uint64_t *bytes,
+                        FILE *out)
+{
+    char size[TEXT_BYTES];
+    fprintf(out, "%-10s", name);
+    for (int t = 0; t < HST_TIER_COUNT; t++)
+        if (shown(memory, t))
+            fprintf(out, "%12s", bytes[t] ? text_size(bytes[t], size) : "-");
+    fprintf(out, "\n");
+}
+
+void table_print(const struct hst_memory *memory, FILE *out)
+{
+    char count[TEXT_BYTES];
+    fprintf(out, "%-10s", "");
+    for (int t = 0; t < HST_TIER_COUNT; t++)
+        if (shown(memory, t))
+            fprintf(out, "%12s", hst_tier_name((enum hst_tier)t));
+    fprintf(out, "\n");
+    for (int c = 0; c < HST_CLASS_COUNT; c++)
+        print_cells(memory, hst_class_name((enum hst_class)c), memory->bytes[c], out);
+    print_cells(memory, "total", memory->total, out);
+    print_cells(memory, "budget", memory->budget, out);
+    fprintf(out, "%s parameters in tiles of %" PRIu64 " elements, %" PRIu32 " thread%s, I/O %s\n",
+            text_count((double)memory->parameters, count), memory->tile_elements, memory->threads,
+            text_s(memory->threads), memory->io);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store as text and as JSON: its last version and the kept ones, none of which is written to. */
+#include "base/text.h"
+#include "cli/log/json.h"
+#include "cli/message/message.h"
+#include "verbs/ckpt/ckpt.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEPT_MAX 1024u
+
+struct row {
+    struct hst_ckpt *ckpt; /* null: it cannot be opened */
+    struct hst_ckpt_info info;
+    uint64_t step;
+    bool kept;
+    struct hst_error error;
+};
+
+/* ---- what a version says of the data, in the words of `train` ---- */
+
+/* The rest of a line of text[bytes]: key "seq-len ". Null: there is none. */
+static const char *find(const char *text, size_t bytes, const char *key, size_t *length)
+{
+    const char *end = text + bytes;
+    const size_t n = strlen(key);
+    while (text < end) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        stop = stop ? stop : end;
+        if ((size_t)(stop - text) >= n && memcmp(text, key, n) == 0) {
+            *length = (size_t)(stop - text) - n;
+            return text + n;
+        }
+        text = stop + 1;
+    }
+    return NULL;
+}
+
+static uint64_t number(const char *text, size_t bytes, const char *key)
+{
+    size_t length;
+    const char *value = find(text, bytes, key, &length);
+    uint64_t n = 0;
+    for (size_t i = 0; value && i < length && i < 18 && value[i] >= '0' && value[i] <= '9'; i++)
+        n = 10 * n + (uint64_t)(value[i] - '0');
+    return n;
+}
+
+/* It counts the sequences that were trained on, and those of a pass; 0: not a run of `train`. */
+struct position {
+    uint64_t sequences, of_pass;
+};
+
+static struct position position_of(const struct hst_ckpt_info *info)
+{
+    const uint64_t seq_len = number(info->cursor, info->cursor_bytes, "seq-len ");
+    const uint64_t tokens = number(info->cursor, info->cursor_bytes, "tokens ");
+    const uint64_t batch = number(info->settings, strlen(info->settings), "batch-tokens ");
+    uint64_t rows = number(info->cursor, info->cursor_bytes, "rows "); /* of documents */
+    if (rows == 0 && seq_len > 0 && tokens > 0)
+        rows = (tokens - 1) / seq_len;
+    if (rows == 0 || seq_len == 0)
+        return (struct position){0};
+    return (struct position){info->step * (batch / seq_len), rows};
+}
+
+/* The digest of the model's tensors, of a line "parameters 134592 (digest 0123456789abcdef)". */
+static void model_of(const struct hst_ckpt_info *info, char text[24])
+{
+    size_t length;
+    const char *value = find(info->settings, strlen(info->settings), "parameters ", &length);
+    if (!value || sscanf(value, "%*u (digest %16[0-9a-f])", text) != 1)
+        snprintf(text, 24, "?");
+}
+
+/* ---- rows ---- */
+
+static const char *state_of(const struct row *row)
+{
+    return !row->ckpt                 ? "damaged"
+           : row->info.in_use         ? "in use"
+           : row->info.damaged_copies ? "damaged copies"
+           : row->info.clean          ? "clean"
+                                      : "not closed";
+}
+
+static int open_row(const char *store, uint64_t step, struct row *row)
+{
+    const struct hst_ckpt_config config = {.size = sizeof config, .store = store, .step = step};
+    *row = (struct row){.step = step, .kept = step != HST_NO_VERSION};
+    const int native = hst_ckpt_open(&config, &row->ckpt, &row->error);
+    if (native)
+        return native;
+    hst_ckpt_info(row->ckpt, &row->info);
+    row->step = row->info.step;
+    return 0;
+}
+
+static const char *precision_name(const struct hst_ckpt_info *info)
+{
+    return info->precision == HST_PRECISION_FP32   ? "fp32"
+           : info->precision == HST_PRECISION_BF16 ? "bf16"
+                                                   : "fp16";
+}
+
+/* As part of a line: what is no letter in it is escaped. */
+static const char *on_a_line(const char *text, struct hst_error *line)
+{
+    fail(line, FAIL_USAGE, 0, "%s", text);
+    return line->message;
+}
+
+static void print_row(const struct row *row)
+{
+    char bytes[TEXT_BYTES], model[24], data[64] = "-";
+    const struct hst_ckpt_info *i = &row->info;
+    struct hst_error line;
+    if (!row->ckpt) {
+        printf("%8" PRIu64 "  %-9s  damaged: %s\n", row->step, row->kept ? "kept" : "committed",
+               on_a_line(row->error.message, &line));
+        return;
+    }
+    const struct position p = position_of(i);
+    if (p.of_pass > 0)
+        snprintf(data, sizeof data, "%" PRIu64 " of %" PRIu64, p.sequences, p.of_pass);
+    model_of(i, model);
+    printf("%8" PRIu64 "  %-9s  %9s  %17s  %-16s  %s\n", i->step, row->kept ? "kept" : "committed",
+           text_size(i->weights_bytes + i->states_bytes, bytes), data, model, state_of(row));
+}
+
+/* The first row is the last version's; behind it kept ones, the newest of them last. */
+static void print_rows(const struct row *rows, size_t count, size_t most)
+{
+    print_row(&rows[0]);
+    const size_t left_out = count > most ? count - (most - 1) : 0;
+    if (left_out)
+        printf("%zu older version%s kept, too: hoistway ckpt list\n", left_out,
+               left_out == 1 ? " is" : "s are");
+    for (size_t r = 1 + left_out; r < count; r++)
+        print_row(&rows[r]);
+}
+
+static void print_text(const char *store, const struct row *rows, size_t count, size_t most)
+{
+    char size[TEXT_BYTES], elements[TEXT_BYTES];
+    struct hst_error line;
+    const struct hst_ckpt_info *i = &rows[0].info;
+    store = on_a_line(store, &line);
+    if (rows[0].ckpt)
+        printf("store %s: %s elements in %s, %" PRIu32 " rank%s, %" PRIu32
+               " drive%s, %s of files\n",
+               store, text_count((double)i->elements, elements), precision_name(i), i->world,
+               text_s(i->world), i->drives, text_s(i->drives), text_size(i->file_bytes, size));
+    else
+        printf("store %s\n", store);
+    printf("%8s  %-9s  %9s  %17s  %-16s  %s\n", "step", "version", "bytes", "sequences trained",
+           "model", "state");
+    print_rows(rows, count, most);
+}
+
+static void put_row(struct json_writer *json, const struct row *row)
+{
+    char model[24];
+    const struct hst_ckpt_info *i = &row->info;
+    json_put_object(json, NULL);
+    json_put_whole(json, "step", row->step);
+    json_put_text(json, "kind", row->kept ? "kept" : "committed");
+    json_put_text(json, "state", state_of(row));
+    if (row->ckpt) {
+        const struct position p = position_of(i);
+        model_of(i, model);
+        json_put_whole(json, "version", i->version);
+        json_put_text(json, "commit_id", i->commit_id);
+        json_put_whole(json, "updates", i->updates);
+        json_put_real(json, "loss_scale", i->loss_scale);
+        json_put_whole(json, "weights_bytes", i->weights_bytes);
+        json_put_whole(json, "states_bytes", i->states_bytes);
+        json_put_whole(json, "sequences", p.sequences);
+        json_put_whole(json, "sequences_of_a_pass", p.of_pass);
+        json_put_text(json, "model", model);
+        json_put_whole(json, "damaged_copies", i->damaged_copies);
+    } else {
+        json_put_text(json, "error", row->error.message);
+    }
+    json_put_end(json);
+}
+
+static void print_json(const char *store, const struct row *rows, size_t count)
+{
+    struct json_writer json = {.out = stdout};
+    const struct hst_ckpt_info *i = &rows[0].info;
+    json_put_object(&json, NULL);
+    json_put_text(&json, "kind", "store");
+    json_put_text(&json, "store", store);
+    json_put_text(&json, "state", state_of(&rows[0]));
+    if (rows[0].ckpt) {
+        json_put_text(&json, "uuid", i->uuid);
+        json_put_whole(&json, "world", i->world);
+        json_put_whole(&json, "drives", i->drives);
+        json_put_whole(&json, "file_bytes", i->file_bytes);
+        json_put_text(&json, "precision", precision_name(i));
+        json_put_text(&json, "state_format", i->state == HST_STATE_BF16 ? "bf16" : "fp32");
+        json_put_whole(&json, "elements", i->elements);
+        json_put_whole(&json, "units", i->units);
+        json_put_whole(&json, "tiles", i->tiles);
+        json_put_whole(&json, "tile_elements", i->tile_elements);
+    }
+    json_put_array(&json, "versions");
+    for (size_t r = 0; r < count; r++)
+        put_row(&json, &rows[r]);
+    json_put_end(&json);
+    json_put_end(&json);
+    putchar('\n');
+}
+
+/* A version that is damaged has a row; what is no store of this user's is refused. */
+int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *error)
+{
+    uint64_t steps[KEPT_MAX];
+    const size_t found = hst_ckpt_kept(store, steps, KEPT_MAX);
+    const size_t kept = found < KEPT_MAX ? found : KEPT_MAX;
+    struct row *rows = calloc(kept + 1, sizeof *rows);
+    if (!rows)
+        return fail(error, FAIL_BUDGET, -ENOMEM, "no memory. Fix: end other programs.");
+    int native = open_row(store, HST_NO_VERSION, &rows[0]);
+    const bool shown = native == 0 || rows[0].error.code == HST_E_STORE_DAMAGED;
+    struct hst_error first = rows[0].error;
+    size_t count = 1;
+    for (size_t k = 0; k < kept && shown; k++) {
+        const int rc = open_row(store, steps[k], &rows[count]);
+        if (rc == -ENOENT && rows[0].info.in_use)
+            continue; /* the run has removed it meanwhile */
+        if (rc && native == 0) {
+            native = rc;
+            first = rows[count].error;
+        }
+        count++;
+    }
+    if (shown && json)
+        print_json(store, rows, count);
+    else if (shown)
+        print_text(store, rows, count, rows_most);
+    for (size_t k = 0; k < count; k++)
+        hst_ckpt_close(&rows[k].ckpt);
+    free(rows);
+    if (native)
+        *error = first;
+    return native;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* This file decides where a run computes, and makes its engine: described and sealed, to train or
+ * to be a plan alone. */
+#include "cli/message/message.h"
+#include "verbs/train/run.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The engine refuses it too; here the command line has the words of its own options. */
+static int check_state(const struct train *t)
+{
+    const struct hst_config *c = &t->options->engine;
+    const enum hst_precision precision = train_precision(t);
+    const char *name = precision == HST_PRECISION_FP32 ? "fp32" : "fp16";
+    if (c->state != HST_STATE_BF16 || precision == HST_PRECISION_BF16)
+        return 0;
+    if (c->precision == HST_PRECISION_DEFAULT)
+        return fail(t->error, FAIL_VALUE, -EINVAL,
+                    "--state bf16 goes with --precision bf16, and without --precision a run on the "
+                    "host is in %s. Fix: add --precision bf16.",
+                    name);
+    return fail(t->error, FAIL_VALUE, -EINVAL,
+                "--state bf16 goes with --precision bf16, and --precision %s is given. Fix: "
+                "--precision bf16, or leave --state out.",
+                name);
+}
+
+static bool is_packed(const struct data *data)
+{
+    return data && data_packing(data);
+}
+
+int train_device_choose(struct train *t)
+{
+    const struct train_options *o = t->options;
+    uint64_t batch = o->engine.batch_tokens, wish = o->engine.micro_batch_tokens;
+    /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
+    bool gpu = !o->engine.device && o->engine.hbm_bytes;
+    device_choose(gpu ? "cuda:0" : o->engine.device, &t->device);
+    if (t->device.warn) {
+        cli_warn(CLI_DEVICE,
+                 "going on with the CPU: %s. Fix: hoistway doctor says what to do, --device host "
+                 "silences this.",
+                 t->device.why);
+        t->device.why[0] = '\0'; /* told */
+    }
+    if (wish == 0)
+        wish = t->device.gpu ? LLAMA_MICRO_BATCH_GPU : LLAMA_MICRO_BATCH_HOST;
+    t->run = (struct llama_run){
+        .seq_len = o->seq_len,
+        .batch_tokens = batch,
+        .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch),
+        .documents = is_packed(t->data),
+        .evaluates_other = t->eval.data && is_packed(t->eval.data) != is_packed(t->data)};
+    return check_state(t);
+}
+
+void train_rates_find(struct train *t, enum forecast_how how)
+{
+    struct hst_gemm gemms[HST_GEMMS_MAX];
+    struct llama_operations operations;
+    struct hst_config config = t->options->engine;
+    config.stopped = train_asked_to_stop;
+    config.stopped_context = t;
+    llama_operations(t->model, train_dtype(t), &operations);
+    const struct forecast_in in = {
+        .config = &config,
+        .device = t->device.name,
+        .gpu = t->device.gpu,
+        .gemms = gemms,
+        .gemm_count = llama_gemms(t->model, train_dtype(t), gemms),
+        .operations = operations.list,
+        .operation_count = operations.count,
+    };
+    forecast_find(&in, how, &t->rates);
+}
+
+/* It passes on what the engine says it is; where it says nothing, what the errno means here. */
+int train_engine_failed(struct train *t, int native, const char *what)
+{
+    const struct hst_error *told = t->engine ? hst_engine_error(t->engine) : t->error;
+    struct hst_dev_failure device = {.why = HST_DEV_OK};
+    if (t->error->code)
+        return native;
+    if (t->engine)
+        hst_dev_failure(hst_engine_device(t->engine), &device);
+    if (device.why != HST_DEV_OK && !told->code)
+        native = hst_engine_device_failed(t->engine, native, what);
+    if (told->code) {
+        *t->error = *told;
+        return native;
+    }
+    enum fail_code code = native == -EINVAL                        ? FAIL_VALUE
+                          : native == -ENOMEM || native == -ENOSPC ? FAIL_BUDGET
+                          : native == -EOVERFLOW                   ? FAIL_NONFINITE
+                                                                   : FAIL_READ;
+    return fail(t->error, code, native, "%s failed: %s.", what, strerror(-native));
+}
+
+/* Notes name paths. */
+static void log_warnings(void *context, enum hst_log_level level, const char *line)
+{
+    if (level == HST_LOG_WARNING)
+        cli_engine_log(context, level, line);
+}
+
+/* It counts each weight of the model's files once, in the type that they have. */
+static uint64_t load_bytes(const struct train *t)
+{
+    enum hst_dtype dtype = train_dtype(t);
+    if (t->options->init == TRAIN_INIT_RANDOM)
+        return 0;
+    if (t->source)
+        (void)hf_model_dtype(t->source, &dtype);
+    return llama_parameter_count(t->model) * hst_dtype_bytes(dtype);
+}
+
+int train_engine_plan(struct train *t, enum hst_plan plan)
+{
+    const struct train_options *o = t->options;
+    struct hst_config config = o->engine;
+    config.size = sizeof config;
+    config.batch_tokens = t->run.batch_tokens;
+    config.micro_batch_tokens = t->run.micro_batch_tokens;
+    config.device = t->device.name;
+    config.log = o->passing ? log_warnings : cli_engine_log;
+    config.log_context = &t->progress;
+    config.error = t->error;
+    config.accept = train_accepts;
+    config.accept_context = t;
+    config.progress = train_resumed_bytes;
+    config.progress_context = t;
+    config.stopped = train_asked_to_stop;
+    config.stopped_context = t;
+    config.trace = o->trace ? trace_event : NULL;
+    config.trace_context = &t->trace;
+    config.plan = plan;
+    config.rates = &t->rates;
+    config.load_bytes = load_bytes(t);
+    config.resumes = o->resume;
+    int native = hst_engine_create(&config, &t->engine);
+    if (native)
+        return train_engine_failed(t, native, "starting the engine");
+    native = llama_add_units(t->model, t->engine);
+    if (!native)
+        native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);
+    /* of a plan that does not fit, too */
+    int told = hst_engine_memory(t->engine, &t->result.memory);
+    native = native ? native : told;
+    return native ? train_engine_failed(t, native, "planning") : 0;
+}
+
+const char *train_precision_name(const struct train *t)
+{
+    static const char *const names[] = {[HST_PRECISION_FP32] = "fp32",
+                                        [HST_PRECISION_BF16] = "bf16",
+                                        [HST_PRECISION_FP16] = "fp16"};
+    return names[hst_engine_precision(t->engine)];
+}

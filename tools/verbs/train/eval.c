@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Evaluations of a run. What they find depends on the version and on their data alone, and nothing
+ * of it reaches the weights: a run that evaluates trains the bytes of one that does not. The state
+ * of --keep-best and --patience is part of the cursor; a cursor is written when its step begins, so
+ * that a run which goes on evaluates its version once more where that was due.
+ */
+#include "base/text.h"
+#include "cli/message/activity.h"
+#include "cli/message/message.h"
+#include "cli/message/say.h"
+#include "verbs/ckpt/ckpt.h"
+#include "verbs/train/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- on what, and when ---- */
+
+/* Of what is evaluated on: the files, and what of them. */
+static uint64_t identity_of(const struct data *data, double split)
+{
+    const uint64_t tokens = data_token_count(data);
+    uint64_t share;
+    memcpy(&share, &split, sizeof share);
+    return data_identity(data).in_order ^ share ^ tokens << 1;
+}
+
+int train_eval_open(struct train *t, const struct llama_config *model)
+{
+    const struct train_options *o = t->options;
+    struct train_evaluation *e = &t->eval;
+    struct data_config config = train_data_config(t, model);
+    if (!o->eval && (o->eval_split <= 0 || !o->data))
+        return 0;
+    config.files = o->eval ? o->eval : o->data;
+    config.option = o->eval ? "--eval" : "--data";
+    config.side = DATA_EVALUATED;
+    config.split = o->eval ? 0 : o->eval_split;
+    config.order = DATA_SEQUENTIAL;
+    config.may_shorten = false;
+    int native = data_open(&config, &e->data, t->error);
+    if (native)
+        return native;
+    e->identity = identity_of(e->data, config.split);
+    e->times = (struct evaluation_times){
+        .steps = o->steps,
+        .every = schedule_share(o->eval_every, o->steps),
+        .sequences = t->data ? data_sequence_count(t->data) : 0,
+        .step_sequences = o->engine.batch_tokens / o->seq_len,
+    };
+    return 0;
+}
+
+void train_eval_close(struct train *t)
+{
+    data_close(&t->eval.data);
+}
+
+/* ---- the cursor ---- */
+
+size_t train_eval_cursor(const struct train *t, char *text, size_t bytes)
+{
+    if (!t->eval.data)
+        return 0;
+    const struct evaluation_line line = {t->eval.best, t->eval.identity,
+                                         evaluation_due(&t->eval.times, t->done + 1)};
+    return (size_t)evaluation_write(&line, text, bytes);
+}
+
+/* Whether the best version so far can still be exported. */
+static bool is_kept(const struct train *t, uint64_t step)
+{
+    uint64_t steps[1024];
+    const size_t count = hst_ckpt_kept(t->options->engine.store, steps, 1024);
+    for (size_t i = 0; i < count && i < 1024; i++)
+        if (steps[i] == step)
+            return true;
+    return false;
+}
+
+void train_eval_resume(struct train *t, const char *cursor)
+{
+    struct train_evaluation *e = &t->eval;
+    struct evaluation_line line;
+    if (!e->data || !evaluation_read(cursor, &line))
+        return;
+    const struct evaluation_best best = line.best;
+    e->due = line.due;
+    if (best.step == 0)
+        return;
+    e->replaced = best.step;
+    if (line.data != e->identity) {
+        t->log.evaluated = false; /* what it was told of that step is of the other data */
+        cli_warn(CLI_EVALUATION,
+                 "the run was evaluated on other data before: step %" PRIu64
+                 ", its best so far, is not compared with those to come",
+                 best.step);
+    } else if (t->options->keep_best && !is_kept(t, best.step) && !is_kept(t, t->began))
+        cli_warn(CLI_EVALUATION,
+                 "step %" PRIu64
+                 ", the best so far, was not kept: --keep-best is about those to come",
+                 best.step);
+    else
+        e->best = best;
+}
+
+/* ---- one evaluation ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void repeat(uint32_t *ids, uint64_t sequence, uint64_t length)
+{
+    memcpy(ids + sequence * length, ids, length * sizeof *ids);
+}
+
+/* One sweep over `count` sequences. What a step has room for beyond them is the first one again. */
+static int sweep(struct train *t, uint64_t first, uint64_t count, struct llama_evaluation *found)
+{
+    const uint64_t length = t->options->seq_len;
+    const bool packed = data_packing(t->eval.data);
+    const struct data_batch *to = &t->batch;
+    const struct llama_batch batch = {to->inputs, to->targets, packed ? to->first : NULL,
+                                      packed ? to->position : NULL};
+    int native = data_read(t->eval.data, first, count, to, t->error);
+    if (native)
+        return native;
+    for (uint64_t i = count; i < t->eval.times.step_sequences; i++) {
+        repeat(to->inputs, i, length);
+        repeat(to->targets, i, length);
+        if (packed)
+            repeat(to->first, i, length);
+        if (packed)
+            repeat(to->position, i, length);
+    }
+    native = llama_evaluate(t->model, t->engine, &batch, count * length, found);
+    return native ? train_engine_failed(t, native, "the evaluation") : 0;
+}
+
+/* *loss: the mean over all targets. */
+static int sweep_all(struct train *t, double *loss)
+{
+    const uint64_t sequences = data_sequence_count(t->eval.data);
+    const uint64_t most = t->eval.times.step_sequences;
+    const uint64_t sequence_bytes = t->options->seq_len * sizeof(uint32_t);
+    struct llama_evaluation all = {0}, found = {0};
+    int native = 0;
+    for (uint64_t first = 0; first < sequences && !native; first += most) {
+        const uint64_t left = sequences - first;
+        native = train_stopped(t);
+        native = native ? native : sweep(t, first, left < most ? left : most, &found);
+        all.loss_sum += native ? 0 : found.loss_sum;
+        all.target_count += native ? 0 : found.target_count;
+        progress_bytes(&t->progress, first * sequence_bytes, sequences * sequence_bytes);
+    }
+    t->eval.targets = all.target_count;
+    *loss = all.loss_sum / (double)all.target_count;
+    return native;
+}
+
+static void show(const struct train *t, const struct evaluation_report *report, bool better)
+{
+    char targets[TEXT_BYTES];
+    if (t->options->quiet)
+        return;
+    activity_interrupt();
+    say("evaluated after step %" PRIu64 "/%" PRIu64
+        ": loss %.4f, perplexity %.4g, %s target%s in %.1f s%s\n",
+        report->step, t->options->steps, report->loss, exp(report->loss),
+        text_count((double)report->targets, targets), text_s(report->targets), report->seconds,
+        better ? ", the best so far" : "");
+}
+
+static int keep(struct train *t, uint64_t before)
+{
+    progress_begin(&t->progress, "keeping the best version");
+    int native = hst_engine_keep(t->engine, before ? before : HST_NO_VERSION);
+    return native ? train_engine_failed(t, native, "keeping the best version") : 0;
+}
+
+int train_evaluate(struct train *t, uint64_t step)
+{
+    struct train_evaluation *e = &t->eval;
+    const double begin_s = now_s();
+    const uint64_t before = e->best.step ? e->best.step : e->replaced;
+    char what[48];
+    double loss = 0;
+    if (!e->data || !(evaluation_due(&e->times, step) || (e->due && step == t->began)))
+        return 0;
+    snprintf(what, sizeof what, "evaluating after step %" PRIu64, step);
+    progress_begin(&t->progress, what);
+    int native = sweep_all(t, &loss);
+    if (native)
+        return native;
+    const bool better = evaluation_take(&e->best, step, loss);
+    const struct evaluation_report report = {
+        .step = step,
+        .loss = loss,
+        .targets = e->targets,
+        .seconds = now_s() - begin_s,
+        .best_step = e->best.step,
+    };
+    e->first = e->count++ ? e->first : loss;
+    e->last = loss;
+    show(t, &report, better);
+    train_keep_going(t, run_log_evaluation(&t->log, &report, t->error));
+    if (better && t->options->keep_best)
+        native = keep(t, before);
+    e->ended =
+        t->options->patience && e->best.waited >= t->options->patience && step < t->options->steps;
+    e->seconds += now_s() - begin_s;
+    return native;
+}
+
+/* ---- the best version ---- */
+
+struct saving {
+    struct hst_ckpt *ckpt;
+    struct hst_ckpt_watch watch;
+};
+
+static int save(void *from, bool masters, const struct hst_writer *writer, struct hst_error *error)
+{
+    const struct saving *s = from;
+    return masters ? hst_ckpt_save_masters(s->ckpt, writer, &s->watch, error)
+                   : hst_ckpt_save(s->ckpt, writer, &s->watch, error);
+}
+
+static int asked_to_stop(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    (void)done_bytes;
+    (void)total_bytes;
+    return train_stopped(context);
+}
+
+bool train_eval_exports_kept(const struct train *t)
+{
+    return t->options->keep_best && t->eval.best.step > 0 && t->eval.best.step != t->done;
+}
+
+int train_eval_export(struct train *t)
+{
+    const struct hst_ckpt_config config = {.size = sizeof config,
+                                           .store = t->options->engine.store,
+                                           .step = t->eval.best.step,
+                                           .hold = true};
+    struct ckpt_model model = {0};
+    struct saving saving = {.watch = {.progress = asked_to_stop, .context = t}};
+    int native = hst_ckpt_open(&config, &saving.ckpt, t->error);
+    native = native ? native : ckpt_model_open(t->options->model, saving.ckpt, &model, t->error);
+    native = native ? native : train_export_write(&t->export, save, &saving, t->error);
+    hst_ckpt_close(&saving.ckpt); /* it names the model's engine */
+    ckpt_model_close(&model);
+    return native;
+}
+
+void train_eval_tell(const struct train *t)
+{
+    const struct train_evaluation *e = &t->eval;
+    if (e->count == 0)
+        return;
+    printf("evaluated %" PRIu64 " time%s in %.1f s, loss %.4f -> %.4f", e->count, text_s(e->count),
+           e->seconds, e->first, e->last);
+    if (e->best.step)
+        printf(", best %.4f after step %" PRIu64, e->best.loss, e->best.step);
+    printf("\n");
+    if (e->ended)
+        printf("ended after step %" PRIu64 " of %" PRIu64 ": %" PRIu64
+               " evaluation%s in a row %s no better (--patience)\n",
+               t->done, t->options->steps, e->best.waited, text_s(e->best.waited),
+               e->best.waited == 1 ? "was" : "were");
+}

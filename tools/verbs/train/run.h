@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_VERBS_TRAIN_RUN_H
+#define HOISTWAY_TOOLS_VERBS_TRAIN_RUN_H
+/* A run of `hoistway train` from its first check to its last line. */
+#include "cli/options/device.h"
+#include "cli/forecast.h"
+#include "cli/loss_watch.h"
+#include "cli/message/progress.h"
+#include "cli/log/runlog.h"
+#include "cli/log/trace.h"
+#include "hf/hf.h"
+#include "model/llama.h"
+#include "verbs/train/train.h"
+#include "verbs/train/eval.h"
+#include "verbs/train/export.h"
+
+struct train {
+    const struct train_options *options; /* behind train_settle those of `settled` */
+    struct train_options settled;
+    struct schedule schedule;
+    struct device_choice device;
+    struct hst_error *error;
+    struct llama_run run;
+    struct hf_model *source;
+    struct llama *model;
+    struct train_export export;
+    struct data *data;
+    struct train_evaluation eval;
+    struct hst_engine *engine;
+    struct run_log log;
+    struct trace trace;
+    struct views views;
+    bool loaded, told; /* told: what it takes */
+    bool store_made;   /* none of the store's directories was there */
+    uint64_t loaded_elements;
+    uint64_t resumed_bytes; /* as the engine told them last */
+    int log_native; /* why the log ended before the run */
+    bool views_told; /* that one of them ended before the run */
+    struct progress progress;
+    struct loss_watch loss_watch;
+    uint64_t began, done;  /* steps: those of earlier runs, all that are made */
+    uint64_t skipped;      /* of this run's */
+    uint64_t skipped_ever; /* of all, those before a resume too */
+    struct train_updates {
+        uint64_t optimistic; /* steps of this run */
+        uint64_t changes;
+        uint64_t changed; /* the first step after the last change */
+        enum hst_update_time last;
+    } updates;
+    struct {
+        uint64_t start, least; /* bytes; 0: not a GPU's */
+    } left;
+    uint64_t version_step;    /* of the store's last version; HST_NO_VERSION */
+    uint64_t nonfinite_count; /* of the weights that were read */
+    char nonfinite_tensor[128];
+    struct data_batch batch; /* of one step: one block, whose first part is inputs */
+    struct hst_rates rates;     /* what is known of the machine */
+    struct hst_start_up start_up; /* as it was predicted */
+    double started_s;             /* what it took: of planning and loading so far */
+    struct train_result result;
+};
+
+/**
+ * Opens model and data, and parses all of them that will ever be parsed. Needs no device. Returns 0
+ * or negative errno with *t->error.
+ */
+int train_inputs_open(struct train *t);
+/** Opens the data of t->options for a model, of which t->source may be null, and settles what it
+ * decides. Returns as train_inputs_open. */
+int train_data_open(struct train *t, const struct llama_config *model);
+/**
+ * Describes the model for t->run, and checks the outputs: all else that can be refused before there
+ * is an engine. Writes nothing. Returns as train_inputs_open.
+ */
+int train_inputs_check(struct train *t);
+
+/** How the data of t->options is opened to be trained on. */
+struct data_config train_data_config(const struct train *t, const struct llama_config *model);
+/**
+ * It settles what of t->options the data decides (sequence length, batch, steps) and t->schedule:
+ * t->options then is a copy of its own that has them. Of a plan whose length nobody says there are
+ * no steps. Tells how documents became rows. Returns 0, or -EINVAL with *t->error (E402).
+ */
+int train_settle(struct train *t);
+
+/** It tells what a user should know of config.json, and of a grain that is not as it was wished. */
+void train_tell_model(const struct train *t);
+void train_tell_micro_batch(const struct train *t);
+
+/** Chooses the device, and the grain, whose default is the device's. Returns 0, or -EINVAL with
+    *t->error where the device's precision is none for --state. */
+int train_device_choose(struct train *t);
+/** Fills t->rates, of t->device and t->model. */
+void train_rates_find(struct train *t, enum forecast_how how);
+/**
+ * Makes the engine of t->run, t->model and t->rates, and seals it; *t's memory is what was planned.
+ * Of a plan (plan other than TO_TRAIN) that does not fit, too; all 0 where it was refused for
+ * another reason. Returns as train_inputs_open.
+ */
+int train_engine_plan(struct train *t, enum hst_plan plan);
+/** Fills t->error with what the engine says of a failure, where that was not done. */
+int train_engine_failed(struct train *t, int native, const char *what);
+/** "fp32", as the engine has resolved it. */
+const char *train_precision_name(const struct train *t);
+
+/** After a line of the log that failed with *t->error: the run goes on without a log. */
+void train_keep_going(struct train *t, int native);
+
+/** It makes what is kept with a version, as text. Returns its bytes. */
+#define TRAIN_CURSOR_BYTES 1024u
+/** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
+size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
+struct train_line { /* a line of a cursor, without its end */
+    const char *line;
+    int length;
+};
+/** It tells whether the two differ at most in the row of the embedding that is for padding. */
+bool train_model_pad_alone(struct train_line was, struct train_line is);
+/** Then: why one does not go on from the other. E615. */
+void train_model_pad_failed(struct train_line was, struct train_line is,
+                            struct hst_error *error);
+/** Its line of the data. Returns its bytes. */
+size_t train_data_line(const struct data *data, char *text, size_t bytes);
+/** Its lines of how documents became rows, of which a pass has so many; none of other data. Returns
+ * their bytes. */
+size_t train_packing_lines(const struct data *data, char *text, size_t bytes);
+/** "split": a --long. */
+const char *train_long_name(enum pack_long longer);
+/** It tells how full rows are, from 0 to 1. */
+double train_fill(const struct data_packing *packing, uint64_t seq_len);
+/** It tells whether a line is one of data; whether two of them have the same files in another
+ * order. */
+bool train_is_data_line(const char *line);
+bool train_data_order_alone(struct train_line was, struct train_line is);
+/** Then, or where the data is other: why one does not go on from the other. E615. */
+void train_data_failed(struct train_line was, struct train_line is, const char *files,
+                       struct hst_error *error);
+size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
+/** An hst_config.accept of a struct train: whether this run may go on from one that left this.
+ * Where not, its error says why. */
+bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
+/** Goes on from the store. Returns 0; -ENOENT, *t->error untouched, where nothing was committed. */
+int train_resume(struct train *t);
+
+/** Prints device and table, once: of a run that goes on, when the store is seen to be its own. */
+void train_tell_plan(struct train *t);
+
+/** Opens log, views and trace, and writes what the run begins with. E107. */
+int train_log_begin(struct train *t);
+/** A run is worth more than its views: that one of them has failed is told, once. */
+void train_views_tell(struct train *t);
+
+/** It tells what the device's libraries have built so far. */
+struct run_plans train_plans(const struct train *t);
+
+/** They tell what of a GPU's memory is left: when all is loaded, at a step's end, and told at the
+ * run's. */
+void train_left_begin(struct train *t);
+void train_left_step(struct train *t, uint64_t free_bytes);
+void train_left_tell(const struct train *t);
+
+/** It tells whether the user wishes to end it: 0 or -ECANCELED. */
+int train_stopped(const struct train *t);
+/**
+ * Tells that it was stopped and what the store holds, whatever the run had come to; fills
+ * result.resumable. Returns -ECANCELED; or what made the last version fail, with *t->error.
+ */
+int train_tell_stopped(struct train *t);
+/** It is for who sees neither steps nor summary, and where a run has trained nothing. */
+void train_warn_skipped(const struct train *t);
+/** An hst_config.stopped of a struct train. */
+int train_asked_to_stop(void *context);
+/** An hst_config.progress of a struct train. */
+void train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_bytes);
+
+/** The precision of a run, before there is an engine to ask. */
+enum hst_precision train_precision(const struct train *t);
+/** They are the type of its weights, and the bytes of one. */
+enum hst_dtype train_dtype(const struct train *t);
+uint64_t train_weight_bytes(const struct train *t);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_VERBS_TRAIN_TRAIN_H
+#define HOISTWAY_TOOLS_VERBS_TRAIN_TRAIN_H
+/* Training as a function, so that other verbs can train too. */
+#include "base/fail.h"
+#include "cli/options/options.h"
+#include "cli/schedule.h"
+#include "data/data.h"
+#include "hf/hf.h"
+#include "verbs/ckpt/export_dtype.h"
+#include "views/views.h"
+
+#include <hoistway/predict.h>
+#include <signal.h>
+
+enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
+
+struct train_options {
+    struct hst_config engine; /* micro_batch_tokens 0: the default; device null: a GPU if there is
+                                 one */
+    const char *model, *data;
+    enum data_format data_format;
+    enum token_dtype token_dtype;
+    enum data_order order;
+    enum data_pack pack;   /* 0: on */
+    enum pack_long longer; /* 0: by what the data is */
+    enum train_init init;
+    enum schedule_shape schedule;
+    uint64_t steps; /* 0: epochs says it */
+    double epochs;  /* 0: steps says it */
+    uint64_t seq_len, seed;
+    /* they were not given, and data that has less makes them less */
+    bool default_seq_len, default_batch;
+    double lr, lr_end;
+    struct hst_share warmup, decay;
+    const char *eval;  /* files; null: eval_split of the data, or no evaluation */
+    double eval_split; /* 0: none */
+    struct hst_share eval_every;
+    bool keep_best;
+    uint64_t patience; /* 0: the run makes all its steps */
+    const char *export_directory, *log, *trace;
+    struct views_paths views;
+    enum export_choice export_dtype;
+    bool quiet, resume, allow_config_change, allow_other_tokenizer;
+    bool passing; /* what it writes is removed after it: where that is is not told */
+    const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */
+};
+
+#define TRAIN_MOST_STEPS 1e12
+
+/** The defaults that stand in the help, but for those that train_options_complete fills. */
+void train_options_init(struct train_options *options);
+/** Fills --batch-tokens and --seq-len where they were not given (0), and keeps that in mind. */
+void train_options_complete(struct train_options *options);
+/**
+ * Reads the command line of train into options that hold the defaults; prints the help if asked
+ * for.
+ */
+int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
+                        struct hst_error *error);
+/** It stands in plan's help, too: both print that table. */
+#define SEE_TABLE "docs/plan.md, \"How to read the table\", explains the words of the answer."
+/** It returns those of its options that plan takes as well; their target is a struct
+ * train_options. */
+const struct hst_option *train_options_common(size_t *count);
+/** The others of its own, which plan does not take. They have no target. */
+extern const struct cli_verb train_options_own;
+/**
+ * Refuses values that contradict each other (E402), as far as can be told without the data; budgets
+ * are the engine's to refuse.
+ */
+int train_options_check(const struct train_options *options, struct hst_error *error);
+/** Refuses a batch that is no whole sequences (E402). */
+int train_options_check_batch(const struct train_options *options, struct hst_error *error);
+/** The schedule of options->steps, which is not 0. E402 where its parts have no room in them. */
+int train_options_schedule(const struct train_options *options, struct schedule *schedule,
+                           struct hst_error *error);
+
+/**
+ * It tells whether the weights have the tensors that the model needs, by its config: names, shapes,
+ * types (E415). Needs no device. hf_model_unused then says what is left over.
+ */
+int train_weights_check(struct hf_model *source, struct hst_error *error);
+
+struct train_result {
+    struct hst_memory memory;
+    double first_loss, last_loss;
+    double seconds;
+    double step_s;                    /* mean, the first step left out where there are others */
+    struct hst_prediction prediction; /* made after the second step; step_s 0: none */
+    bool resumable;                   /* it was stopped, and the same line and --resume goes on */
+};
+
+/**
+ * A whole run: checks all inputs, plans, loads, trains, drains, exports, and prints notes and step
+ * lines to stderr, the tier table and the summary to stdout (quiet: errors and warnings alone).
+ * Nothing is written before everything that can be refused was checked. Returns 0 or negative errno
+ * with *error; -ECANCELED, told on stderr, where options->stopped ended it (result->resumable).
+ * result may be null.
+ */
+int train_run(const struct train_options *options, struct train_result *result,
+              struct hst_error *error);
+
+#endif
