@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to do about a device's failure, for all who tell of one. Whoever has options that get by
- * without the device names them behind this. */
+/* This is what to do about a device's failure, for all who tell of one. Whoever has options that
+ * get by without the device names them behind this. */
 #include <hoistway/kernels.h>
 
 const char *hst_dev_fix(enum hst_dev_why why)

@@ -58,7 +58,7 @@ static bool find(struct dev_search *search)
 
 /* ---- the plugin ------------------------------------------------------------------------------ */
 
-/* What is wrong with it; null where it can be used. Its size says which members it has. */
+/* This is what is wrong with it; null where it can be used. Its size says which members it has. */
 static const char *plugin_fault(const struct hst_plugin_head *plugin,
                                 const struct hst_plugin_want *want, char text[160])
 {
@@ -76,8 +76,9 @@ static const char *plugin_fault(const struct hst_plugin_head *plugin,
     return text;
 }
 
-/* What would end or hang this process instead of failing: a file that is cut short is mapped beyond
- * its end (SIGBUS), and nobody writes to a FIFO. Null where there is nothing of the kind. */
+/* Some files would end or hang this process instead of failing: a file that is cut short is
+ * mapped beyond its end (SIGBUS), and nobody writes to a FIFO. Null where there is nothing of the
+ * kind. */
 static const char *file_fault(const char *path)
 {
     struct stat status;

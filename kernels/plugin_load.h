@@ -9,7 +9,7 @@
    failure. */
 int dev_plugin_load(const char *kind, const struct hst_plugin_want *want, const void **plugin,
                     char path[PATH_MAX], struct hst_dev_failure *failure);
-/* What is no printable character becomes '?'. */
+/* A character that cannot be printed becomes '?'. */
 void dev_make_one_line(char *text);
 
 #endif

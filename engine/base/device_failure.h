@@ -5,7 +5,8 @@
 #include <hoistway/hoistway.h>
 #include <hoistway/kernels.h>
 
-/** What options can do instead, behind hst_dev_fix: ", or --device host"; "" where nothing. */
+/** This is what options can do instead, behind hst_dev_fix: ", or --device host"; "" where
+ * nothing. */
 const char *device_way_round(enum hst_dev_why why);
 /** The HST_E_ code that it is told as. */
 int device_error_code(enum hst_dev_why why);

@@ -401,7 +401,7 @@ static int make_files_again(struct copying *c, const char *forming)
     return make_files(c, forming);
 }
 
-/* Whether there was one that makes room. */
+/* True where there was one that makes room. */
 static bool remove_others(const struct copying *c, size_t left)
 {
     const struct keep *keep = c->keep;

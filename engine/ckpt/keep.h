@@ -40,7 +40,7 @@ int keep_open(const struct keep_config *config, struct keep **keep);
  * pthread_create(3)'s.
  */
 int keep_begin(struct keep *keep, uint64_t step, uint64_t instead_of);
-/** Whether a copy is being made. */
+/** True where a copy is being made. */
 bool keep_is_copying(const struct keep *keep);
 /** Once for each copy that has ended: true, with *done. With `wait`, waits for it. */
 bool keep_ended(struct keep *keep, bool wait, struct keep_done *done);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all transports share: arguments are checked here, once, and which transport carries a world
- * is decided here.
+ * This is what all transports share: arguments are checked here, once, and which transport carries
+ * a world is decided here.
  */
 #include "comm/comm.h"
 
@@ -91,7 +91,7 @@ int comm_free(struct comm *comm, void *memory)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Whether the ranks' parts are nodes of the tree that add up to all of it. */
+/* True where the ranks' parts are nodes of the tree that add up to all of it. */
 static bool tree_fits(const struct sum_tree *tree, uint32_t ranks)
 {
     if (!sum_tree_valid(tree) || tree->ways % ranks)

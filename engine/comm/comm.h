@@ -38,7 +38,7 @@ enum { COMM_IN_FLIGHT = 64, COMM_NOBODY = -1 };
 
 struct comm_ops;
 
-/** What every transport's own struct begins with. */
+/** This is what every transport's own struct begins with. */
 struct comm {
     const struct comm_ops *ops;
 };
@@ -55,7 +55,7 @@ struct comm_config {
     int (*sum)(const struct sum_ways *sum, const void *const *in, void *out, size_t elements);
 };
 
-/** What went wrong first. */
+/** This is what went wrong first. */
 struct comm_failure {
     int native;     /* negative errno; 0: nothing */
     int rank;       /* that the line names; COMM_NOBODY where it names none */
@@ -125,7 +125,7 @@ int comm_free(struct comm *comm, void *memory);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/** What can be begun; the members that each uses stand at its function. */
+/** This is what can be begun; the members that each uses stand at its function. */
 enum comm_kind { COMM_GATHER = 1, COMM_EXCHANGE, COMM_SUM64, COMM_BCAST, COMM_SHARE };
 struct comm_op {
     enum comm_kind kind;
@@ -215,7 +215,7 @@ struct comm_ops {
     int (*library)(struct comm *comm, const struct comm_op *op);
 };
 
-/** What a plugin exports, under the name comm_plugin. */
+/** This is what a plugin exports, under the name comm_plugin. */
 struct comm_plugin {
     size_t size;         /* sizeof(struct comm_plugin) */
     const char *version; /* of the project, "0.1.0": must be that of the library */

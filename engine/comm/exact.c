@@ -55,7 +55,7 @@ void exact_settle(struct exact_sum *sum)
     sum->unsettled = 0;
 }
 
-/* Of settled limbs that are not negative. */
+/* The limbs are settled and not negative. */
 static double round_limbs(const int64_t *limb)
 {
     int top = EXACT_LIMBS - 1;

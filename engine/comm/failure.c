@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of operations and failures, by the engine and by plugins, which compile it too. */
+/* This is what is said of operations and failures, by the engine and by plugins, which compile it
+   too. */
 #include "comm/comm.h"
 
 #include <stdarg.h>

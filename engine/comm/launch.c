@@ -40,7 +40,7 @@ static const struct source {
                   "without torchrun", false, true, true},
 };
 
-/* What the process was given, flags included. */
+/* This is what the process was given, flags included. */
 struct given {
     const struct hst_launch_flags *flags;
     hst_getenv_fn *get;

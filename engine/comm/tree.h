@@ -12,7 +12,7 @@
 
 enum { SUM_WAYS_MOST = 65536 };
 
-/** What decides every bit of a sum, besides the values. */
+/** This is what decides every bit of a sum, besides the values. */
 struct sum_tree {
     uint32_t ways;         /* W, 1 to SUM_WAYS_MOST */
     uint32_t hop;          /* H, a power of two: sums of H ways have the reduce type too */
@@ -20,7 +20,7 @@ struct sum_tree {
     enum hst_dtype root;   /* of the gradient, which is the sum of all ways */
 };
 
-/** Whether its numbers are within the ranges above. Pure. */
+/** True where its numbers are within the ranges above. Pure. */
 bool sum_tree_valid(const struct sum_tree *tree);
 
 /** Ways [first, first + count). */
@@ -29,7 +29,7 @@ struct sum_node {
 };
 
 /**
- * Whether these ways are a node that ranks may hold: all of them, or an aligned power of two of
+ * True where these ways are a node that ranks may hold: all of them, or an aligned power of two of
  * them (first a multiple of count). Pure.
  */
 bool sum_node_valid(const struct sum_tree *tree, struct sum_node node);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a wrapper does not change: the call goes to the comm below. */
+/* This is what a wrapper does not change: the call goes to the comm below. */
 #include "comm/wrap.h"
 
 #include <stdlib.h>

@@ -241,7 +241,7 @@ static int learn_order(struct hst_engine *engine, bool optimistic)
     run->deferred = engine->plan_in.deferred && !optimistic;
     rc = scheduler_init(&run->scheduler, &run->graph);
     return rc ? report_fail(&engine->report, HST_E_BUDGET, rc,
-                            "no memory for the walk of a new order")
+                            "no memory for the scheduler of a new order")
               : 0;
 }
 

@@ -433,7 +433,7 @@ static int wait_for_any(struct hst_engine *engine)
         return rc;
     }
     return report_fail(&engine->report, HST_E_DEVICE, -EDEADLK,
-                       "the step graph stands still in period %llu: a defect of the engine",
+                       "the step graph stands still in step window %llu: a defect of the engine",
                        (unsigned long long)run->step_window);
 }
 

@@ -142,7 +142,7 @@ struct move moves_at(const struct hst_engine *engine, struct scheduled at, uint3
     const struct operand *op = operands_of(engine, at);
     for (; i >= op->count; op++)
         i -= op->count;
-    bool write = operand_end_is_away(op->to);
+    bool write = operand_end_is_offloaded(op->to);
     return (struct move){(enum extent_kind)op->what, op->first + i,
                          address_of(engine, at, op, write ? op->from : op->to, i, engine->run.slot),
                          write};

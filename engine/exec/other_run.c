@@ -58,7 +58,7 @@ static bool list(const char *of, const char *other, const char *first, const cha
                  struct lines *lines)
 {
     bool options = true;
-    /* the batch first: the default of the grain follows from it */
+    /* the batch first: the default of the micro-batch follows from it */
     const char *batch = find_line(of, "batch-tokens "), *tiles = find_line(of, "tile-elements ");
     const bool other_tiles = tiles && !is_in(other, tiles);
     if (batch && !is_in(other, batch))

@@ -69,7 +69,7 @@ static uint64_t reclaimable(const struct cgroup_files *files, const char *group)
     return bytes;
 }
 
-/* Walks from the process's group to the root; `group` is cut shorter on the way. */
+/* Climbs from the process's group to the root; `group` is cut shorter on the way. */
 static void least_of_cgroups(const struct cgroup_files *files, char *group, uint64_t *left)
 {
     for (;;) {

@@ -40,10 +40,11 @@ void tell_home_tiers(struct hst_engine *engine)
                    engine->layout.unit_count, resident == 1 ? "is" : "are",
                    resident == 1 ? "it" : "them");
     if (engine->placement.streamed_tiles == 0 && engine->plan_in.stream_share > 0)
-        report_log(&engine->report, HST_LOG_INFO,
-                   "I305 --gpu-update %g has nothing to share: no tile that is away from the GPU "
-                   "has its weights, gradients and states in DRAM",
-                   engine->plan_in.stream_share);
+        report_log(
+            &engine->report, HST_LOG_INFO,
+            "I305 --gpu-update %g has nothing to share: no tile that is offloaded from the GPU "
+            "has its weights, gradients and states in DRAM",
+            engine->plan_in.stream_share);
     if (engine->placement.streamed_tiles > 0)
         report_log(&engine->report, HST_LOG_INFO,
                    "I305 the GPU updates %u of %u tiles whose home is DRAM, beside the host",

@@ -202,17 +202,17 @@ static void drives_share_tiles_by_the_rates_that_are_told(void **state)
         rates.drives[d].read.value = rates.drives[d].write.value = d ? 1e9 : 3e9;
     struct hst_engine *engine = sealed(&config, 0);
     const struct stripe *stripe = &engine->placement.stripe;
-    assert_int_equal(stripe->before[STRIPE_PERIOD][0], 48);
-    assert_int_equal(stripe->before[STRIPE_PERIOD][1], 16);
+    assert_int_equal(stripe->before[STRIPE_CYCLE][0], 48);
+    assert_int_equal(stripe->before[STRIPE_CYCLE][1], 16);
     hst_engine_destroy(&engine);
     rates.drive_count = 3; /* others than these: equal shares */
     engine = sealed(&config, 0);
-    assert_int_equal(engine->placement.stripe.before[STRIPE_PERIOD][0], 32);
+    assert_int_equal(engine->placement.stripe.before[STRIPE_CYCLE][0], 32);
     hst_engine_destroy(&engine);
     rates.drive_count = 2;
     rates.drives[1].write.value = 0; /* not known */
     engine = sealed(&config, 0);
-    assert_int_equal(engine->placement.stripe.before[STRIPE_PERIOD][0], 32);
+    assert_int_equal(engine->placement.stripe.before[STRIPE_CYCLE][0], 32);
     hst_engine_destroy(&engine);
 }
 

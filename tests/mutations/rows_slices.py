@@ -82,7 +82,7 @@ mutate(
     ('a block has its own weights', 'b.here * p->model->config.hidden', 'b.here'),
     ('what is kept is that of the chunk', 'size_t kept = first % kept_tokens;',
      'size_t kept = 0;'),
-    ('logits are computed again',
+    ('logits are recomputed',
      '        block_logits(p, c, block_at(p, i), c->logits);\n        block_gradient',
      '        block_gradient'),
 )

@@ -67,7 +67,7 @@ mutate(
     'engine/plan/placement/lay_out.c', 'engine/placement',
     ('they are spread evenly', 'if (able == 0 || owed < able)',
      'if (able == 0 || p->saved_units == some || in->layout->units[u].saved_bytes == 0)'),
-    ('what is computed again in segments keeps none',
+    ('what is recomputed in segments keeps none',
      'p->segment > 1 ? 0 : c->saved < able', 'c->saved < able'),
 )
 mutate(

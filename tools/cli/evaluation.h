@@ -12,7 +12,7 @@ struct evaluation_times {
     uint64_t sequences, step_sequences; /* of the data that is trained on, and of a step */
 };
 
-/** Whether behind this step: before the first one (0), behind the last one, and as is said. */
+/** True where behind this step: before the first one (0), behind the last one, and as is said. */
 bool evaluation_due(const struct evaluation_times *times, uint64_t step);
 
 struct evaluation_best {
@@ -21,8 +21,8 @@ struct evaluation_best {
     uint64_t waited; /* evaluations since, none of which was better */
 };
 
-/** Whether the version of this step is the best so far, which a loss that is not finite never is.
- * That of step 0 is told and not compared. */
+/** True where the version of this step is the best so far, which a loss that is not finite never
+ * is. That of step 0 is told and not compared. */
 bool evaluation_take(struct evaluation_best *best, uint64_t step, double loss);
 
 /* A line of a cursor: "best STEP LOSS WAITED DATA DUE". It is written when a step begins. */

@@ -130,7 +130,7 @@ static int add_fix(struct hst_error *error, int native)
     return native;
 }
 
-/* What of the files' tokens is this side's. */
+/* This is the part of the files' tokens that is this side's. */
 static int choose(struct data *d, const struct data_config *config, struct hst_error *error)
 {
     struct data_split split = data_split_of(config);

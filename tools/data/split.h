@@ -31,11 +31,11 @@ struct data_part {
     uint64_t from, count;
 };
 
-/** What a configuration says, at the first token. */
+/** This is what a configuration says, at the first token. */
 struct data_split data_split_of(const struct data_config *config);
-/** Whether the document of this number is evaluated on. */
+/** True where the document of this number is evaluated on. */
 bool data_split_draw(uint64_t seed, double share, uint64_t document);
-/** What of a document of so many tokens is on split->side: all or none. Steps behind it. */
+/** This much of a document of so many tokens is on split->side: all or none. Steps behind it. */
 struct data_part data_split_document(struct data_split *split, uint64_t count);
 /** The same of a file that knows no documents. Of the last sequences the first input is also the
  * last target of those that are trained on. */
@@ -45,9 +45,9 @@ struct data_part data_split_rows(struct data_split *split, uint64_t count);
 int data_runs_add(struct data_runs *runs, const struct data_part *part);
 /** The run that token `at` of the chosen ones is in; at < runs->tokens. */
 size_t data_runs_find(const struct data_runs *runs, uint64_t at);
-/** Where that token is in the whole row. */
+/** This is where that token is in the whole row. */
 uint64_t data_runs_place(const struct data_runs *runs, uint64_t at);
-/** How many chosen tokens follow one another from `at` on, which lies in that run. */
+/** It tells how many chosen tokens follow one another from `at` on, which lies in that run. */
 uint64_t data_runs_left(const struct data_runs *runs, size_t run, uint64_t at);
 void data_runs_free(struct data_runs *runs);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_HF_TOKENIZER_H
 #define HOISTWAY_TOOLS_HF_TOKENIZER_H
-/* What a tokenizer.json is told from others by, however it is written. */
+/* This is what a tokenizer.json is told from others by, however it is written. */
 #include "base/sha256.h"
 
 #define TOKENIZER_HEX (2 * SHA256_BYTES + 1)

@@ -21,10 +21,10 @@ struct llama_run {
     bool evaluates_other;        /* of llama_evaluate it is the other of the two */
 };
 
-/* Tokens of a grain where the user wishes none: enough for full speed. */
+/* Tokens of a micro-batch where the user wishes none: enough for full speed. */
 #define LLAMA_MICRO_BATCH_HOST 2048u
 #define LLAMA_MICRO_BATCH_GPU  8192u
-/** Tokens of a grain: T·max(1, ⌊wish/T⌋), at most batch_tokens. */
+/** Tokens of a micro-batch: T·max(1, ⌊wish/T⌋), at most batch_tokens. */
 uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens);
 
 struct llama_tensor {
@@ -54,10 +54,11 @@ int llama_add_units(struct llama *model, struct hst_engine *engine);
 /** FLOPs of one step's forward and backward without recomputation: 6·N·B + attention. */
 double llama_step_flops(const struct llama *model);
 uint64_t llama_parameter_count(const struct llama *model);
-/** The GEMMs of a step's grain with weights of this dtype, to be measured. Returns how many. */
+/** The GEMMs of a step's micro-batch with weights of this dtype, to be measured. Returns how
+ * many. */
 uint32_t llama_gemms(const struct llama *model, enum hst_dtype dtype,
                         struct hst_gemm gemms[HST_GEMMS_MAX]);
-/** A step's grain computes this beside them, in the same proportion. */
+/** A step's micro-batch computes this beside them, in the same proportion. */
 struct llama_operations {
     struct hst_operation list[HST_OPERATIONS_MAX];
     uint32_t count;
@@ -120,7 +121,8 @@ struct llama_evaluation {
  * sweep (HST_EVAL), which changes nothing that a step depends on. A target's loss has the bits that
  * a step would give it, whatever stands behind it.
  *
- * batch   ids that the model has, also behind `tokens`: those up to the end of a grain are computed
+ * batch   ids that the model has, also behind `tokens`: those up to the end of a micro-batch are
+ * computed
  *         and not counted, so that every shape is a step's
  * tokens  whole sequences, 1 to batch_tokens
  * found   losses are added in order

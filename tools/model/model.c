@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A tensor of the engine has at most 2^40 elements; no buffer of a grain is allowed to have
+/* A tensor of the engine has at most 2^40 elements; no buffer of a micro-batch is allowed to have
  * more. Twenty such buffers of 4 bytes stay far below 2^63. */
 #define MAX_ELEMENTS (UINT64_C(1) << 40)
 
@@ -67,7 +67,7 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
         r->batch_tokens % r->seq_len != 0 || r->micro_batch_tokens % r->seq_len != 0 ||
         r->micro_batch_tokens > r->batch_tokens)
         return fail(error, FAIL_VALUE, -EINVAL,
-                    "--batch-tokens %" PRIu64 " and the grain of %" PRIu64
+                    "--batch-tokens %" PRIu64 " and the micro-batch of %" PRIu64
                     " tokens must be multiples of --seq-len %" PRIu64
                     ". Fix: --batch-tokens and --grain that are.",
                     r->batch_tokens, r->micro_batch_tokens, r->seq_len);
@@ -91,7 +91,7 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
         exceeds(LOGIT_CHUNK_TOKENS, c->vocab, MAX_ELEMENTS) ||
         exceeds(r->seq_len, c->head_dim, MAX_ELEMENTS) || r->batch_tokens > MAX_ELEMENTS)
         return fail(error, FAIL_VALUE, -EOVERFLOW,
-                    "a grain of %" PRIu64 " tokens of a model %" PRIu64
+                    "a micro-batch of %" PRIu64 " tokens of a model %" PRIu64
                     " wide is more than 2^40 elements. Fix: a smaller --grain or --seq-len.",
                     r->micro_batch_tokens, width);
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file does what a grain computes beside GEMMs, for whoever measures how long it takes: the
- * passes of a layer and of the head themselves with GEMMs left out, and attention. Each in
+ * This file does what a micro-batch computes beside GEMMs, for whoever measures how long it takes:
+ * the passes of a layer and of the head themselves with GEMMs left out, and attention. Each in
  * parts: fewer tokens, and of attention fewer keys, sequences, and heads. The embedding's lookups
  * and the last norm are left out; they are little beside a layer.
  */
@@ -28,7 +28,7 @@ static size_t tokens_of(double most, size_t all)
                                  : (size_t)most;
 }
 
-/* The model with a grain of so many tokens, or the few less that are whole sequences. */
+/* The model with a micro-batch of so many tokens, or the few less that are whole sequences. */
 static struct llama part_of(const struct llama_operations *of, size_t tokens)
 {
     struct llama part = *of->model;
@@ -58,7 +58,7 @@ static struct pass pass_over(const struct llama *part, const struct hst_room *ro
 
 typedef size_t bytes_fn(struct llama *part, const struct hst_room *room);
 
-/* The largest grain up to about `tokens` that fits, halved as often as it takes. */
+/* The largest micro-batch up to about `tokens` that fits, halved as often as it takes. */
 static int fit(const struct llama_operations *of, const struct hst_room *room, size_t tokens,
                bytes_fn *bytes, struct llama *part)
 {
@@ -155,7 +155,7 @@ static double attention_flop(const struct hst_attention *a)
     return 4 * 2 * (double)(a->seq + 1) * width * tokens;
 }
 
-/* It is that of a grain, in one layer. */
+/* It is that of a micro-batch, in one layer. */
 static struct hst_attention whole_attention(const struct llama_operations *of)
 {
     const struct llama *m = of->model;

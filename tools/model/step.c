@@ -2,8 +2,8 @@
 /*
  * One training step, and one evaluation, which is its forward alone: the vertical sweep of
  * DESIGN.md §5, seen from the model. All micro-batches
- * pass through a unit before the next is touched; each is one grain, so that what a micro-batch
- * computes depends on nothing else.
+ * pass through a unit before the next is touched; each is one micro-batch, so that what a
+ * micro-batch computes depends on nothing else.
  */
 #include "model/layer/blocks.h"
 #include "model/memory.h"
@@ -126,7 +126,7 @@ static struct layer_work layer_work_of(const struct visit *v, struct pass *p)
     return work;
 }
 
-/* In the forward, and where it is computed again. */
+/* In the forward, and where it is recomputed. */
 static void layer_micro_forward(struct visit *v, struct pass *p)
 {
     struct layer_work work = layer_work_of(v, p);
@@ -195,7 +195,7 @@ static struct head_work head_work_of(const struct visit *v, struct pass *p)
     return work;
 }
 
-/* Of a slice, and in an evaluation: in a step the head as a whole has no forward. */
+/* It is for slices and evaluations: in a step the head as a whole has no forward. */
 static void head_micro_forward(struct visit *v, struct pass *p)
 {
     struct head_work work = head_work_of(v, p);
@@ -220,7 +220,7 @@ static void head_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_HIDDEN);
 }
 
-/* Whole grains, but for the last of the step. */
+/* Whole micro-batches, but for the last of the step. */
 static size_t micro_tokens(const struct llama *model, uint32_t micro)
 {
     uint64_t left = model->run.batch_tokens - micro * model->run.micro_batch_tokens;
@@ -283,7 +283,7 @@ static micro_fn *micro_of(const struct step *step, const struct hst_visit *visit
     return visit->sweep == HST_BACKWARD ? units[kind].backward : units[kind].forward;
 }
 
-/* Which layers are computed again is the engine's to say. */
+/* Which layers are recomputed is the engine's to say. */
 static int sweep_units(const struct step *step)
 {
     const struct hst_visit *visits = NULL;
@@ -380,12 +380,12 @@ static int evaluate_units(const struct step *step)
 int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
                    uint64_t tokens, struct llama_evaluation *found)
 {
-    const uint64_t grain = model->run.micro_batch_tokens;
+    const uint64_t micro = model->run.micro_batch_tokens;
     const struct step step = {
         .model = model,
         .engine = engine,
         .stream = hst_engine_stream(engine),
-        .micro_count = (uint32_t)((tokens + grain - 1) / grain),
+        .micro_count = (uint32_t)((tokens + micro - 1) / micro),
         .documents = batch->first,
     };
     assert(tokens > 0 && tokens <= model->run.batch_tokens && tokens % model->run.seq_len == 0);

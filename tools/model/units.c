@@ -46,9 +46,9 @@ static void measure_tokens(struct pass *p, const struct layer_work *layer, uint6
         layer_backward(p, layer, NULL, NULL);
 }
 
-/* Every number of tokens that a step has: the last grain may be shorter, which needs no more, but a
- * library that prepares itself for a shape does so when it is first asked, and not in a step. The
- * same of evaluations, whose sequences may be others. */
+/* Every number of tokens that a step has: the last micro-batch may be shorter, which needs no more,
+ * but a library that prepares itself for a shape does so when it is first asked, and not in a step.
+ * The same of evaluations, whose sequences may be others. */
 static void measure_layer(struct pass *p, const struct layer_work *layer)
 {
     static const uint32_t given[1]; /* for whether there is one: nothing reads it */

@@ -3,8 +3,8 @@
 #define HOISTWAY_TOOLS_MODEL_WORK_H
 /*
  * This header divides a unit's work area. The same function measures it and carves it: with a base
- * of null every pointer is null and only size_bytes counts. Layouts are those of a full grain; a
- * shorter one uses less.
+ * of null every pointer is null and only size_bytes counts. Layouts are those of a full
+ * micro-batch; a shorter one uses less.
  */
 #include "model/model.h"
 

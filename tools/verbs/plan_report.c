@@ -52,11 +52,11 @@ static void print_checkpoints(const struct plan *p, FILE *out)
     uint32_t saved = p->decision.saved_units, able = p->decision.savable_units;
     if (saved > 0)
         fprintf(out, "activations of %u of %u layer%s are kept for the backward%s\n", saved, able,
-                text_s(able), saved < able ? ", the others' are computed again" : "");
+                text_s(able), saved < able ? ", the others' are recomputed" : "");
     if (p->decision.checkpoint_every > 1)
         fprintf(out,
                 "the activation checkpoint of one layer in %u is kept, the others are "
-                "computed again\n",
+                "recomputed\n",
                 p->decision.checkpoint_every);
 }
 
@@ -100,7 +100,7 @@ static void print_prediction(const struct plan *p, FILE *out)
         fprintf(out, "  no part of the machine alone would make it faster\n");
 }
 
-/* Of one evaluation; 0: not known how many, or no data is named. */
+/* The batches of one evaluation; 0: not known how many, or no data is named. */
 static uint64_t sweeps(const struct plan *p)
 {
     const uint64_t most = p->t.eval.times.step_sequences;
@@ -143,7 +143,7 @@ static void print_kept(const struct plan *p, FILE *out)
         fprintf(out, "--keep-best takes %s beside the store\n", text_size(kept_bytes(p), size));
 }
 
-/* What moves nothing, or at unknown rates alone, has no line. */
+/* Rows that move nothing, or at unknown rates alone, have no line. */
 static void print_start_up(const struct plan *p, FILE *out)
 {
     char text[HST_START_UP_TEXT_BYTES];

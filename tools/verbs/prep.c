@@ -46,7 +46,8 @@ static bool is_program(const char *path)
     return access(path, X_OK) == 0;
 }
 
-/* What makes a Python that has the packages. An installed program has no ./run beside its files. */
+/* This is what makes a Python that has the packages. An installed program has no ./run beside its
+   files. */
 static const char *how_to_install(const char *package)
 {
     char run[PATH_MAX + 8];

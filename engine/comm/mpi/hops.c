@@ -34,7 +34,8 @@ static size_t count_of(const struct hops *h, size_t k)
     return at >= h->op->count ? 0 : h->op->count - at < h->most ? h->op->count - at : h->most;
 }
 
-/* Where piece k of the shard that this rank's place has in a group begins, in rank i's row. */
+/* This is where piece k of the shard that this rank's place has in a group begins, in rank i's
+   row. */
 static size_t place_in_row(const struct hops *h, uint32_t i, uint32_t group, size_t k)
 {
     const size_t shard = group * h->ranks + h->place;
@@ -113,7 +114,7 @@ static int receive_inner(struct mpi *m, const struct hops *h, size_t k)
     return rc;
 }
 
-/* Where rank i of the group has piece k for this rank's place in group g. */
+/* This is where rank i of the group has piece k for this rank's place in group g. */
 static const char *inner_input(const struct mpi *m, const struct hops *h, uint32_t i, uint32_t g,
                                size_t k)
 {

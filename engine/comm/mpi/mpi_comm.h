@@ -15,7 +15,7 @@
 enum job_kind { JOB_OPERATION = 1, JOB_ALLOC, JOB_FREE, JOB_LIBRARY };
 
 /*
- * What ranks of a node tell of what they have begun, to find out that it is one. kind: an
+ * This is what ranks of a node tell of what they have begun, to find out that it is one. kind: an
  * operation's, a broadcast's with its root from bit 8 on, or one of these.
  */
 enum { TAG_ALLOC = 0xfe, TAG_FREE = 0xff };

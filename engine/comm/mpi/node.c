@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks of one node share: their numbers, a page in which each shows how far it is, and
- * memory. Room in /dev/shm is agreed on before any is taken: where it is too small for one rank,
- * MPI makes that one fail and the others hang.
+ * This is what ranks of one node share: their numbers, a page in which each shows how far it is,
+ * and memory. Room in /dev/shm is agreed on before any is taken: where it is too small for one
+ * rank, MPI makes that one fail and the others hang.
  */
 #include "comm/mpi/mpi_comm.h"
 
@@ -32,7 +32,7 @@ static uint64_t free_room(void)
     return (uint64_t)status.f_bavail * status.f_frsize / 10 * 9;
 }
 
-/* Whether every rank of the world sees room for the parts of all ranks of its node. */
+/* True where every rank of the world sees room for the parts of all ranks of its node. */
 static int agree_on_room(struct mpi *m, MPI_Comm among, uint64_t bytes, int *agreed)
 {
     int room = !m->config.messages && bytes <= free_room() / m->info.locals;

@@ -172,7 +172,7 @@ static int exchange_by_messages(struct mpi *m, const struct comm_op *op, const s
     return rc;
 }
 
-/* Of all other ranks' parts, and of those on other nodes. */
+/* Counts all other ranks' parts, and those on other nodes. */
 static void count_exchange(struct mpi *m, const struct comm_op *op)
 {
     const uint32_t rank = m->info.rank, head = rank - m->info.local;

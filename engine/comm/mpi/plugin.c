@@ -51,7 +51,7 @@ static int test(struct comm *comm, uint64_t ticket)
     return rc;
 }
 
-/* Where nothing is under way; waits until it is done. */
+/* It waits until the operation is done; nothing else is under way. */
 static int do_now(struct mpi *m, const struct job *job)
 {
     uint64_t ticket = 0;

@@ -45,7 +45,8 @@ static int open_mpi(struct mpi *m)
 
 enum next { NEXT_NONE, NEXT_JOB, NEXT_END };
 
-/* What there is to do; where that is nothing, sleeps a little. After a failure: only an end. */
+/* This is what there is to do; where that is nothing, sleeps a little. After a failure: only an
+   end. */
 static enum next what_next(struct mpi *m, bool failed)
 {
     struct timespec until;

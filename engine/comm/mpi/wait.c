@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the comm's thread waits: it naps where nothing moves, gives up on ranks that do not come
- * within the limit, and says who they are.
+ * It tells how the comm's thread waits: it naps where nothing moves, gives up on ranks that do not
+ * come within the limit, and says who they are.
  */
 #include "comm/mpi/mpi_comm.h"
 
@@ -59,7 +59,7 @@ int mpi_check(struct mpi *m, int code, const char *call)
     return mpi_fail(m, -EIO, COMM_NOBODY, "%s failed: %.200s", call, text);
 }
 
-/* Where this operation stands, for messages. */
+/* This is where this operation stands, for messages. */
 static void say_operation(const struct mpi *m, char text[80])
 {
     const struct comm_op *op = &m->job.op;
@@ -90,7 +90,7 @@ void mpi_beat(struct mpi *m)
         MPI_Abort(MPI_COMM_WORLD, status);
 }
 
-/* Whether a rank of this node shows no sign of life. */
+/* True where a rank of this node shows no sign of life. */
 static bool is_silent(const struct mpi *m, int rank, uint64_t at_ns)
 {
     const int64_t local = rank - ((int64_t)m->info.rank - m->info.local);

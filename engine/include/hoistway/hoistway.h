@@ -20,12 +20,12 @@
  *                         hst_unit_grad_ready(e, unit), hst_unit_release(e, unit)
  *   hst_step_end(e, &stats)
  *
- * Where units say that their forward may be computed again (HST_UNIT_RECOMPUTE) or that they may be
+ * Where units say that their forward may be recomputed (HST_UNIT_RECOMPUTE) or that they may be
  * cut (slices), hst_engine_visits lists the visits of a step, in which some units may be visited a
  * second time before their backward, or slice by slice.
  *
- * Exactness: for a given precision, grain and input the trained weights are the same bytes for
- * every placement, budget, thread count and I/O backend. (A budget of a GPU's memory may decide
+ * Exactness: for a given precision, micro-batch and input the trained weights are the same bytes
+ * for every placement, budget, thread count and I/O backend. (A budget of a GPU's memory may decide
  * whether cuDNN makes the backward of long sequences; hst_dev_math says so.)
  *
  * Errors: 0 or negative errno; outputs are written on success only. The first fatal error of an
@@ -181,7 +181,7 @@ const char *hst_class_name(enum hst_class c);
 const char *hst_tier_name(enum hst_tier t);
 
 struct hst_memory {
-    /* BUFFERS: leases, rings, gradient accumulators, workspace */
+    /* BUFFERS: reservations, buffer pools, gradient accumulators, workspace */
     uint64_t bytes[HST_CLASS_COUNT][HST_TIER_COUNT];
     uint64_t total[HST_TIER_COUNT];
     uint64_t budget[HST_TIER_COUNT];
@@ -345,7 +345,7 @@ struct hst_unit_view {
  * loss in the backward). HST_EVAL: outside a step, a forward without gradients. *view is valid
  * until the unit's release. Blocks while the bytes are on their way. A stream of the client's lives
  * until the step has ended, an evaluation's until the release.
- * Where checkpoints are computed again a step has the visits of hst_engine_visits and no others,
+ * Where checkpoints are recomputed a step has the visits of hst_engine_visits and no others,
  * but for forwards that are left out. A unit that is cut is acquired once for each slice, in an
  * evaluation too: the call is about the next one.
  * Errors: -EINVAL out of order, not released, outside a step; -EIO and the like from the store.
@@ -362,7 +362,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit);
 
 enum hst_act_kind {
     /* per unit and micro-batch: what the forward keeps for the backward; act_bytes_per_token of the
-       unit. Where it is computed again: only with the access that the view says, and in a backward
+       unit. Where it is recomputed: only with the access that the view says, and in a backward
        it may be the hidden state itself */
     HST_CHECKPOINT = 1,
     /* per micro-batch, shared by all units: the activation that passes on, updated in place */

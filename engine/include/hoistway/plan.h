@@ -53,7 +53,7 @@ struct hst_bound_in {
     double states_on_nvme;     /* share of the optimizer states at home on drives, 0 to 1 */
     double weights_on_nvme;    /* of the weights */
     double spill_bytes;        /* activations written to drives in forward, read in backward */
-    bool recompute;            /* every block is computed again in backward */
+    bool recompute;            /* every block is recomputed in backward */
     bool overlap;              /* the update may begin in backward: no clipping, or optimistic */
     double flops_per_s;        /* of all GPUs that share the drives; > 0 */
     double read, write, mixed; /* of all drives, bytes/s; mixed: both directions' sum, half each */

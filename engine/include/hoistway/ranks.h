@@ -16,7 +16,7 @@ extern "C" {
 /** Value of a variable of the environment, or null: getenv, or a test's table. */
 typedef const char *hst_getenv_fn(const char *name);
 
-/** What the user said of this process; null: nothing. Both, or neither. */
+/** This is what the user said of this process; null: nothing. Both, or neither. */
 struct hst_launch_flags {
     const char *world; /* number of ranks, in digits */
     const char *rank;  /* below it */
@@ -52,7 +52,7 @@ struct hst_launch {
 int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
                     struct hst_launch *launch, char *why);
 
-/** What is measured between ranks. */
+/** This is what is measured between ranks. */
 struct hst_ranks_measure {
     size_t size_bytes;  /* of a row in f32; is rounded up to blocks of 4,096 elements per rank */
     uint32_t pairs;     /* turns of each contestant, after one that warms up; 1 to HST_PAIRS_MOST */

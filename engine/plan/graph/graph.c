@@ -305,7 +305,7 @@ static void retain_segment(const struct build *b, uint32_t place, const uint32_t
  * From forward to backward, where one mirrors the other: the last units, as many as there are
  * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
  * of those before them, and three buffers are left for those that pass: one is read, one updated,
- * one copied. Of wide ones no two pass at once. Of units that are computed again, whose order
+ * one copied. Of wide ones no two pass at once. Of units that are recomputed, whose order
  * changes in the backward, all of a segment are kept, or none and nothing before it.
  */
 static void choose_retained(struct build *b)
@@ -564,7 +564,7 @@ int graph_build(const struct graph_in *in, struct graph *graph)
     return build_close(&b);
 }
 
-/* What an early update writes it reads before, whether or not the backward does. */
+/* An early update reads before what it writes, whether or not the backward does. */
 static void add_unit(struct build *b, uint32_t unit)
 {
     parts_read(b, unit, parts_of_forward(b, unit));

@@ -183,7 +183,7 @@ struct graph_unit {
     bool blind_backward;                  /* its backward reads no weights */
     bool wide;                            /* the first or the last one; see enum pool */
     /* Its checkpoint is not kept (act_bytes is 0): before its backward those before it in the
-       forward are computed again, from the nearest one on that is not recomputed. */
+       forward are recomputed, from the nearest one on that is not recomputed. */
     bool recomputed;
 };
 

@@ -25,7 +25,7 @@ static bool make_room(struct build *b, void **array, uint32_t count, uint32_t *r
     return true;
 }
 
-/* What its nodes move is their work, and passes through host memory. */
+/* The nodes' work is what they move, and it passes through host memory. */
 static bool moves(enum lane lane)
 {
     return lane <= LANE_NET;
@@ -316,7 +316,7 @@ static int sort_lanes(struct graph *g)
     return 0;
 }
 
-/* Leases were made just before their first user, so their numbers are in its order. */
+/* Reservations were made just before their first user, so their numbers are in its order. */
 static int sort_pools(struct graph *g)
 {
     uint32_t at[POOL_COUNT] = {0};

@@ -91,26 +91,26 @@ void build_dep(struct build *build, uint32_t node, uint32_t dep);
 /* ---- operands.c: those of the last node, by the homes of its unit ---- */
 
 /** All weights on drives that the unit's computation reads: its own and of others. */
-struct operands_away {
+struct operands_offloaded {
     uint32_t extents;
     uint64_t bytes;
 };
-struct operands_away operands_away(const struct build *build, uint32_t unit);
-/** Of these the piece `piece` of `pieces`. */
+struct operands_offloaded operands_offloaded(const struct build *build, uint32_t unit);
+/** The node moves the piece `piece` of `pieces` of these. */
 void operands_read_weights(struct build *build, uint32_t unit, uint32_t piece, uint32_t pieces);
 void operands_copy_weights(struct build *build, uint32_t unit);
-/** Of a visit, where it computes: weights it reads, own and then others'; checkpoints that it has;
- * of a backward gradients, and partials that a device leaves behind them. */
+/** A visit has these where it computes: weights it reads, own and then others'; checkpoints; in a
+ * backward gradients, and partials that a device leaves behind them. */
 void operands_visit(struct build *build, uint32_t unit, bool weights, bool grads);
 /** Gradients of a unit, rounded: to drives or from there; from the device with their partials. */
 void operands_write_grads(struct build *build, uint32_t unit);
 void operands_read_grads(struct build *build, uint32_t unit);
 void operands_copy_grads(struct build *build, uint32_t unit);
-/** Those of a norm: gradients where the host works on them, and its partials. */
+/** These operands are a norm's: gradients where the host works on them, and its partials. */
 void operands_norm(struct build *build, uint32_t unit);
 void operands_acts(struct build *build, uint32_t unit, enum node_kind kind);
 
-/** Of some tiles of a unit which parts a node has, weights, states, gradients. */
+/** A node has these parts (weights, states, gradients) of some tiles of a unit. */
 struct operands_tiles {
     uint32_t unit, first, count; /* `first`: counted in the unit */
     bool weights, states, grads;
@@ -120,9 +120,10 @@ void operands_read_tile(struct build *build, struct operands_tiles tiles);
 void operands_write_tile(struct build *build, struct operands_tiles tiles);
 /** All of the tiles; those parts that are said are in a slot: see operands_read_tile. */
 void operands_update(struct build *build, struct operands_tiles slot);
-/** Of streamed tiles: all to the device, there, or weights and states back. */
+/** These are streamed tiles': all to the device, there, or weights and states back. */
 void operands_streamed(struct build *build, uint32_t unit, uint32_t tile, enum node_kind kind);
-/** What a version has of tiles in memory: to a slot where the device has them; to the store. */
+/** This is what a version has of tiles in memory: to a slot where the device has them; to the
+ * store. */
 void operands_copy_tile(struct build *build, struct operands_tiles tiles);
 void operands_save(struct build *build, struct operands_tiles tiles);
 
@@ -148,7 +149,7 @@ bool parts_reserve_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
 /** The pool of its weights or gradients. */
 enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
-/** What the client computes in a visit of the backward reads the unit's weights. */
+/** The client's computation in a visit of the backward reads the unit's weights. */
 bool parts_uses_weights(const struct build *build, struct build_visit visit);
 bool parts_move_acts(const struct build *build, uint32_t unit);
 /** A buffer of that pool, or of the wide units'. */
@@ -158,7 +159,7 @@ uint32_t parts_lend(struct build *build, uint32_t unit, enum pool pool);
  * between its tiles, and parts_read what is left. */
 void parts_plan_read(struct build *build, uint32_t unit, unsigned phases);
 void parts_read(struct build *build, uint32_t unit, unsigned phases);
-/** Of the pieces that are planned the share done / whole. */
+/** The share done / whole of the pieces that are planned is read. */
 void parts_read_share(struct build *build, uint64_t done, uint64_t whole);
 /** The node waits for all pieces of the unit's weights that were read last. */
 void parts_depend_on_read(struct build *build, uint32_t node, uint32_t unit);
@@ -183,15 +184,15 @@ bool parts_is_early(const struct build *build, uint32_t unit);
 /** Elements of `count` tiles of a unit from its `first` one on; the last may be short. */
 double parts_tile_elements(const struct build *build, uint32_t unit, uint32_t first,
                            uint32_t count);
-/** What the step before has left, and a redo; what of it is written last; what follows the backward
- * at once. */
+/** This is what the step before has left, and a redo; what of it is written last; what follows the
+ * backward at once. */
 void parts_late_update(struct build *build, uint32_t unit);
 void parts_late_write(struct build *build, uint32_t unit);
 void parts_early_update(struct build *build, uint32_t unit);
-/** What is at home in memory goes to the store. */
+/** All that is at home in memory goes to the store. */
 void parts_save(struct build *build, uint32_t unit);
-/** What such a node has updated is at home in memory, or in a buffer of the host's, when it is
- * done. */
+/** All that such a node has updated is at home in memory, or in a buffer of the host's, when it
+ * is done. */
 static inline bool parts_is_updated_by(const struct node *node)
 {
     return node->kind == NODE_STORE_TILE ||

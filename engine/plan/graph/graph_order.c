@@ -142,7 +142,7 @@ static bool is_held(const struct finder *f, struct earlier e, uint32_t place, in
     return f->end[e.reservation] - (e.before ? f->order->anchors : 0) >= need;
 }
 
-/* Leases that may hold up another one. Those that last over a turn are not far behind it. */
+/* Reservations that may hold up another one. Those that last over a turn are not far behind it. */
 static uint32_t back_most(const struct finder *f, uint32_t pool)
 {
     uint32_t most = 4 * f->graph->buffers[pool], all = f->pool_count[pool] - 1;
@@ -246,7 +246,7 @@ static bool follows(const struct graph *g, uint32_t node, uint32_t last)
 }
 
 /* Between two visits that follow each other what must be there, and one after the other, is fixed
- * too. Periods follow each other, hence twice round. */
+ * too. Step windows follow each other, hence twice round. */
 static void mark_fixed(struct finder *f)
 {
     const struct graph_order *o = f->order;

@@ -32,7 +32,7 @@ bool parts_reserve_weights(const struct build *b, uint32_t unit)
  */
 static uint32_t count_pieces(const struct build *b, uint32_t unit)
 {
-    struct operands_away offloaded = operands_away(b, unit);
+    struct operands_offloaded offloaded = operands_offloaded(b, unit);
     double slots = b->graph->buffers[POOL_TILES], bytes = (double)offloaded.bytes;
     double piece = slots / 2 * b->in->tile_elements * b->in->weight_bytes;
     uint32_t pieces = piece > 0 && bytes > piece ? (uint32_t)(bytes / piece) + 1 : 1;

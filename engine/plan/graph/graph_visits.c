@@ -2,7 +2,7 @@
 /*
  * Lists the visits of the backward. Where checkpoints were not kept it has forwards as well: of a
  * segment, units j to k in the order of the forward, j alone has kept its checkpoint, and j to k-1
- * are computed again before the backward of k, each leaving the next one's input. So a segment goes
+ * are recomputed before the backward of k, each leaving the next one's input. So a segment goes
  * once up and once down, like the step as a whole.
  */
 #include "plan/graph/graph_build.h"
@@ -52,7 +52,7 @@ int visits_list(struct build *b)
 }
 
 /*
- * The last ones to be computed again, as many as there are buffers beside that of the segment's
+ * The last ones to be recomputed, as many as there are buffers beside that of the segment's
  * last unit: what goes up comes down in the reverse order, so they are the first to be wanted, and
  * those in between never want more buffers than there are. Without that a unit's weights would
  * travel for each of both visits. Where a device has memory of its own its copies are held; what

@@ -2,10 +2,10 @@
 #ifndef HOISTWAY_ENGINE_PLAN_OPERAND_H
 #define HOISTWAY_ENGINE_PLAN_OPERAND_H
 /*
- * What a node of the step graph moves, or works on. Nodes of the drives' and the copies' lanes move
- * their operands from one end to the other; what they move together is the node's work. Visits,
- * norms and updates find their operands in place: both ends are the same. A commit, a clip and a
- * revert have none. Pure values: the executor adds the address of a buffer or of a home.
+ * This is what a node of the step graph moves, or works on. Nodes of the drives' and the copies'
+ * lanes move their operands from one end to the other; what they move together is the node's work.
+ * Visits, norms and updates find their operands in place: both ends are the same. A commit, a clip
+ * and a revert have none. Pure values: the executor adds the address of a buffer or of a home.
  *
  * Three nodes, of tiles of T elements in bf16, as they are read here (w, s, g: bytes per element):
  *
@@ -22,7 +22,7 @@
  */
 #include "plan/placement/placement.h"
 
-/** What an operand is part of: as in enum extent_kind, or the partials of a unit's norm. */
+/** This is what an operand is part of: as in enum extent_kind, or the partials of a unit's norm. */
 #define OPERAND_PARTIALS EXTENT_KIND_COUNT
 #define OPERANDS_MOST    (GATHER_MAX + 3u) /* of one node */
 
@@ -33,7 +33,8 @@ enum space {
     SPACE_DEVICE, /* its own memory, where it has one */
 };
 
-/** Where an operand is: in the buffer of this pool that the node borrows, or at home there. */
+/** This is where an operand is: in the buffer of this pool that the node borrows, or at home
+ * there. */
 struct operand_end {
     uint8_t space; /* enum space */
     uint8_t pool;  /* enum pool (graph.h), or POOL_COUNT: at home */
@@ -51,7 +52,7 @@ struct operand {
 };
 
 /** True of what is on drives. */
-static inline bool operand_end_is_away(struct operand_end end)
+static inline bool operand_end_is_offloaded(struct operand_end end)
 {
     return end.space == SPACE_STORE || end.space == SPACE_SCRATCH;
 }

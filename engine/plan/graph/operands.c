@@ -28,7 +28,8 @@ static struct operand_end on_drives(const struct build *b, unsigned what)
     return (struct operand_end){.space = stored ? SPACE_STORE : SPACE_SCRATCH, .pool = POOL_COUNT};
 }
 
-/* Where the host finds what is at home in `tier`: the pool is for what comes from drives. */
+/* This is where the host finds what is at home in `tier`: the pool is for what comes from
+   drives. */
 static struct operand_end in_host(enum hst_tier tier, enum pool pool)
 {
     return tier == HST_TIER_NVME ? in_buffer(pool) : at_home(tier);
@@ -112,9 +113,9 @@ static void add_run(struct build *b, const struct run *run, uint32_t first, uint
                                        .bytes = (stop < run->bytes ? stop : run->bytes) - start});
 }
 
-struct operands_away operands_away(const struct build *b, uint32_t unit)
+struct operands_offloaded operands_offloaded(const struct build *b, uint32_t unit)
 {
-    struct operands_away offloaded = {0};
+    struct operands_offloaded offloaded = {0};
     struct run run;
     for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
         if (b->in->units[run.owner].weights != HST_TIER_NVME)
@@ -128,7 +129,7 @@ struct operands_away operands_away(const struct build *b, uint32_t unit)
 void operands_read_weights(struct build *b, uint32_t unit, uint32_t piece, uint32_t pieces)
 {
     struct operand_end to = in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
-    uint64_t extents = operands_away(b, unit).extents;
+    uint64_t extents = operands_offloaded(b, unit).extents;
     uint32_t first = (uint32_t)(extents * piece / pieces);
     uint32_t end = (uint32_t)(extents * (piece + 1) / pieces);
     struct run run;
@@ -187,7 +188,7 @@ void operands_acts(struct build *b, uint32_t unit, enum node_kind kind)
     add_acts(b, unit, out ? near : far, out ? far : near);
 }
 
-/* A checkpoint that is computed again has a place, and no bytes that anything moves. */
+/* A checkpoint that is recomputed has a place, and no bytes that anything moves. */
 static void add_acts_of_visit(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];

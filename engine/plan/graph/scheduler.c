@@ -19,7 +19,7 @@ static struct scheduler_window *step_window_of(const struct scheduler *scheduler
     return (struct scheduler_window *)&scheduler->step_window[step_window % SCHEDULER_WINDOWS];
 }
 
-/* Periods before the tracked ones are done: scheduler_may_open saw to that. */
+/* Step windows before the tracked ones are done: scheduler_may_open saw to that. */
 static bool is_tracked(const struct scheduler *scheduler, uint64_t step_window)
 {
     return step_window < scheduler->opened && step_window + SCHEDULER_WINDOWS >= scheduler->opened;

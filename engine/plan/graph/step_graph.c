@@ -96,7 +96,7 @@ static int order_units(const struct step_order *order, uint32_t units, struct gr
     return sum == (uint64_t)units * (units - 1) / 2 ? 0 : -EINVAL;
 }
 
-/* What is built, of which tiles. */
+/* These are the operands at hand, and their tiles. */
 struct making {
     const struct step_order *order; /* null: the declared one */
     uint32_t times;                 /* tiles of the layout to one of the graph */

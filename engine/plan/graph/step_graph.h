@@ -27,7 +27,7 @@ int step_graph_unit(const struct placement_in *in, const struct placement *place
 /**
  * The same as step_graph in the declared order, to be simulated alone: where the model has more
  * than `tiles_most` tiles, of tiles that are so many times as large that it has not many more (each
- * unit has at least one). Rings of tiles then hold as many of these, so how deep they are says
+ * unit has at least one). Pools of tiles then hold as many of these, so how deep they are says
  * little. The graph's cost is O(tiles_most + units).
  */
 int step_graph_coarse(const struct placement_in *in, const struct placement *placement,

@@ -234,7 +234,7 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
     }
     if ((desc->flags & HST_UNIT_RECOMPUTE) && (desc->flags & HST_UNIT_NO_FORWARD)) {
         snprintf(why, why_bytes,
-                 "unit \"%s\" has no forward that could be computed again. Fix: leave out "
+                 "unit \"%s\" has no forward that could be recomputed. Fix: leave out "
                  "HST_UNIT_RECOMPUTE",
                  desc->name);
         return -EINVAL;

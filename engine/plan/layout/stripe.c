@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares by largest remainder, then one step window in which each drive's turns are evenly
+/* Shares by largest remainder, then one cycle in which each drive's turns are evenly
    apart. */
 #include "plan/layout/stripe.h"
 
@@ -26,14 +26,14 @@ static double clean(const double *rates, uint32_t drives, double *clean_rates)
     return sum;
 }
 
-/* Turns of each drive in a step window: at least one, as near to its share as whole numbers
+/* Turns of each drive in a cycle: at least one, as near to its share as whole numbers
    allow. */
 static void share_out(const double *rates, double sum, uint32_t drives, uint32_t *turns)
 {
     double rest[STRIPE_DRIVES_MAX];
-    uint32_t left = STRIPE_PERIOD - drives;
+    uint32_t left = STRIPE_CYCLE - drives;
     for (uint32_t d = 0; d < drives; d++) {
-        double share = rates[d] / sum * (STRIPE_PERIOD - drives);
+        double share = rates[d] / sum * (STRIPE_CYCLE - drives);
         turns[d] = 1 + (uint32_t)share;
         rest[d] = share - floor(share);
         left -= (uint32_t)share;
@@ -55,13 +55,13 @@ void stripe_init(struct stripe *stripe, const double *rates, uint32_t drives)
     uint32_t turns[STRIPE_DRIVES_MAX];
     *stripe = (struct stripe){.drives = drives};
     share_out(usable, clean(rates, drives, usable), drives, turns);
-    for (uint32_t i = 0; i < STRIPE_PERIOD; i++) {
+    for (uint32_t i = 0; i < STRIPE_CYCLE; i++) {
         /* the drive that is furthest behind where its share should be after this tile */
         uint32_t next = 0;
         int64_t furthest = INT64_MIN;
         for (uint32_t d = 0; d < drives; d++) {
             int64_t behind =
-                (int64_t)turns[d] * (i + 1) - (int64_t)stripe->before[i][d] * STRIPE_PERIOD;
+                (int64_t)turns[d] * (i + 1) - (int64_t)stripe->before[i][d] * STRIPE_CYCLE;
             if (behind > furthest) {
                 furthest = behind;
                 next = d;

@@ -346,7 +346,7 @@ static void place_recomputed(const struct placement_in *in, struct placement *p)
 }
 
 /* It takes so many of those that can, evenly among them: where some backwards are shorter for it,
- * copies beside the others can make up. What is computed again anyway keeps nothing. */
+ * copies beside the others can make up. What is recomputed anyway keeps nothing. */
 static void place_saved(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     uint64_t able = placement_savable_units(in), owed = 0;

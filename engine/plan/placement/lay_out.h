@@ -27,7 +27,7 @@ struct choice {
     } resident;
     uint32_t acts_offloaded;
     uint32_t leaves[LEAVE_COUNT];
-    /* Units to one kept checkpoint, of those that follow one another and may be computed again; 0
+    /* Units to one kept checkpoint, of those that follow one another and may be recomputed; 0
        and 1: all are kept. */
     uint32_t segment;
     struct pool_depths depths;

@@ -83,7 +83,7 @@ struct unit_placement {
     struct address grads; /* rounded gradients; of resident units one place, if they do not wait */
     struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
     uint64_t act_bytes;   /* of all its checkpoints that are kept, whole pages */
-    /* They are not kept but computed again, from those of the nearest unit before that is not
+    /* They are not kept but recomputed, from those of the nearest unit before that is not
        recomputed: `acts` is where that leaves them, near the computation. */
     bool recomputed;
     uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
@@ -150,7 +150,7 @@ struct placement {
                                             record */
     uint64_t device_tile_grads_at, device_tile_record_at; /* bytes from a buffer's start */
     uint32_t act_blocks;                                  /* on NVMe, of all units */
-    /* Units to one kept checkpoint, where forwards are computed again; else 1. */
+    /* Units to one kept checkpoint, where forwards are recomputed; else 1. */
     uint32_t segment;
     /* An update that does not wait for the norm leaves this to the next forward all the same: so
        many eighths of the tiles whose gradients last until then. The planner's choice. */
@@ -176,7 +176,7 @@ struct placement {
  * that share tied parameters stay if all do. From DRAM states leave first, then
  * checkpoints and gradients (each travels once each way per step), then weights (twice in). Where
  * nothing fits so and `wish` leaves checkpoints to the budgets, some are not kept: of units that
- * may be computed again every second one's are, or every third one's, until it fits. The layout
+ * may be recomputed every second one's are, or every third one's, until it fits. The layout
  * must outlive the placement. Cost: O(units), whatever their size, for each length of such a
  * segment.
  *

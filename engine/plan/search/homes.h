@@ -12,31 +12,31 @@ struct homes {
 };
 
 /**
- * Of two that do not fit, whether `these` need less beyond the budgets of `those`. Memory comes
+ * True where, of two that do not fit, `these` need less beyond the budgets of `those`. Memory comes
  * before drives.
  */
 bool homes_lack_less(const struct homes *these, const struct homes *those);
 
 /**
- * Whether `with` holds the same as `without` in every tier and class but for second slots of
+ * True where `with` holds the same as `without` in every tier and class but for second slots of
  * weights and states. On drives a store has its own.
  */
 bool homes_differ_by_slots(const struct homes *with, const struct homes *without);
 
-/** How much longer a step may be whose norm clips, so that its update is deferred: how often that
- * is, nobody knows before. */
+/** It tells how much longer a step may be whose norm clips, so that its update is deferred: how
+ * often that is, nobody knows before. */
 #define HOMES_CLIP_LOSS_MOST 0.05
 
 /**
- * Of steps on homes with second slots, whether these are worth it beside others without: a step
+ * True where steps on homes with second slots are worth these beside others without: a step
  * without a clip gains more than PLANNER_GAIN_LEAST, and more than a step with one loses, which
  * loses less than HOMES_CLIP_LOSS_MOST.
  */
 bool homes_slots_are_worth(const struct update_steps *slots, const struct update_steps *others);
 
 /**
- * Whether `these` are better than `those`, which stay where both are as good. Second slots that one
- * of them has alone have to be worth it.
+ * True where `these` are better than `those`, which stay where both are as good. Second slots that
+ * one of them has alone have to be worth it.
  */
 bool homes_are_better(const struct homes *these, const struct homes *those);
 

@@ -468,11 +468,10 @@ static bool search_depths(const struct placement_in *in, const struct placement_
 {
     struct choice_range range = choices(in, how);
     uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
-    for (uint32_t buffer_pool = how->buffer_pools; buffer_pool < PLACEMENT_POOL_DEPTHS;
-         buffer_pool++)
+    for (uint32_t depth = how->buffer_pools; depth < PLACEMENT_POOL_DEPTHS; depth++)
         for (uint32_t device = how->device_pools; device < most; device++) {
             struct choice choice;
-            range.low.depths = POOL_DEPTHS[buffer_pool];
+            range.low.depths = POOL_DEPTHS[depth];
             range.low.device_depths = DEVICE_DEPTHS[device];
             *found = search(in, how, &range, &choice, p);
             if (!*found || !drives_fit(in, p, &full))

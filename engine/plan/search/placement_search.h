@@ -39,8 +39,8 @@ int placement_search(const struct placement_in *in, const struct placement_how *
                      struct placement *placement);
 
 /**
- * The longest segment that is worth a try, of units that may be computed again: beyond it what is
- * computed again takes more memory than the checkpoints that are left out. 1: none may be, or
+ * The longest segment that is worth a try, of units that may be recomputed: beyond it what is
+ * recomputed takes more memory than the checkpoints that are left out. 1: none may be, or
  * `wish` names a home for checkpoints.
  */
 uint32_t placement_longest_segment(const struct placement_in *in);

@@ -216,7 +216,7 @@ static int try_slices(const struct plan_in *in, struct plan *plan)
 
 /* ---- the whole ---- */
 
-/* What is not to be looked at where it failed. */
+/* Nothing of it is to be looked at where it failed. */
 static int fail(struct plan *plan, int rc)
 {
     struct plan failed = {0};

@@ -9,7 +9,7 @@
 #include "plan/search/homes.h"
 #include "plan/search/update_wish.h"
 
-/** What a plan is made of. */
+/** This is what a plan is made of. */
 struct plan_in {
     const struct layout *layout; /* the units as they were described; any tiles are not looked at */
     /* Budgets, wishes, drives, tokens. What the plan decides is not looked at: layout, second_slots
@@ -21,7 +21,8 @@ struct plan_in {
        there is no store. Pure, too. */
     void (*store_fixed)(const struct layout *layout, struct hst_update_bytes bytes, uint32_t drives,
                         uint64_t fixed_bytes[STRIPE_DRIVES_MAX]);
-    /* Of the machine all is known that a step could need; else the usual homes are taken. */
+    /* True where all rates of the machine are known that a step could need; else the usual homes
+       are taken. */
     bool is_known;
     struct planner_machine machine;
     unsigned phases; /* see struct planner_in */

@@ -9,7 +9,7 @@
 #include "plan/graph/simulate.h"
 #include "plan/placement/placement.h"
 
-/** What is known of the machine. */
+/** This is what is known of the machine. */
 struct planner_machine {
     struct sim_rates rates; /* update and norm: the host's */
     uint32_t threads;       /* that update at rates.update */

@@ -2,13 +2,13 @@
 #ifndef HOISTWAY_ENGINE_PLAN_UPDATE_WISH_H
 #define HOISTWAY_ENGINE_PLAN_UPDATE_WISH_H
 /*
- * Whether an update may be made in the backward (optimistic) on given homes. It needs second slots:
- * in memory those of the placement; on drives those of a store that makes a version of each step,
- * or without a store those of the placement too. Pure.
+ * True where an update may be made in the backward (optimistic) on given homes. It needs second
+ * slots: in memory those of the placement; on drives those of a store that makes a version of each
+ * step, or without a store those of the placement too. Pure.
  */
 #include "plan/placement/placement.h"
 
-/** What was asked for, of an update that waits for its norm; else all are false. */
+/** This is what was asked for, of an update that waits for its norm; else all are false. */
 struct update_wish {
     bool optimistic; /* no other */
     bool either;     /* whichever is faster; no copies of versions are kept, which hold slots */
@@ -19,10 +19,10 @@ struct update_wish {
 bool update_uses_drives(const struct placement *placement);
 /** The host updates any unit. */
 bool update_uses_host(const struct placement *placement);
-/** Whether steps may change from one update to the other, as far as drives are concerned. */
+/** True where steps may change from one update to the other, as far as drives are concerned. */
 bool update_may_change(const struct update_wish *wish, const struct placement *placement);
-/** Whether second slots would be of use. Not where the host computes: its threads are busy in the
- * backward. */
+/** True where second slots would be of use. Not where the host computes: its threads are busy in
+ * the backward. */
 bool update_could_use_slots(const struct update_wish *wish, const struct placement *placement);
 
 #endif

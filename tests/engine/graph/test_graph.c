@@ -223,7 +223,7 @@ static void test_weights_cross_each_link_at_most_once_for_each_visit(void **stat
     for_random_graphs(seeds, check_crossings);
 }
 
-/* A unit is computed again where the one behind it in the forward has kept no checkpoint. */
+/* A unit is recomputed where the one behind it in the forward has kept no checkpoint. */
 static void check_recomputes(const struct graph_case *c, const struct graph *g)
 {
     for (uint32_t i = 0; i < c->in.unit_count; i++) {
@@ -291,7 +291,7 @@ static void test_on_the_host_each_lane_moves_the_bytes_of_the_formula(void **sta
     assert_bytes(b.lane_s[LANE_WRITE], 6 * (W + S) + 6 * G + 4 * A);
 }
 
-/* What is computed again wants its weights three times, but for those that stay. */
+/* What is recomputed wants its weights three times, but for those that stay. */
 static void test_weights_stay_from_recompute_to_backward_where_buffers_suffice(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void test_weights_stay_from_recompute_to_backward_where_buffers_suffice(v
     one_tier_case(&e, HST_TIER_NVME, false);
     for (uint32_t i = 3; i < UNITS; i++)
         e.units[i].recomputed = true, e.units[i].act_bytes = 0;
-    /* Units 2 to 5 do not all stay over the turn: 2 and 3 and 4 are read to be computed again, 5, 1
+    /* Units 2 to 5 do not all stay over the turn: 2 and 3 and 4 are read to be recomputed, 5, 1
        and 0 for their backward, where 4 and 3 have stayed and 2 has not. */
     struct graph_bound b = bytes_per_lane(&e);
     assert_bytes(b.lane_s[LANE_READ], 3 * W + 7 * W + 6 * S + 4 * G + 1 * A);
@@ -449,7 +449,7 @@ static void test_resident_units_move_nothing_among_others_that_do(void **state)
 }
 
 /* With one buffer on the device each visit waits for its weights, and nothing runs beside it: the
- * bound knows that of what is computed again, too. */
+ * bound knows that of what is recomputed, too. */
 static void test_what_is_computed_again_takes_time_of_its_own(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@
 #define UNITS ONE_TIER_UNITS
 #define TILE  EVEN_TILE
 
-/* The device keeps what unit 2 is computed again with, and not what its backward reads: that is
+/* The device keeps what unit 2 is recomputed with, and not what its backward reads: that is
  * copied from a buffer of the host's, which is there. */
 static void test_weights_of_a_second_visit_are_there(void **state)
 {

@@ -178,7 +178,7 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
     return n;
 }
 
-/* What is computed again has a place until its backward, one for each place in a segment. */
+/* What is recomputed has a place until its backward, one for each place in a segment. */
 static size_t recomputed_acts(const struct placement_in *in, const struct placement *p,
                               struct span *spans)
 {

@@ -268,11 +268,11 @@ static void wishes_are_kept_and_contradictions_refused(void **state)
     layout_free(&layout);
 }
 
-/* ---- checkpoints that are computed again ---- */
+/* ---- checkpoints that are recomputed ---- */
 
 #define ACTS UINT64_C(32768) /* of a unit: 4 micro-batches of 32 tokens, 256 bytes each */
 
-/* Units 1 to 4 may be computed again, 5 keeps its checkpoint. */
+/* Units 1 to 4 may be recomputed, 5 keeps its checkpoint. */
 static struct layout model_of_layers(void)
 {
     struct layout layout = model(4096);
@@ -498,10 +498,10 @@ static void stripes_are_fair_even_and_complete(void **state)
         stripe_init(&s, rates[r], drives[r]);
         uint32_t sum = 0;
         for (uint32_t d = 0; d < drives[r]; d++) {
-            assert_true(s.before[STRIPE_PERIOD][d] >= 1);
-            sum += s.before[STRIPE_PERIOD][d];
+            assert_true(s.before[STRIPE_CYCLE][d] >= 1);
+            sum += s.before[STRIPE_CYCLE][d];
         }
-        assert_int_equal(sum, STRIPE_PERIOD);
+        assert_int_equal(sum, STRIPE_CYCLE);
         uint64_t seen[STRIPE_DRIVES_MAX] = {0};
         for (uint64_t tile = 0; tile < 1000; tile++) {
             uint32_t drive = stripe_drive(&s, tile);
@@ -510,14 +510,14 @@ static void stripes_are_fair_even_and_complete(void **state)
             seen[drive]++;
             /* evenly: never more than one tile away from its share */
             for (uint32_t d = 0; d < drives[r]; d++) {
-                double share = (double)s.before[STRIPE_PERIOD][d] / STRIPE_PERIOD;
+                double share = (double)s.before[STRIPE_CYCLE][d] / STRIPE_CYCLE;
                 assert_true(fabs((double)seen[d] - share * (double)(tile + 1)) < 1.5);
             }
         }
     }
     struct stripe s;
     stripe_init(&s, (const double[]){3, 1}, 2);
-    assert_int_equal(s.before[STRIPE_PERIOD][0], 48);
+    assert_int_equal(s.before[STRIPE_CYCLE][0], 48);
 }
 
 static void a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to(void **state)

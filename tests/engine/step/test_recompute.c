@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints that are not kept but computed again. The client's carry says which unit of which
+ * Checkpoints that are not kept but recomputed. The client's carry says which unit of which
  * step it is the input of, and each visit checks that it has the input and the weights it should
  * have: wherever bytes live, the trained weights are those of the run in memory that keeps all.
  */
@@ -23,7 +23,7 @@
 enum { UNITS = 16, STEPS = 3, AMPLE = 64 << 20, TILE = 4096, ELEMENTS = 100 * 64, BYTES = 64 };
 
 static char directory[] = "hst-recompute-XXXXXX", store[sizeof directory + 8];
-static bool flagged; /* units may be computed again */
+static bool flagged; /* units may be recomputed */
 
 /* ---- the client: units in a row, the last tied to the first; a weight is its own gradient ---- */
 
@@ -306,7 +306,7 @@ static void the_bytes_are_those_of_the_run_that_keeps_all_checkpoints(void **sta
         flagged = false;
         run(&memory, &oracle);
         flagged = true;
-        run(&memory, &other); /* there is room: nothing is computed again */
+        run(&memory, &other); /* there is room: nothing is recomputed */
         assert_int_equal(other.segment, 1);
         assert_memory_equal(other.weights, oracle.weights, sizeof oracle.weights);
         for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)

@@ -340,7 +340,7 @@ static void units_are_told_by_the_clients_numbers(void **state)
     assert_int_equal(hst_step_end(engine, &stats), -EINVAL);
     must_tell("(0 of 5 are)");
     assert_int_equal(hst_unit_acquire(engine, 4, HST_RECOMPUTE, stream, &view), -EINVAL);
-    must_tell("unit 4 is not computed again");
+    must_tell("unit 4 is not recomputed");
     toy_must(engine, hst_unit_acquire(engine, 2, HST_BACKWARD, stream, &view));
     must_tell("W601 unit 2 was asked for");
     assert_int_equal(hst_unit_acquire(engine, 3, HST_BACKWARD, stream, &view), -EINVAL);

@@ -395,7 +395,7 @@ class Rates(Case):
         self.assertAlmostEqual(ratio, 2, places=2)
         self.assertEqual(slow['bound_by'], 'compute')
         again = self.plan('--rates', rates, '--dram=256M', '--activations=recompute')
-        # 6 operations per parameter and token, 8 where it is computed again, the embedding's but
+        # 6 operations per parameter and token, 8 where it is recomputed, the embedding's but
         # looked up, and attention's
         layers, head = 2 * (32 * 32 * 2 + 32 * 16 * 2 + 3 * 32 * 64), 256 * 32
         for told, rate, each in ((slow, 1e6, 6), (again, 2e6, 8)):

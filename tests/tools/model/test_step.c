@@ -365,7 +365,7 @@ static void bits_are_the_same_whatever_layers_save(void **state)
             check_saves(kin_of(kind), (enum hst_precision)precision);
 }
 
-/* What was saved is not computed again: else it would not matter that it is lost. */
+/* What was saved is not recomputed: else it would not matter that it is lost. */
 static void a_backward_uses_what_was_saved(void **state)
 {
     (void)state;

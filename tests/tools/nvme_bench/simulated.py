@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nvme-bench on simulated drives: every number of the report, computed again from the model of
+"""nvme-bench on simulated drives: every number of the report, recomputed from the model of
 <hoistway/aio.h> and the formulas of docs/nvme-bench.md, neither of which knows the program.
 
 simulated.py PATH_OF_NVME_BENCH SOURCE_ROOT

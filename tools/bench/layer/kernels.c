@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One grain of an 8B Llama, twice: far more than any cache on the card holds. */
+/* One micro-batch of an 8B Llama, twice: far more than any cache on the card holds. */
 static const struct ground_sizes FULL = {
     .tokens = 16384,
     .hidden = 4096,

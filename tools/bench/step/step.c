@@ -34,9 +34,10 @@ static int open_run(struct bench *b)
     return 0;
 }
 
-/* The GEMMs of one block and grain: forward, what the backward computes again, and the backward.
+/* The GEMMs of one block and micro-batch: forward, what the backward computes again, and the
+ * backward.
  */
-#define G (BENCH_SEQUENCE * 8u) /* tokens of a grain: 2,048 */
+#define G (BENCH_SEQUENCE * 8u) /* tokens of a micro-batch: 2,048 */
 static const struct gemm_shape PRODUCTS[] = {
     {G, BENCH_WIDTH, BENCH_WIDTH, 8, false, true, false},         /* q, k, v, o, twice */
     {G, BENCH_INTERMEDIATE, BENCH_WIDTH, 4, false, true, false},  /* gate, up, twice */

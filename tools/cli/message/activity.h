@@ -2,11 +2,11 @@
 #ifndef HOISTWAY_TOOLS_CLI_MESSAGE_ACTIVITY_H
 #define HOISTWAY_TOOLS_CLI_MESSAGE_ACTIVITY_H
 /*
- * What the program is at, on stderr, so that it is never silent for long: on a terminal a line that
- * is written over and whose time ticks, elsewhere a line every 30 seconds. A process has one stderr
- * and so one activity. A thread of its own keeps the line up, because much of what takes long is
- * one call that does not call back: a probe, a sync, the locking of memory. The thread starts with
- * the first activity, takes no signal, and ends with the process.
+ * This is what the program is at, on stderr, so that it is never silent for long: on a terminal a
+ * line that is written over and whose time ticks, elsewhere a line every 30 seconds. A process has
+ * one stderr and so one activity. A thread of its own keeps the line up, because much of what takes
+ * long is one call that does not call back: a probe, a sync, the locking of memory. The thread
+ * starts with the first activity, takes no signal, and ends with the process.
  *
  * Thread-safety: activity_count from any thread; the others from one thread at a time.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_MESSAGE_MESSAGE_H
 #define HOISTWAY_TOOLS_CLI_MESSAGE_MESSAGE_H
-/* What a tool tells on stderr: one line each, error[E402] …, warning[W104] …, note[I201] … */
+/* This is what a tool tells on stderr: one line each, error[E402] …, warning[W104] …, note[I201]
+   … */
 #include "base/fail.h"
 
 #include <hoistway/hoistway.h>

@@ -15,7 +15,7 @@ struct step_report {
     bool skips;  /* a step may be skipped: whether it was is told */
 };
 
-/* What an evaluation has found. */
+/* This is what an evaluation has found. */
 struct evaluation_report {
     uint64_t step, targets;
     double loss; /* mean over targets, nats */

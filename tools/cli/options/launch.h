@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_OPTIONS_LAUNCH_H
 #define HOISTWAY_TOOLS_CLI_OPTIONS_LAUNCH_H
-/* Whether a launcher has started this process as one of several, which one process does not know
+/* True where a launcher has started this process as one of several, which one process does not know
    of. */
 #include "base/fail.h"
 

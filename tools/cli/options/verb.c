@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How every verb begins: its arguments are read, or its help is printed, or they are refused. */
+/* It tells how every verb begins: its arguments are read, or its help is printed, or they are
+   refused. */
 #include "cli/options/verb.h"
 
 #include "cli/message/message.h"

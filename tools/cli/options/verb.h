@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_OPTIONS_VERB_H
 #define HOISTWAY_TOOLS_CLI_OPTIONS_VERB_H
-/* How every verb begins. */
+/* It tells how every verb begins. */
 #include "cli/options/options.h"
 
 /**

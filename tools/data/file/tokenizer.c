@@ -18,7 +18,7 @@
 #define MOST_BYTES (UINT64_C(256) << 20)
 #define FIX        "Fix: make it with this model's own tokenizer, or --allow-other-tokenizer"
 
-/* What the file says of its tokenizer: hexadecimal, or empty. */
+/* This is what the file says of its tokenizer: hexadecimal, or empty. */
 struct named {
     char sha256[TOKENIZER_HEX], identity[TOKENIZER_HEX];
 };

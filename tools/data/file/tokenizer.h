@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_DATA_FILE_TOKENIZER_H
 #define HOISTWAY_TOOLS_DATA_FILE_TOKENIZER_H
-/* Whether a token file's ids are those of the model that is to learn them. */
+/* True where a token file's ids are those of the model that is to learn them. */
 #include "data/file/files.h"
 
 /**

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The matrix GEMMs of a grain, for whoever measures how fast a device makes them: each at the
+ * The matrix GEMMs of a micro-batch, for whoever measures how fast a device makes them: each at the
  * extents that it has in a step (linear.c cuts weights into blocks of rows and makes two weights'
  * GEMMs at once, head.c cuts tokens into chunks), as often as a step makes it. Attention's are
  * left out.
@@ -54,12 +54,12 @@ uint32_t llama_gemms(const struct llama *m, enum hst_dtype dtype,
         {c->intermediate, c->hidden, 2}, /* gate, up */
         {c->hidden, c->intermediate, 1}, /* down */
     };
-    size_t grain = (size_t)m->run.micro_batch_tokens, chunk = least(grain, LOGIT_CHUNK_TOKENS);
+    size_t micro = (size_t)m->run.micro_batch_tokens, chunk = least(micro, LOGIT_CHUNK_TOKENS);
     size_t rows = least(c->vocab, WEIGHT_BLOCK_ROWS);
-    size_t blocks = (c->vocab + rows - 1) / rows * ((grain + chunk - 1) / chunk);
+    size_t blocks = (c->vocab + rows - 1) / rows * ((micro + chunk - 1) / chunk);
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++, count += 3)
-        add_linear(gemms + count, grain, c->layers, shapes[i], dtype);
+        add_linear(gemms + count, micro, c->layers, shapes[i], dtype);
     /* the head's three are as large as each other: one stands for them */
     gemms[count++] = (struct hst_gemm){.m = chunk,
                                        .n = rows,

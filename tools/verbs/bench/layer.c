@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define SEQS_MOST    8u
-#define TOKENS       8192u /* a grain on a GPU */
+#define TOKENS       8192u /* a micro-batch on a GPU */
 #define HOST_TOKENS  256u  /* what one thread does in seconds */
 #define SMOKE_TOKENS 64u
 #define CLOCK_MS     5000u
@@ -248,7 +248,7 @@ static void print_budget_json(uint64_t budget_bytes)
     printf("\n");
 }
 
-/* Of what was chosen for the figures that follow. */
+/* It tells what was chosen for the figures that follow. */
 static void tell_budget(const struct layer_bench *b)
 {
     char size[TEXT_BYTES];

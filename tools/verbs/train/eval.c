@@ -20,7 +20,7 @@
 
 /* ---- on what, and when ---- */
 
-/* Of what is evaluated on: the files, and what of them. */
+/* This identifies what is evaluated on: the files, and what of them. */
 static uint64_t identity_of(const struct data *data, double split)
 {
     const uint64_t tokens = data_token_count(data);
@@ -71,7 +71,7 @@ size_t train_eval_cursor(const struct train *t, char *text, size_t bytes)
     return (size_t)evaluation_write(&line, text, bytes);
 }
 
-/* Whether the best version so far can still be exported. */
+/* True where the best version so far can still be exported. */
 static bool is_kept(const struct train *t, uint64_t step)
 {
     uint64_t steps[1024];

@@ -32,7 +32,7 @@ int train_eval_check_options(const struct train_options *options, struct hst_err
 
 /** Opens what is evaluated on, behind train_settle, for that model. E402, E420 to E423. */
 int train_eval_open(struct train *t, const struct llama_config *model);
-/** What is left of a run that goes on: from the cursor of its version. */
+/** This is what is left of a run that goes on: from the cursor of its version. */
 void train_eval_resume(struct train *t, const char *cursor);
 /** Adds the line to a cursor. Returns its bytes. */
 size_t train_eval_cursor(const struct train *t, char *text, size_t bytes);
@@ -41,7 +41,7 @@ size_t train_eval_cursor(const struct train *t, char *text, size_t bytes);
  * that is wished. Sets ended. Returns 0; -ECANCELED; or negative errno with *t->error.
  */
 int train_evaluate(struct train *t, uint64_t step);
-/** Whether the export is of another version than the last one. */
+/** True where the export is of another version than the last one. */
 bool train_eval_exports_kept(const struct train *t);
 /** Then: exports that. Returns 0 or negative errno with *t->error. */
 int train_eval_export(struct train *t);

@@ -74,7 +74,7 @@ int train_data_open(struct train *t, const struct llama_config *model);
  */
 int train_inputs_check(struct train *t);
 
-/** How the data of t->options is opened to be trained on. */
+/** It tells how the data of t->options is opened to be trained on. */
 struct data_config train_data_config(const struct train *t, const struct llama_config *model);
 /**
  * It settles what of t->options the data decides (sequence length, batch, steps) and t->schedule:
@@ -83,12 +83,13 @@ struct data_config train_data_config(const struct train *t, const struct llama_c
  */
 int train_settle(struct train *t);
 
-/** It tells what a user should know of config.json, and of a grain that is not as it was wished. */
+/** It tells what a user should know of config.json, and of a micro-batch that is not as it was
+ * wished. */
 void train_tell_model(const struct train *t);
 void train_tell_micro_batch(const struct train *t);
 
-/** Chooses the device, and the grain, whose default is the device's. Returns 0, or -EINVAL with
-    *t->error where the device's precision is none for --state. */
+/** Chooses the device, and the micro-batch, whose default is the device's. Returns 0, or -EINVAL
+    *with t->error where the device's precision is none for --state. */
 int train_device_choose(struct train *t);
 /** Fills t->rates, of t->device and t->model. */
 void train_rates_find(struct train *t, enum forecast_how how);
