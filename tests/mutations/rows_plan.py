@@ -178,3 +178,9 @@ mutate(
     ('the forward is computed twice', '.times = 2 * times,', '.times = times,'),
     ('keys and values are two', '{m->kv_width, c->hidden, 2}', '{m->kv_width, c->hidden, 1}'),
 )
+mutate(
+    'engine/plan/graph/simulate.c', 'engine/simulate engine/schedule',
+    ('a lane is tried again when a node is done',
+     '    scheduler_done(&run->scheduler, at);\n    run->changes++;',
+     '    scheduler_done(&run->scheduler, at);'),
+)

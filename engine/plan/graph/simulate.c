@@ -25,12 +25,15 @@ struct lane_run {
     double dram;    /* bytes/s that it asks of host memory then */
     double speed;   /* now, of the full one */
     double start_s; /* when it began */
+    uint64_t tried; /* run.changes when its next node was last found not to be ready */
 };
 
 struct run {
     const struct sim_in *in;
     struct scheduler scheduler;
     struct lane_run lane[LANE_COUNT];
+    uint64_t
+        changes; /* of the scheduler, from 1 on: what was not ready is not asked again before */
     uint32_t step_windows;
     double now_s;
     double ended_s[4]; /* of steps: the first, where measuring begins and ends, the last */
@@ -137,6 +140,7 @@ static void end_node(struct run *run, enum lane lane)
     l->count--;
     l->busy = false;
     scheduler_done(&run->scheduler, at);
+    run->changes++;
     if (run->in->node)
         run->in->node(run->in->context, at.step_window, at.node, l->start_s, run->now_s);
     note_step(run, at);
@@ -161,11 +165,15 @@ static bool start_nodes(struct run *run, enum lane lane)
     struct lane_run *l = &run->lane[lane];
     struct scheduled at;
     bool any = false;
+    if (l->tried == run->changes)
+        return false;
     while (scheduler_next(&run->scheduler, lane, &at) && scheduler_ready(&run->scheduler, at)) {
         scheduler_start(&run->scheduler, at);
+        run->changes++;
         l->queue[(l->first + l->count++) % l->room] = at;
         any = true;
     }
+    l->tried = run->changes;
     return any;
 }
 
@@ -182,6 +190,7 @@ static bool open_step_window(struct run *run)
     if (next == drain)
         phases = PHASE_UPDATE | run->in->phases;
     scheduler_open(&run->scheduler, phases);
+    run->changes++;
     return true;
 }
 
@@ -289,7 +298,7 @@ static void run_close(struct run *run)
 int simulate(const struct sim_in *in, struct sim *sim)
 {
     struct sim result = {0};
-    struct run run = {.in = in, .sim = &result};
+    struct run run = {.in = in, .sim = &result, .changes = 1};
     run.step_windows = in->step_windows ? in->step_windows : STEP_WINDOWS_DEFAULT;
     int rc = run_open(&run);
     if (rc == 0) {
