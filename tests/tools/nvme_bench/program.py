@@ -535,7 +535,8 @@ class Machine(Case):
 
     def interrupted(self, number, times):
         command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 env=dict(os.environ, HOISTWAY_SILENCE='0.5'))
         self.assertIn('will write at most', child.stderr.readline())
         told = child.stderr.readline()
         if told.startswith('warning[W101] '):  # an ordinary user's ulimit -l
