@@ -3,7 +3,7 @@
 """A signal at any moment of a start, from the moment on that it is caught: the run ends with 75,
 names the step that the store holds, and the store holds it.
 
-starts.py PATH_OF_HOISTWAY SOURCE_ROOT [MOMENTS]      of each kind of start; 5
+starts.py PATH_OF_HOISTWAY SOURCE_ROOT [MOMENTS]      of each kind of start; 5, in the short form 2
 """
 
 import json
@@ -17,8 +17,11 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from short import SHORT, TURN  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
-MOMENTS = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+MOMENTS = int(sys.argv[3]) if len(sys.argv) > 3 else 2 if SHORT else 5
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 LAYERS = {'hidden_size': 256, 'intermediate_size': 512, 'num_hidden_layers': 6, 'vocab_size': 512}
@@ -85,7 +88,7 @@ class Starts(unittest.TestCase):
         took = self.seconds_to_a_step(*more, **where)
         told = []
         for moment in range(MOMENTS):
-            number = SIGNALS[moment % len(SIGNALS)]
+            number = SIGNALS[(moment + TURN) % len(SIGNALS)]
             with self.start(*more, **where) as child:
                 while not is_caught(child.pid, number) and child.poll() is None:
                     time.sleep(0.001)
