@@ -534,8 +534,8 @@ class Machine(Case):
         self.assert_measured(done)
 
     def interrupted(self, number, times):
-        command = [PROGRAM, self.folder, *SMALL[:-2], '--idle', '60']
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        child = subprocess.Popen([PROGRAM, self.folder, *SMALL[:-2], '--idle', '60'], text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  env=dict(os.environ, HOISTWAY_SILENCE='0.5'))
         self.assertIn('will write at most', child.stderr.readline())
         told = child.stderr.readline()
@@ -546,8 +546,7 @@ class Machine(Case):
         self.assertTrue([path for path in held if path.startswith(self.folder + '/')], held)
         for _ in range(times):
             child.send_signal(number)
-        out, _ = child.communicate(timeout=60)
-        self.assertEqual(out, '')
+        self.assertEqual(child.communicate(timeout=60)[0], '')
         self.assertEqual(os.listdir(self.folder), [])
         return child.returncode
 
