@@ -27,8 +27,9 @@ static void keep_address_space(struct machine_memory *memory, uint32_t threads)
         memory->address_left_bytes > kept ? memory->address_left_bytes - kept : 0;
 }
 
-static int dram_budget(struct hst_engine *engine, uint64_t *budget)
+static int dram_budget(struct hst_engine *engine, struct placement_in *in)
 {
+    uint64_t *budget = &in->dram_budget;
     struct machine_memory memory;
     int rc = machine_memory(&memory);
     if (rc)
@@ -46,7 +47,8 @@ static int dram_budget(struct hst_engine *engine, uint64_t *budget)
                            "and RLIMIT_AS less what %u threads need). Fix: raise ulimit -v or the "
                            "cgroup's limit, or lower --threads",
                            engine->config.threads);
-    if (*budget > left && engine->config.plan != HST_PLAN_ELSEWHERE)
+    in->dram_most = engine->config.plan != HST_PLAN_ELSEWHERE ? left : 0;
+    if (in->dram_most && *budget > left)
         return report_fail(&engine->report, HST_E_BUDGET, -ENOMEM,
                            "--dram is %s, but only %s are free (least of free memory, cgroup "
                            "limit, and RLIMIT_AS less what threads need). Fix: lower --dram",
@@ -108,6 +110,6 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
 
 int budgets_resolve(struct hst_engine *engine, struct placement_in *in)
 {
-    int rc = dram_budget(engine, &in->dram_budget);
+    int rc = dram_budget(engine, in);
     return rc ? rc : nvme_budget(engine, in);
 }

@@ -347,6 +347,8 @@ int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory
     memory->total[HST_TIER_NVME] = p->nvme_bytes;
     memory->budget[HST_TIER_DRAM] = engine->plan_in.dram_budget;
     memory->budget[HST_TIER_NVME] = engine->plan_in.nvme_budget;
+    memory->most[HST_TIER_HBM] = engine->plan_in.hbm_most;
+    memory->most[HST_TIER_DRAM] = engine->plan_in.dram_most;
     return 0;
 }
 

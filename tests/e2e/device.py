@@ -311,6 +311,20 @@ class Faults(unittest.TestCase):
         self.assertRegex(done.stderr,
                          r'(?m)^note\[I304\] [1-5] of \d+ units (is|are) at home in HBM')
 
+    def test_a_plan_that_no_budget_of_this_card_serves_tells_what_is_there(self):
+        def told(size, *more):
+            done = subprocess.run(
+                [PROGRAM, 'plan', '--model', '1B', '--device=cuda', *more], capture_output=True,
+                text=True, timeout=60, check=False,
+                env=dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
+                         XDG_CACHE_HOME=self.cache, HST_FAKE_CUDA=f'memory={size}'))
+            self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+            return re.search(r'(?m)^the smallest that would do: .*$', done.stdout)[0]
+        plenty = '--nvme=1T'
+        self.assertRegex(told('128M', plenty), r': --hbm \d\S*G( --dram \S+)?; no more than 128\.0 '
+                                               r'MiB of HBM are free here$')
+        self.assertRegex(told('64G', plenty, '--hbm=64M'), r': --hbm \d\S*G( --dram \S+)?$')
+
     @whole_alone
     def test_what_is_left_of_the_cards_memory_is_measured_and_told(self):
         for size, budget in (('1G', 1 << 29), ('2G', 3 << 29), ('8G', int(0.9 * (8 << 30)))):

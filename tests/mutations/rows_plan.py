@@ -125,7 +125,7 @@ mutate(
 mutate(
     'engine/session/budget.c', 'engine/plan tools/cli_plan',
     ('budgets of another machine are as given',
-     '*budget > left && engine->config.plan != HST_PLAN_ELSEWHERE', '*budget > left'),
+     'engine->config.plan != HST_PLAN_ELSEWHERE ? left : 0', 'left'),
 )
 mutate(
     'engine/session/predict.c', 'engine/plan engine/predict tools/cli_plan',
@@ -163,6 +163,12 @@ mutate(
     'tools/verbs/plan_report.c', 'tools/cli_plan',
     ('only what is short has a smallest', 'memory->total[tier] > memory->budget[tier] ?', '1 ?'),
     ('a size is rounded up', 'text_typed_up(bytes, size)', 'text_typed_down(bytes, size)'),
+)
+mutate(
+    'tools/verbs/plan_report.c', 'e2e/device',
+    ('a budget that can be had is no lack',
+     ' || plan_smallest(memory, (enum hst_tier)t) <= most', ''),
+    ('a budget that cannot be had is told', '    print_lacking(memory, out);\n', ''),
 )
 mutate(
     'tools/cli/forecast.c', 'tools/cli_plan',

@@ -151,6 +151,24 @@ static void print_start_up(const struct plan *p, FILE *out)
         fprintf(out, "%s\n", hst_start_up_text(&p->start_up, text));
 }
 
+/* Which of the budgets that would do are more than this machine has, and what it has. */
+static void print_lacking(const struct hst_memory *memory, FILE *out)
+{
+    static const char *const names[HST_TIER_COUNT] = {
+        [HST_TIER_HBM] = "HBM", [HST_TIER_DRAM] = "DRAM", [HST_TIER_NVME] = "NVMe"};
+    const char *before = "; no more than";
+    for (int t = 0; t < HST_TIER_COUNT; t++) {
+        const uint64_t most = memory->most[t];
+        char size[TEXT_BYTES];
+        if (most == 0 || plan_smallest(memory, (enum hst_tier)t) <= most)
+            continue;
+        fprintf(out, "%s %s of %s", before, text_size(most, size), names[t]);
+        before = " and";
+    }
+    if (strcmp(before, " and") == 0)
+        fprintf(out, " are free here");
+}
+
 /*
  * Budgets that work, in words that --hbm, --dram and --nvme take. They are in one line, since all
  * of them are needed; there is none where no budget is short, but a drive of several.
@@ -167,8 +185,10 @@ static void print_smallest(const struct hst_memory *memory, FILE *out)
                 text_typed_up(bytes, size));
         before = "";
     }
-    if (!*before)
-        fprintf(out, "\n");
+    if (*before)
+        return;
+    print_lacking(memory, out);
+    fprintf(out, "\n");
 }
 
 /* It prints what the data decides. */

@@ -40,7 +40,8 @@ struct placement_in {
     uint64_t drive_budgets[STRIPE_DRIVES_MAX];     /* bytes */
     enum hst_tier compute_tier;                    /* HST_TIER_DRAM or HST_TIER_HBM */
     uint64_t hbm_budget, dram_budget, nvme_budget; /* bytes */
-    uint64_t hbm_most; /* that --hbm may be, because no more is free; 0: it may be anything */
+    /* that --hbm and --dram may be, because no more is free; 0: they may be anything */
+    uint64_t hbm_most, dram_most;
     /* the client's own memory, in the compute tier and in DRAM */
     uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, micro_batch_tokens;
