@@ -112,8 +112,16 @@ def concerns(smi):
 # ---- what may differ in the next call ------------------------------------------------------------
 
 LIBRARIES = ('libcublasLt.so.13', 'libcudnn.so.9', 'libnccl.so.2')
-NCCL_VERSION = ('import ctypes, sys; v = ctypes.c_int(); '
-                'ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(v)); print(v.value)')
+NCCL_VERSION = '''
+import ctypes, sys
+try:
+    library, version = ctypes.CDLL(sys.argv[1]), ctypes.c_int()
+    failed, v = library.ncclGetVersion(ctypes.byref(version)), version.value
+    print(f'its first call fails: ncclResult_t {failed}' if failed else
+          f'version {v // 10000}.{v // 100 % 100}.{v % 100}')
+except (OSError, AttributeError) as error:
+    print('not usable:', str(error).removeprefix(sys.argv[1] + ': '))
+'''
 
 
 def said(*command):
@@ -138,6 +146,12 @@ def files_of(soname, settings):
             if settings.get(name):
                 found += glob.glob(os.path.join(glob.escape(settings[name]), below, soname))
     return list(dict.fromkeys(path for path in found if os.path.exists(path)))
+
+
+def nccl(path):
+    """What NCCL says of itself, in a process of its own: it may be anything."""
+    told = said(sys.executable, '-c', NCCL_VERSION, path).strip()
+    return f"{path} ({told or 'a process that asks its version dies, or is not done within 5 s'})"
 
 
 def between_cards(text):
@@ -175,9 +189,7 @@ def facts(scratch, settings):
     }
     for soname in LIBRARIES:
         told[soname] = ', '.join(files_of(soname, settings)) or 'not found'
-    nccl = told['libnccl.so.2'].split(', ')[0]
-    told['libnccl.so.2'] += f" (version {said(sys.executable, '-c', NCCL_VERSION, nccl).strip()})" \
-        if os.path.isabs(nccl) else ''
+    told['libnccl.so.2'] = ', '.join(map(nccl, files_of('libnccl.so.2', settings))) or 'not found'
     return told
 
 

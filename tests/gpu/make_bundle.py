@@ -20,13 +20,12 @@ import sys
 import tarfile
 
 import bundle_blas
+import parts
 import place
 
 MOST_BYTES, ARCHIVE_MOST_BYTES = 20 << 20, 8 << 20
-PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_device', 'test_kernels_stream',
-            'test_kernels_matmul', 'test_kernels_rmsnorm', 'test_kernels_elementwise',
-            'test_kernels_tokens', 'test_kernels_blocks', 'test_kernels_optimizer',
-            'test_kernels_attention', 'test_kernels_triage', 'blas_bytes')
+PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_triage', 'blas_bytes',
+            *(f'test_kernels_{unit}' for unit in parts.CONFORMANCE))
 # Opened by the host device, so no program names it; looked for in this folder beside the library.
 BLAS, BLAS_FOLDER = 'libopenblas.so.0', 'lib/openblas-openmp'
 # Of the C library, and of the machine.

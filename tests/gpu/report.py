@@ -2,21 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that needs a GPU, in calls of less than eight minutes, and one report of it.
 
-    report.py [PART...] [--continue] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
+    ./run gpu [PART...] [--continue] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
 
-Parts: facts doctor triage suite losses kernels gemm attention layer train offload three-tiers
-largest memcheck cudnn peer; a word stands for all parts that begin with it; without any, all but
-the peers. Each has its own limit of time, and one that fails does not stop the others. The report,
-report.json and report.md in FOLDER, is written anew after each part: machine, driver, commit,
-commands, every test and every figure; logs/ in it holds what each command said.
---continue goes on with the report that is there, of the same commit and machine: without PART with
-what had no time, else with these parts anew. --smoke: tiny shapes, once each, for a device that is
-interpreted; such figures measure nothing.
+PART: facts doctor triage suite losses kernels gemm attention layer train offload three-tiers
+largest memcheck cudnn peer. A word stands for all parts that begin with it. Without PART all run
+but the peers. docs/gpu-suite.md, which is a bundle's README.md, says what each does.
 
-Exit 0: nothing failed (a figure short of its goal is told, not failed; so is a part that cannot
-run here, for want of torch or of a tool); 1: something failed, or the suite did not run; 2: wrong
-arguments, or a FOLDER that cannot be used; 77: there is no such device; 128 and a signal's number:
-SIGTERM, SIGINT or SIGHUP ended it, with all that it ran, and the report has what was told.
+--continue       goes on with the report in FOLDER, if it is of the same commit and machine:
+                 without PART with what had no time, else with these parts anew
+--out FOLDER     has report.md and report.json, written anew after each part, and logs/ of all
+                 commands; default build/gpu-report, in a bundle gpu-report
+--device cuda:N  the card
+--smoke          tiny shapes, once each, for a device that is interpreted: it measures nothing
+--seconds N      the limit of the call; each part has its own limit, too
+
+Exit status:
+  0    nothing failed: goals that were missed and parts that cannot run here are told, not failed
+  1    something failed, or the conformance suite had no time
+  2    wrong arguments, or a FOLDER that cannot be used
+  77   there is no such device, or no Python
+  128+ a signal's number: SIGTERM, SIGINT or SIGHUP ended it and all that it ran
 """
 import argparse
 import contextlib
@@ -247,7 +252,9 @@ def put(report, part):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(prog='gpu', usage=__doc__.split('\n')[2].strip(),
+                                     add_help=False)
+    parser.add_argument('-h', '--help', action='store_true')
     default = 'gpu-report' if place.IN_BUNDLE else 'build/gpu-report'
     parser.add_argument('parts', nargs='*')
     parser.add_argument('--continue', action='store_true', dest='go_on')
@@ -256,6 +263,9 @@ def parse_arguments():
     parser.add_argument('--smoke', action='store_true')
     parser.add_argument('--seconds', type=float, default=470)
     arguments = parser.parse_args()
+    if arguments.help:
+        print(__doc__.strip())
+        sys.exit(0)
     if not re.fullmatch('cuda(:[0-9]+)?', arguments.device):
         print(f'gpu: --device takes cuda or cuda:INDEX (got {arguments.device!r})', file=sys.stderr)
         sys.exit(2)

@@ -37,7 +37,7 @@ def run_suite(out, *arguments, **more):
     settings = {'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE, **more}
     done = subprocess.run(
         [sys.executable, os.path.join(place.HERE, 'report.py'), '--smoke', '--out', out,
-         *arguments], capture_output=True, text=True, timeout=280, env={**os.environ, **settings})
+         *arguments], capture_output=True, text=True, env={**os.environ, **settings})
     with open(os.path.join(out, 'report.json'), encoding='utf-8') as file:
         return done, json.load(file)
 

@@ -3,7 +3,9 @@
 """What a report holds of programs that fail, where libraries are found, and which parts have time:
 with programs of our own and a clock that the test moves.
 
-    test_runner.py
+    test_runner.py UNIT...
+
+UNIT: programs of the conformance suite that the build has, without test_kernels_.
 """
 import argparse
 import os
@@ -22,6 +24,9 @@ import place
 import report
 import runner as runner_module
 from runner import Runner
+
+UNITS = sys.argv[1:]
+del sys.argv[1:]
 
 # A program of the suite: HOW says what becomes of each function. `dies` takes the device with it.
 SUITE = '''\
@@ -369,6 +374,42 @@ class Cards(unittest.TestCase):
         self.assertEqual(machine.between_cards(''), '')
 
 
+class Nccl(unittest.TestCase):
+    """Nothing uses it yet; what is there is told with its path."""
+
+    def told(self, text, compiled=True):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'libnccl.so.2')
+            with open(path if not compiled else folder + '/nccl.c', 'w', encoding='ascii') as file:
+                file.write(text)
+            if compiled:
+                subprocess.run(['cc', '-shared', '-fPIC', '-o', path, folder + '/nccl.c'],
+                               check=True)
+            facts = machine.facts(folder, {'HOISTWAY_CUDA_PATH': folder})
+            self.assertTrue(facts['libnccl.so.2'].startswith(path + ' ('), facts)
+            return facts['libnccl.so.2'][len(path):]
+
+    def test_its_version_is_told(self):
+        self.assertEqual(self.told('int ncclGetVersion(int *v) { *v = 22809; return 0; }')
+                         .partition(')')[0], ' (version 2.28.9')
+
+    def test_one_that_is_not_there_is_not_found(self):
+        with mock.patch.object(machine, 'files_of', lambda soname, settings: []):
+            self.assertEqual(machine.facts('/', {})['libnccl.so.2'], 'not found')
+
+    def test_one_that_loads_and_fails_is_told_with_what_fails(self):
+        for text, words in (('int ncclGetVersion(int *v) { return *v = 1; }',
+                             ' (its first call fails: ncclResult_t 1)'),
+                            ('int other;', ' (not usable: undefined symbol: ncclGetVersion)'),
+                            ('#include <stdlib.h>\nint ncclGetVersion(void) { abort(); }',
+                             ' (a process that asks its version dies')):
+            self.assertTrue(self.told(text).startswith(words), text)
+
+    def test_one_that_is_no_library_is_told(self):
+        self.assertRegex(self.told('not a library', compiled=False),
+                         r'^ \(not usable: (file too short|invalid ELF header)\)')
+
+
 class Clock:
     """Stands for time: parts take as long as the test says."""
 
@@ -377,6 +418,12 @@ class Clock:
 
     def monotonic(self):
         return self.now
+
+
+class Whole(unittest.TestCase):
+    def test_every_program_of_the_conformance_suite_runs_on_a_card(self):
+        self.assertEqual({*parts.CONFORMANCE, 'triage'}, {*UNITS})
+        self.assertLessEqual({unit for _, unit in parts.MEMCHECK}, {*parts.CONFORMANCE})
 
 
 class Order(Programs):

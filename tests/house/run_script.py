@@ -194,13 +194,13 @@ if sys.argv[1] == 'sources':
         shown = self.ticks('bundle', r'bundle: hoistway\n')
         self.assertRegex(shown, r'\n==> build/bundle: 9 files\n\Z')
 
-    def gpu_where_packages_are_missing(self):
+    def gpu_where_packages_are_missing(self, *words):
         self.program('dpkg-query', '#!/bin/sh\nexit 1\n')
         self.program('pkg-config', '#!/bin/sh\nexit 1\n')
         self.program('python3', PYTHON)
         for name in ('apt-get', 'sudo'):
             self.program(name, '#!/bin/sh\ntouch "$0.was-called"\n')
-        done = subprocess.run(['./run', 'gpu'], cwd=self.folder, stdin=subprocess.DEVNULL,
+        done = subprocess.run(['./run', 'gpu', *words], cwd=self.folder, stdin=subprocess.DEVNULL,
                               text=True, env=self.environment, capture_output=True, check=False)
         called = [n for n in os.listdir(self.folder + '/bin') if n.endswith('was-called')]
         self.assertEqual(called, [])
@@ -211,6 +211,11 @@ if sys.argv[1] == 'sources':
         self.assertEqual((done.returncode, done.stdout), (2, ''))
         self.assertRegex(done.stderr, r'(?s)\Arun: hoistway cannot be built here, .*liburing-dev '
                                       r'.*without a network carry a bundle here, which ./run bundl')
+
+    def test_what_the_gpu_job_takes_is_told_before_anything_is_built(self):
+        for word in ('--help', '-h'):
+            done = self.gpu_where_packages_are_missing('kernels', word)
+            self.assertEqual((done.returncode, done.stdout), (0, 'the report runs\n'), done.stderr)
 
     def test_the_gpu_job_runs_what_has_been_built(self):
         os.mkdir(self.folder + '/build/tools')
