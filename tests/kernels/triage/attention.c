@@ -7,29 +7,30 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct attention attention_make(enum triage_size size, enum hst_dtype dtype, size_t cut,
-                                bool backward)
+struct attention attention_make(enum triage_size size, enum hst_dtype dtype,
+                                struct attention_case c)
 {
     struct attention a = {.t = triage_begin(), .s = triage_shape(size)};
     struct triage_shape *s = &a.s;
-    s->seq /= cut;
-    s->batch *= cut;
+    s->seq /= c.cut;
+    s->batch *= c.cut;
     size_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     a.q = triage_input(a.t, "q", s->tokens, q, dtype);
     a.k = triage_input(a.t, "k", s->tokens, kv, dtype);
     a.v = triage_input(a.t, "v", s->tokens, kv, dtype);
     a.o = triage_output(a.t, "o", s->tokens, q, dtype);
     a.lse = triage_output(a.t, "lse", s->batch * s->heads, s->seq, HST_F32);
-    if (backward) {
+    if (c.backward) {
         a.dout = triage_input(a.t, "dout", s->tokens, q, dtype);
         a.dq = triage_output(a.t, "dq", s->tokens, q, dtype);
         a.dk = triage_output(a.t, "dk", s->tokens, kv, dtype);
         a.dv = triage_output(a.t, "dv", s->tokens, kv, dtype);
     }
     float scale = 1 / sqrtf((float)s->head_dim);
-    a.args = (struct hst_attention){s->batch,  s->seq,      s->heads,  s->kv_heads, s->head_dim,
-                                    dtype,     scale,       a.q->data, a.k->data,   a.v->data,
-                                    a.o->data, a.lse->data, {0},       NULL,        0};
+    a.args = (struct hst_attention){
+        s->batch,  s->seq,      s->heads,  s->kv_heads, s->head_dim,
+        dtype,     scale,       a.q->data, a.k->data,   a.v->data,
+        a.o->data, a.lse->data, {0},       NULL,        c.windowed ? s->seq / 3 + 1 : 0};
     a.args.work = triage_work(a.t, hst_attention_work_bytes(a.t->dev, &a.args));
     bool host = hst_dev_flags(a.t->dev) & HST_DEV_HOST_MEMORY;
     a.half = dtype == HST_F32 || host ? 0 : rounding(dtype, 1);
@@ -86,6 +87,19 @@ static size_t group_of(const struct attention *a)
     return a->s.heads / a->s.kv_heads;
 }
 
+/* The first key that a query sees, and behind the last query that sees a key. */
+static size_t key_from(const struct attention *a, size_t token)
+{
+    size_t window = a->args.window;
+    return window && token >= window ? token + 1 - window : 0;
+}
+
+static size_t query_end(const struct attention *a, size_t token)
+{
+    size_t window = a->args.window;
+    return window && token + window < a->s.seq ? token + window : a->s.seq;
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 static void check_query(struct attention *a, size_t batch, size_t head, size_t token)
@@ -95,11 +109,12 @@ static void check_query(struct attention *a, size_t batch, size_t head, size_t t
     struct sum o[HEAD_DIM_MAX] = {{0}};
     double *p = triage_doubles(token + 1);
     triage_values(a->q, at, d, q);
-    for (size_t j = 0; j <= token; j++) { /* scores below 12: no maximum is needed in float64 */
+    /* scores are below 12: no maximum is needed in float64 */
+    for (size_t j = key_from(a, token); j <= token; j++) {
         triage_values(a->k, kv_at(a, batch, j, kv), d, row);
         total += p[j] = exp((double)a->args.scale * dot(q, row, d));
     }
-    for (size_t j = 0; j <= token; j++) {
+    for (size_t j = key_from(a, token); j <= token; j++) {
         triage_values(a->v, kv_at(a, batch, j, kv), d, row);
         for (size_t c = 0; c < d; c++)
             sum_add(&o[c], p[j] / total * row[c]);
@@ -123,9 +138,9 @@ static void each_query(struct attention *a,
               samples[i] % s->seq);
 }
 
-static void forward(enum triage_size size, enum hst_dtype dtype, size_t cut)
+static void forward(enum triage_size size, enum hst_dtype dtype, struct attention_case c)
 {
-    struct attention a = attention_make(size, dtype, cut, false);
+    struct attention a = attention_make(size, dtype, c);
     each_query(&a, check_query);
     triage_end(a.t);
 }
@@ -170,7 +185,7 @@ static void check_dq(struct attention *a, size_t batch, size_t head, size_t toke
     size_t line = head * a->s.seq + token;
     triage_values(a->q, at, d, q);
     triage_values(a->dout, at, d, dout);
-    for (size_t j = 0; j <= token; j++) {
+    for (size_t j = key_from(a, token); j <= token; j++) {
         triage_values(a->k, kv_at(a, batch, j, kv), d, k);
         triage_values(a->v, kv_at(a, batch, j, kv), d, v);
         double p = exp(scale * dot(q, k, d) - a->log_sums[line]);
@@ -200,7 +215,7 @@ static void sum_key(struct attention *a, size_t batch, size_t head, size_t token
     double scale = a->args.scale;
     triage_values(a->k, at, d, k);
     triage_values(a->v, at, d, v);
-    for (size_t i = token; i < a->s.seq; i++) {
+    for (size_t i = token, end = query_end(a, token); i < end; i++) {
         size_t line = head * a->s.seq + i;
         triage_values(a->q, q_at(a, batch, i, head), d, q);
         triage_values(a->dout, q_at(a, batch, i, head), d, dout);
@@ -256,9 +271,10 @@ void attention_run_backward(struct attention *a)
     triage_sync(a->t);
 }
 
-static void backward(enum triage_size size, enum hst_dtype dtype, size_t cut)
+static void backward(enum triage_size size, enum hst_dtype dtype, struct attention_case c)
 {
-    struct attention a = attention_make(size, dtype, cut, true);
+    c.backward = true;
+    struct attention a = attention_make(size, dtype, c);
     const struct triage_shape *s = &a.s;
     size_t samples[TRIAGE_SAMPLES];
     attention_run_backward(&a);
@@ -272,26 +288,38 @@ static void backward(enum triage_size size, enum hst_dtype dtype, size_t cut)
 
 static void attention(enum triage_size size, enum hst_dtype dtype)
 {
-    forward(size, dtype, 1);
+    forward(size, dtype, (struct attention_case){.cut = 1});
 }
 
 static void attention_backward(enum triage_size size, enum hst_dtype dtype)
 {
-    backward(size, dtype, 1);
+    backward(size, dtype, (struct attention_case){.cut = 1});
 }
 
 static void attention_quarter(enum triage_size size, enum hst_dtype dtype)
 {
-    forward(size, dtype, 4);
+    forward(size, dtype, (struct attention_case){.cut = 4});
 }
 
 static void attention_backward_quarter(enum triage_size size, enum hst_dtype dtype)
 {
-    backward(size, dtype, 4);
+    backward(size, dtype, (struct attention_case){.cut = 4});
+}
+
+static void attention_window(enum triage_size size, enum hst_dtype dtype)
+{
+    forward(size, dtype, (struct attention_case){.cut = 1, .windowed = true});
+}
+
+static void attention_backward_window(enum triage_size size, enum hst_dtype dtype)
+{
+    backward(size, dtype, (struct attention_case){.cut = 1, .windowed = true});
 }
 
 TRIAGE_TESTS(attention)
 TRIAGE_TESTS(attention_backward)
+TRIAGE_TESTS(attention_window)
+TRIAGE_TESTS(attention_backward_window)
 TRIAGE_TEST(attention_quarter_real_shape_f32, attention_quarter, TRIAGE_REAL, HST_F32)
 TRIAGE_TEST(attention_quarter_real_shape_bf16, attention_quarter, TRIAGE_REAL, HST_BF16)
 TRIAGE_TEST(attention_quarter_real_shape_f16, attention_quarter, TRIAGE_REAL, HST_F16)
@@ -307,6 +335,8 @@ struct triage_tests triage_attention_tests(void)
     static const struct CMUnitTest tests[] = {
         TRIAGE_LIST(attention),
         TRIAGE_LIST(attention_backward),
+        TRIAGE_LIST(attention_window),
+        TRIAGE_LIST(attention_backward_window),
         cmocka_unit_test(attention_quarter_real_shape_f32),
         cmocka_unit_test(attention_quarter_real_shape_bf16),
         cmocka_unit_test(attention_quarter_real_shape_f16),

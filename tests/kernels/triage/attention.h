@@ -6,6 +6,13 @@
 
 enum { HEAD_DIM_MAX = 128 };
 
+/* cut: each sequence is as many shorter ones. backward: its operands, too. windowed: a query sees
+ * a third of what is before it at most, for which the plugin has kernels of their own. */
+struct attention_case {
+    size_t cut;
+    bool backward, windowed;
+};
+
 struct attention {
     struct triage *t;
     struct triage_shape s;
@@ -18,11 +25,8 @@ struct attention {
     double *log_sums, *deltas; /* [heads, seq]: lse; o·dout */
 };
 
-/**
- * Begins a case and runs the forward; with the backward's operands where that is to come. cut: each
- * sequence is as many shorter ones.
- */
-struct attention attention_make(enum triage_size size, enum hst_dtype dtype, size_t cut,
-                                bool backward);
+/** Begins a case and runs the forward. */
+struct attention attention_make(enum triage_size size, enum hst_dtype dtype,
+                                struct attention_case c);
 void attention_run_backward(struct attention *attention);
 #endif
