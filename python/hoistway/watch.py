@@ -19,8 +19,9 @@ from typing import Optional
 from hoistway.errors import DATA_FILE, MISSING, PYTHON, VALUE, Refusal, tell
 
 POLL_S = 1.0
-ABOUT = '''Sends each step of a run's log to Weights & Biases, from the first on, and ends when the
-run has ended. A run that was killed is waited for, as it may be resumed: Ctrl-C ends that.'''
+ABOUT = '''Sends each step and each evaluation of a run's log to Weights & Biases, from the first
+on, and ends when the run has ended. A run that was killed is waited for, as it may be resumed:
+Ctrl-C ends that.'''
 NO_NUMBERS = ('kind', 'step', 'update', 'skipped')
 
 
@@ -98,9 +99,14 @@ def numbers_of(step: dict) -> dict:
     return flat
 
 
+def evaluation_of(record: dict) -> dict:
+    return {f'eval/{name}': record[name] for name in ('loss', 'perplexity')
+            if isinstance(record.get(name), (int, float))}
+
+
 def watch(given: argparse.Namespace) -> int:
     import wandb
-    run, last, ended = None, 0, False
+    run, last, evaluated, ended = None, 0, -1, False
     for line in lines(given.log, given.once):
         if line is None:
             if ended:
@@ -115,6 +121,10 @@ def watch(given: argparse.Namespace) -> int:
         elif kind == 'step' and run is not None and isinstance(step, int) and step > last:
             run.log(numbers_of(record), step=step)  # a resumed run's same steps are left out
             last = step
+        elif (kind == 'eval' and run is not None and isinstance(step, int)
+              and step >= last and step > evaluated):
+            run.log(evaluation_of(record), step=step)  # it joins what was sent of that step
+            evaluated = step
         elif kind == 'summary' and run is not None:
             run.summary.update({name: value for name, value in record.items() if name != 'kind'})
     if run is not None:

@@ -42,6 +42,13 @@ mutate(
 )
 
 mutate(
+    'tools/views/facts.c', 'tools/views/runs',
+    ('a best one that no line has is not known', 'else if (best != facts->best_evaluation.step)',
+     'else if (false)'),
+    ('an earlier best one stays the best', 'if (best == record->step)', 'if (best)'),
+)
+
+mutate(
     'tools/views/record.c', 'e2e/look tools/views/runs',
     ('lines that are too long are odd', 'if (!begun)\n            take',
      'if (ends)\n            take'),
@@ -51,15 +58,23 @@ mutate(
 mutate(
     'tools/views/history.c', 'tools/views/views tools/views/runs',
     ('means are of all steps', 'add_point(&sum, &points[i + 1]);', '(void)add_point;'),
-    ('what no chart has room for is unknown', 'fabs(record->values[m]) < GREATEST',
-     '!isnan(record->values[m])'),
+    ('what no chart has room for is unknown', 'fabs(value) < GREATEST',
+     '!isnan(value)'),
+    ('an evaluation is at its step', 'if (!record_measures(record))',
+     'if (record->kind != RECORD_STEP)'),
 )
 
 mutate(
     'tools/views/chart.c', 'tools/views/runs',
     ('a lane that moves nothing is left out', 'if (isfinite(value) && value != 0)',
      'if (isfinite(value))'),
-    ('what is unknown is a hole', 'pen = isfinite(value);', 'pen = true;'),
+    ('what is unknown is a hole', 'pen = isfinite(value) || (joined && pen);', 'pen = true;'),
+    ('evaluations are joined', '(joined && pen)', 'false'),
+    ('a best step that the chart does not reach is not marked', 'mark->step < history->first ||',
+     'false ||'),
+    ('a best loss without room is not marked', '!history_has_room(mark->value) ||', 'false ||'),
+    ('the mark is where the best one was', 'mark->step - history->first, marked',
+     '0, marked'),
 )
 
 mutate(

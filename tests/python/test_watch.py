@@ -88,6 +88,18 @@ class Watch(unittest.TestCase):
             ['log', 3, {'loss': 2 / 3, 'stall_s/nvme': 0.25}],
             ['summary', {'steps': 3, 'measured_step_s': 0.5}], ['finish']])
 
+    def test_each_evaluation_is_sent_once_as_a_series_of_its_own(self):
+        def told(number, loss):
+            return {'kind': 'eval', 'step': number, 'loss': loss, 'perplexity': 2, 'targets': 9,
+                    'seconds': 1, 'best_step': number}
+        self.write(RUN, told(0, 3), step(1), step(2), told(2, None), step(3), told(3, 1),
+                   RUN, step(2), told(2, 4), step(3), told(3, 1), END)  # resumed in between
+        self.assertEqual(self.watch(self.log, '--wandb')[0], 0)
+        self.assertEqual([what[1:] for what in self.sent() if what[0] == 'log' and
+                          'loss' not in what[2]],
+                         [[0, {'eval/loss': 3, 'eval/perplexity': 2}], [2, {'eval/perplexity': 2}],
+                          [3, {'eval/loss': 1, 'eval/perplexity': 2}]])
+
     def test_a_log_that_grows_is_followed_past_a_resume_to_its_end(self):
         self.write(RUN, step(1), step(2), step(3), end='')
         child = self.start(self.log, '--wandb')

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides how a chart looks: its scale, its ticks, where a line has holes. */
+/* Decides how a chart looks: its scale, its ticks, where a line has holes, what is marked. */
 #include "views/chart.h"
 
 #include "base/text.h"
@@ -60,7 +60,8 @@ static struct scale scale_of(double least, double most, bool binary)
     return (struct scale){low, high > low ? high : low + tick, tick};
 }
 
-static struct scale value_scale(const struct chart *chart, const struct history *history)
+static struct scale value_scale(const struct chart *chart, const struct history *history,
+                                const struct chart_mark *mark)
 {
     double least = chart->from_zero ? 0 : INFINITY, most = chart->from_zero ? 0 : -INFINITY;
     for (size_t line = 0; line < chart->line_count; line++)
@@ -71,6 +72,10 @@ static struct scale value_scale(const struct chart *chart, const struct history 
                 most = fmax(most, value);
             }
         }
+    if (mark) { /* a point of the line may be a mean */
+        least = fmin(least, mark->value);
+        most = fmax(most, mark->value);
+    }
     return scale_of(least, most, chart->unit == CHART_BYTES || chart->unit == CHART_BYTES_PER_S);
 }
 
@@ -151,6 +156,7 @@ static void put_step_axis(FILE *file, const struct scale *scale, uint64_t first)
 static void put_line(FILE *file, const struct chart *chart, const struct history *history,
                      size_t line, const struct scale *x, const struct scale *y)
 {
+    const bool joined = chart->lines[line].joined;
     bool pen = false;
     fprintf(file, "<path class=\"line c%zu\" d=\"", line);
     for (size_t i = 0; i < history->count; i++) {
@@ -160,12 +166,44 @@ static void put_line(FILE *file, const struct chart *chart, const struct history
             fprintf(file, "M%.1f %.1fh0", at, y_of(y, value));
         else if (isfinite(value))
             fprintf(file, "L%.1f %.1f", at, y_of(y, value));
-        pen = isfinite(value);
+        pen = isfinite(value) || (joined && pen);
     }
     fputs("\"/>\n", file);
 }
 
-bool chart_put(FILE *file, const struct chart *chart, const struct history *history)
+/* The line that the mark is of; line_count: there is none, or the mark is not within the chart. */
+static size_t marked_line(const struct chart *chart, const struct history *history,
+                          const struct chart_mark *mark)
+{
+    size_t line = 0;
+    if (!mark || !history_has_room(mark->value) || mark->step < history->first ||
+        (mark->step - history->first) / history->stride >= history->count)
+        return chart->line_count;
+    while (line < chart->line_count && chart->lines[line].measure != mark->measure)
+        line++;
+    return line;
+}
+
+static void put_mark(FILE *file, const struct chart_mark *mark, uint64_t behind, size_t line,
+                     const struct scale *x, const struct scale *y)
+{
+    fprintf(file, "<circle class=\"c%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", line,
+            x_of(x, fmin((double)behind, x->most)), y_of(y, mark->value));
+}
+
+static void put_caption(FILE *file, const struct chart *chart, bool keys,
+                        const struct chart_mark *mark, size_t marked)
+{
+    fprintf(file, "<figure><figcaption>%s", chart->title);
+    for (size_t i = 0; i < chart->line_count && keys; i++)
+        fprintf(file, " <span class=\"k%zu\">&#9644; %s</span>", i, chart->lines[i].name);
+    if (mark)
+        fprintf(file, " <span class=\"k%zu\">&#9711; %s</span>", marked, mark->name);
+    fputs("</figcaption>\n", file);
+}
+
+bool chart_put(FILE *file, const struct chart *chart, const struct history *history,
+               const struct chart_mark *mark)
 {
     struct chart shown = *chart;
     shown.line_count = 0;
@@ -174,16 +212,18 @@ bool chart_put(FILE *file, const struct chart *chart, const struct history *hist
             shown.lines[shown.line_count++] = chart->lines[i];
     if (shown.line_count == 0)
         return false;
-    const struct scale x = step_scale(history), y = value_scale(&shown, history);
-    fprintf(file, "<figure><figcaption>%s", chart->title);
-    for (size_t i = 0; i < shown.line_count && chart->line_count > 1; i++)
-        fprintf(file, " <span class=\"k%zu\">&#9644; %s</span>", i, shown.lines[i].name);
-    fprintf(file, "</figcaption>\n<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s\">\n",
-            WIDTH, HEIGHT, chart->title);
+    const size_t marked = marked_line(&shown, history, mark);
+    mark = marked < shown.line_count ? mark : NULL;
+    const struct scale x = step_scale(history), y = value_scale(&shown, history, mark);
+    put_caption(file, &shown, chart->line_count > 1, mark, marked);
+    fprintf(file, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s\">\n", WIDTH, HEIGHT,
+            chart->title);
     put_value_axis(file, &shown, &y);
     put_step_axis(file, &x, history->first);
     for (size_t i = 0; i < shown.line_count; i++)
         put_line(file, &shown, history, i, &x, &y);
+    if (mark)
+        put_mark(file, mark, mark->step - history->first, marked, &x, &y);
     fputs("</svg></figure>\n", file);
     return true;
 }

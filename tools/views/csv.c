@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides how a step's record looks as a row. */
+/* Decides how the record of a step or an evaluation looks as a row. */
 #include "views/csv.h"
 
 #include "cli/log/output.h"
@@ -37,7 +37,7 @@ int csv_open(struct csv *csv, const char *path, struct hst_error *error)
 
 int csv_take(struct csv *csv, const struct record *record, bool flush, struct hst_error *error)
 {
-    if (!csv->file || record->kind != RECORD_STEP)
+    if (!csv->file || !record_measures(record))
         return 0;
     fprintf(csv->file, "%llu", (unsigned long long)record->step);
     for (enum measure m = 0; m < MEASURES; m++) {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_VIEWS_CSV_H
 #define HOISTWAY_TOOLS_VIEWS_CSV_H
-/* --csv: a row for each step, with the digits of the log. What the log has as null is empty. All
- * functions do nothing without a path. */
+/*
+ * --csv: a row for each step and each evaluation, with the digits of the log. What the log has as
+ * null, or not in that line, is empty: an evaluation is told after its step's row is in the file.
+ * All functions do nothing without a path.
+ */
 #include "base/fail.h"
 #include "views/record.h"
 

@@ -3,6 +3,7 @@
 #include "views/facts.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static void take_run(struct facts *facts, const struct record *record)
 {
@@ -33,6 +34,34 @@ static void take_step(struct facts *facts, const struct record *record)
     facts->seconds += isnan(record->values[SECONDS]) ? 0 : record->values[SECONDS];
 }
 
+/* Step 0 may be evaluated and is never the best one: the log then names none. */
+static void take_evaluation(struct facts *facts, const struct record *record)
+{
+    const struct facts_evaluation this = {record->step, record->values[EVAL_LOSS],
+                                          record->values[EVAL_PERPLEXITY]};
+    uint64_t best = 0;
+    jsn_get_whole(record->line, record->members[BEST_STEP], &best);
+    facts->evaluations++;
+    facts->last_evaluation = this;
+    if (best == record->step)
+        facts->best_evaluation = best ? this : facts->best_evaluation;
+    else if (best != facts->best_evaluation.step)
+        facts->best_evaluation = (struct facts_evaluation){best, NAN, NAN};
+}
+
+const char *facts_evaluation_text(const struct facts_evaluation *evaluation,
+                                  char text[FACTS_TEXT_BYTES])
+{
+    if (isnan(evaluation->loss))
+        return "loss not known";
+    if (isnan(evaluation->perplexity))
+        snprintf(text, FACTS_TEXT_BYTES, "loss %.4f", evaluation->loss);
+    else
+        snprintf(text, FACTS_TEXT_BYTES, "loss %.4f, perplexity %.4g", evaluation->loss,
+                 evaluation->perplexity);
+    return text;
+}
+
 void facts_take(struct facts *facts, const struct record *record)
 {
     switch (record->kind) {
@@ -44,6 +73,9 @@ void facts_take(struct facts *facts, const struct record *record)
         break;
     case RECORD_STEP:
         take_step(facts, record);
+        break;
+    case RECORD_EVALUATION:
+        take_evaluation(facts, record);
         break;
     case RECORD_COMMIT:
         facts->committed = record->step;

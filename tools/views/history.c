@@ -6,6 +6,11 @@
 
 #define GREATEST 1e30 /* beyond it a value says no more than one that is unknown */
 
+bool history_has_room(double value)
+{
+    return fabs(value) < GREATEST; /* of NaN it is not */
+}
+
 static void add_point(struct history_point *to, const struct history_point *from)
 {
     for (enum measure m = 0; m < MEASURES; m++) {
@@ -31,7 +36,7 @@ static void halve(struct history *history)
 
 void history_take(struct history *history, const struct record *record)
 {
-    if (record->kind != RECORD_STEP)
+    if (!record_measures(record))
         return;
     if (history->stride == 0) {
         history->first = record->step;
@@ -45,7 +50,7 @@ void history_take(struct history *history, const struct record *record)
     const size_t at = (size_t)(behind / history->stride);
     history->count = at >= history->count ? at + 1 : history->count;
     for (enum measure m = 0; m < MEASURES; m++)
-        if (fabs(record->values[m]) < GREATEST) { /* of NaN it is not */
+        if (history_has_room(record->values[m])) {
             history->points[at].sums[m] += record->values[m];
             history->points[at].counts[m]++;
         }

@@ -2,8 +2,8 @@
 #ifndef HOISTWAY_TOOLS_VIEWS_HISTORY_H
 #define HOISTWAY_TOOLS_VIEWS_HISTORY_H
 /*
- * The steps of a run in bounded room: means over `stride` steps each, which doubles where they
- * would be more than HISTORY_POINTS.
+ * The steps of a run, and its evaluations at their steps, in bounded room: means over `stride`
+ * steps each, which doubles where they would be more than HISTORY_POINTS.
  */
 #include "views/record.h"
 
@@ -22,8 +22,11 @@ struct history {
     struct history_point points[HISTORY_POINTS];
 };
 
-/** A step before the first one is left out: a log's steps rise. */
+/** A step before the first one is left out: a log's steps rise. The first one is 0 where a run
+ * evaluates before it trains. */
 void history_take(struct history *history, const struct record *record);
+/** Whether a value is in its chart; one that is not is a hole. */
+bool history_has_room(double value);
 /** The mean; NaN where no step of that point has it. */
 double history_value(const struct history *history, size_t point, enum measure measure);
 /** The middle of that point's steps, less the first step of all. */

@@ -18,7 +18,9 @@
 static const struct output_kind PAGE = {.noun = "page", .option = "--html", .begin = BEGIN};
 
 static const struct chart charts[] = {
-    {.title = "Loss", .line_count = 1, .lines = {{"loss", LOSS}}},
+    {.title = "Loss",
+     .line_count = 2,
+     .lines = {{"trained", LOSS, false}, {"evaluated", EVAL_LOSS, true}}},
     {.title = "Learning rate", .from_zero = true, .line_count = 1, .lines = {{"lr", LR}}},
     {.title = "Gradient norm, before clipping",
      .from_zero = true,
@@ -69,7 +71,7 @@ static const char style[] =
     ".grid{stroke:currentColor;opacity:.15}\n"
     ".line{fill:none;stroke-width:1.6;stroke-linecap:round;stroke-linejoin:round}\n"
     ".c0{stroke:#3b7dd8}.c1{stroke:#e07b39}.c2{stroke:#2a9d6f}.c3{stroke:#c8455b}"
-    ".c4{stroke:#8e63ce}.c5{stroke:#8a8f98}\n"
+    ".c4{stroke:#8e63ce}.c5{stroke:#8a8f98}circle{fill:none;stroke-width:1.6}\n"
     ".k0{color:#3b7dd8}.k1{color:#e07b39}.k2{color:#2a9d6f}.k3{color:#c8455b}"
     ".k4{color:#8e63ce}.k5{color:#8a8f98}\n"
     "</style>\n";
@@ -112,6 +114,19 @@ static void put_end(FILE *file, const struct facts *facts)
         put_row(file, "end", "ended: %.3g s a step", facts->step_s);
 }
 
+static void put_evaluations(FILE *file, const struct facts *facts)
+{
+    const struct facts_evaluation *last = &facts->last_evaluation, *best = &facts->best_evaluation;
+    char text[FACTS_TEXT_BYTES];
+    if (facts->evaluations)
+        put_row(file, "evaluated", "%" PRIu64 " time%s, last after step %" PRIu64 ": %s",
+                facts->evaluations, text_s(facts->evaluations), last->step,
+                facts_evaluation_text(last, text));
+    if (best->step)
+        put_row(file, "best", "after step %" PRIu64 ": %s", best->step,
+                facts_evaluation_text(best, text));
+}
+
 static void put_facts(FILE *file, const struct facts *facts)
 {
     fputs("<table>\n", file);
@@ -125,6 +140,7 @@ static void put_facts(FILE *file, const struct facts *facts)
                 facts->wanted, facts->first_loss, facts->last_loss);
     else
         put_row(file, "step", "none of %" PRIu64 " yet", facts->wanted);
+    put_evaluations(file, facts);
     if (facts->committed)
         put_row(file, "last version", "of step %" PRIu64, facts->committed);
     if (facts->runs > 1)
@@ -134,6 +150,16 @@ static void put_facts(FILE *file, const struct facts *facts)
         put_row(file, "log", "%" PRIu64 " line%s of it no whole line of a log", facts->odd_lines,
                 facts->odd_lines == 1 ? " is" : "s are");
     fputs("</table>\n", file);
+}
+
+static void put_charts(FILE *file, const struct facts *facts, const struct history *history)
+{
+    const struct facts_evaluation *best = &facts->best_evaluation;
+    char name[64];
+    const struct chart_mark mark = {EVAL_LOSS, best->step, best->loss, name};
+    snprintf(name, sizeof name, "best, after step %" PRIu64, best->step);
+    for (size_t i = 0; i < sizeof charts / sizeof *charts; i++)
+        (void)chart_put(file, &charts[i], history, best->step ? &mark : NULL);
 }
 
 static void put_page(FILE *file, const struct facts *facts, const struct history *history)
@@ -148,8 +174,7 @@ static void put_page(FILE *file, const struct facts *facts, const struct history
     fputs(style, file);
     fputs("</head><body>\n<h1>A run of hoistway</h1>\n", file);
     put_facts(file, facts);
-    for (size_t i = 0; i < sizeof charts / sizeof *charts; i++)
-        (void)chart_put(file, &charts[i], history);
+    put_charts(file, facts, history);
     fprintf(file, "<p>Over each chart's width: the steps of the run.");
     if (history->stride > 1)
         fprintf(file, " Each point is the mean of %" PRIu64 " steps.", history->stride);

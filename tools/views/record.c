@@ -11,6 +11,8 @@
 #define LINE_BYTES 65536u
 #define KEYS_MOST  4096u
 
+#define EVALUATION_GROUP "eval" /* its members are the line's own */
+
 const struct measure_name MEASURE_NAMES[MEASURES] = {
     [LOSS] = {NULL, "loss"},
     [GRAD_NORM] = {NULL, "grad_norm"},
@@ -33,6 +35,8 @@ const struct measure_name MEASURE_NAMES[MEASURES] = {
     [BOUND_S] = {NULL, "bound_s"},
     [LOSS_SCALE] = {NULL, "loss_scale"},
     [HBM_FREE] = {NULL, "hbm_free"},
+    [EVAL_LOSS] = {EVALUATION_GROUP, "loss"},
+    [EVAL_PERPLEXITY] = {EVALUATION_GROUP, "perplexity"},
 };
 
 static const char *const member_keys[RECORD_MEMBERS] = {
@@ -49,6 +53,7 @@ static const char *const member_keys[RECORD_MEMBERS] = {
     [MEASURED_STEP] = "measured_step_s",
     [PREDICTED_STEP] = "predicted_step_s",
     [BOUND_BY] = "bound_by",
+    [BEST_STEP] = "best_step",
 };
 
 static enum record_kind kind_of(const char *line, struct jsn_value kind)
@@ -58,6 +63,7 @@ static enum record_kind kind_of(const char *line, struct jsn_value kind)
         enum record_kind kind;
     } kinds[] = {{"run", RECORD_RUN},
                  {"step", RECORD_STEP},
+                 {"eval", RECORD_EVALUATION},
                  {"commit", RECORD_COMMIT},
                  {"summary", RECORD_SUMMARY}};
     if (kind.type != JSN_STRING)
@@ -91,12 +97,17 @@ static void take_group(struct record *record, const char *group, struct jsn_valu
     }
 }
 
+static struct jsn_value whole_line(size_t bytes)
+{
+    return (struct jsn_value){.type = JSN_OBJECT, .end = bytes};
+}
+
 static void take_measures(struct record *record, size_t bytes)
 {
     static const char *const groups[] = {"stall_s", "bytes", "peak"};
     enum { GROUPS = sizeof groups / sizeof *groups };
     struct jsn_value objects[GROUPS];
-    take_group(record, NULL, (struct jsn_value){.type = JSN_OBJECT, .end = bytes});
+    take_group(record, NULL, whole_line(bytes));
     jsn_members(record->line, bytes, groups, GROUPS, objects);
     for (size_t i = 0; i < GROUPS; i++)
         if (objects[i].type == JSN_OBJECT)
@@ -117,7 +128,14 @@ struct record record_of(const char *line, size_t bytes)
     jsn_get_whole(line, record.members[STEP], &record.step);
     if (record.kind == RECORD_STEP)
         take_measures(&record, bytes);
+    if (record.kind == RECORD_EVALUATION)
+        take_group(&record, EVALUATION_GROUP, whole_line(bytes));
     return record;
+}
+
+bool record_measures(const struct record *record)
+{
+    return record->kind == RECORD_STEP || record->kind == RECORD_EVALUATION;
 }
 
 void record_read(FILE *file, record_fn *take, void *context)

@@ -10,6 +10,7 @@ enum record_kind {
     RECORD_ODD = 0, /* no line of a log, too long, or cut short */
     RECORD_RUN,
     RECORD_STEP,
+    RECORD_EVALUATION,
     RECORD_COMMIT,
     RECORD_SUMMARY,
     RECORD_OTHER
@@ -37,10 +38,13 @@ enum measure {
     BOUND_S,
     LOSS_SCALE,
     HBM_FREE,
+    EVAL_LOSS, /* this and the next are of an evaluation's line */
+    EVAL_PERPLEXITY,
     MEASURES
 };
 
-/** It names a number of a step's line: "stall_s" holds "nvme"; the line's own have no group. */
+/** It names a number of a step's line: "stall_s" holds "nvme"; the line's own have no group. Those
+ * of an evaluation's line are the group "eval". */
 struct measure_name {
     const char *group, *key;
 };
@@ -60,20 +64,23 @@ enum record_member {
     MEASURED_STEP,
     PREDICTED_STEP,
     BOUND_BY,
+    BEST_STEP,
     RECORD_MEMBERS
 };
 
 struct record {
     enum record_kind kind;
     const char *line; /* borrowed; null of an odd one */
-    uint64_t step;    /* of steps and commits */
+    uint64_t step;    /* of steps, evaluations and commits */
     struct jsn_value members[RECORD_MEMBERS];
-    /* of a step; a span holds the digits as they stand in the line */
+    /* of a step or an evaluation; a span holds the digits as they stand in the line */
     struct jsn_value spans[MEASURES];
     double values[MEASURES]; /* NaN: null, or not there */
 };
 
 struct record record_of(const char *line, size_t bytes);
+/** Whether it is of a step or an evaluation. */
+bool record_measures(const struct record *record);
 
 typedef void record_fn(void *context, const char *line, size_t bytes);
 /**

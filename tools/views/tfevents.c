@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how a step's record looks to TensorBoard. Of tensorflow's event.proto and summary.proto
- * (field numbers below) only what scalars need is written; each event is a record of a TFRecord
- * file: length u64, its checksum, the event, its checksum, little endian.
+ * Decides how the record of a step or an evaluation looks to TensorBoard. Of tensorflow's
+ * event.proto and summary.proto (field numbers below) only what scalars need is written; each event
+ * is a record of a TFRecord file: length u64, its checksum, the event, its checksum, little endian.
  */
 #include "views/tfevents.h"
 
@@ -133,7 +133,7 @@ static void put_head(FILE *file, double began)
     put_record(file, event.bytes, event.used);
 }
 
-static void put_step(FILE *file, const struct record *record, double when)
+static void put_measures(FILE *file, const struct record *record, double when)
 {
     struct message event = {.used = 0}, summary = {.used = 0};
     put_time(&event, when);
@@ -201,13 +201,13 @@ int tfevents_open(struct tfevents *events, const char *directory, struct hst_err
 int tfevents_take(struct tfevents *events, const struct record *record, const struct facts *facts,
                   bool flush, struct hst_error *error)
 {
-    if (!events->file || (record->kind != RECORD_RUN && record->kind != RECORD_STEP))
+    if (!events->file || (record->kind != RECORD_RUN && !record_measures(record)))
         return 0;
     if (!events->headed)
         put_head(events->file, facts->began);
     events->headed = true;
-    if (record->kind == RECORD_STEP)
-        put_step(events->file, record, facts->began + facts->seconds);
+    if (record_measures(record))
+        put_measures(events->file, record, facts->began + facts->seconds);
     const bool bad = ferror(events->file) || (flush && fflush(events->file));
     return bad ? unwritable(events, error) : 0;
 }

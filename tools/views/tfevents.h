@@ -3,8 +3,9 @@
 #define HOISTWAY_TOOLS_VIEWS_TFEVENTS_H
 /*
  * --tfevents: a file that TensorBoard reads, DIR/events.out.tfevents.hoistway, one event for each
- * step with all that the log has of it as scalars ("loss", "stall_s/nvme"). An event's time is when
- * its run began and the seconds of its steps. All functions do nothing without a directory.
+ * step or evaluation with all that the log has of it as scalars ("loss", "stall_s/nvme",
+ * "eval/loss"). An event's time is when its run began and the seconds of its steps. All functions
+ * do nothing without a directory.
  */
 #include "base/fail.h"
 #include "views/facts.h"

@@ -2,6 +2,7 @@
 """What the tests of views share: logs of our own making, and a reader of TensorBoard's files that
 knows nothing of the writer."""
 import json
+import math
 import struct
 
 FILE = 'events.out.tfevents.hoistway'
@@ -27,6 +28,12 @@ def run(**more):
             'batch_tokens': 48, **more}
 
 
+def evaluation(number, loss, best=None):
+    return {'kind': 'eval', 'step': number, 'loss': loss,
+            'perplexity': None if loss is None else math.exp(loss), 'targets': 96,
+            'seconds': 0.125, **({'best_step': best} if best else {})}
+
+
 def write(path, records):
     with open(path, 'w', encoding='utf-8') as file:
         for record in records:
@@ -40,7 +47,10 @@ def records(path, kind='step'):
 
 
 def scalars_of(record):
-    """{tag: value} of a step's record."""
+    """{tag: value} of the record of a step or an evaluation."""
+    if record['kind'] == 'eval':
+        return {f'eval/{name}': record[name] for name in ('loss', 'perplexity')
+                if record[name] is not None}
     flat = {name: record.get(name) for name in SCALARS}
     for group in GROUPS:
         flat.update({f'{group}/{name}': value for name, value in record[group].items()})

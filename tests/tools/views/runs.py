@@ -7,6 +7,7 @@
 import csv
 import html.parser
 import json
+import math
 import os
 import re
 import shutil
@@ -19,11 +20,12 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from logs import FILE, events, records, run, scalars_of, step, write  # noqa: E402
+from logs import (  # noqa: E402
+    FILE, evaluation, events, records, run, scalars_of, step, write)
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
-VOID = {'meta', 'path', 'br'}
+VOID = {'meta', 'path', 'circle', 'br'}
 
 
 class Page(html.parser.HTMLParser):
@@ -200,6 +202,132 @@ class Views(Folder):
         self.assertEqual(len(self.rows('a.csv')), 6)
         self.assertEqual(len(events(self.path('tb', FILE))), 7)
         self.assertIn('6 of 6', ''.join(self.page('a.html').words))
+
+
+class Evaluations(Folder):
+    """Beside each step's loss what the run evaluated, as a series of its own."""
+    LOG = [run(), evaluation(0, 3.5), step(1), step(2), evaluation(2, 2.5, 2), step(3), step(4),
+           evaluation(4, 2.75, 2), step(5), {'kind': 'commit', 'step': 5}]
+
+    def shapes(self, *names):
+        """The loss chart's lines, each as its points, and its circles."""
+        tags = self.page(*names).tags
+        begins = [i for i, (tag, _) in enumerate(tags) if tag == 'figure'] + [len(tags)]
+        found = [(tag, attrs) for tag, attrs in tags[begins[0]:begins[1]]
+                 if tag == 'circle' or attrs.get('class', '').startswith('line')]
+        lines = [[tuple(map(float, point)) for point in
+                  re.findall(r'[ML]([\d.]+) ([\d.]+)', attrs['d'])]
+                 for tag, attrs in found if tag == 'path']
+        return lines, [(float(attrs['cx']), float(attrs['cy'])) for tag, attrs in found
+                       if tag == 'circle']
+
+    def test_a_run_makes_what_its_log_makes(self):
+        self.train(*self.views(), '--eval', os.path.join(MODEL, 'tokens.bin'), '--eval-every=2')
+        self.inspect(self.path('run.jsonl'), *self.views('later'))
+        self.assert_same('', 'later')
+        told = records(self.path('run.jsonl'), 'eval')
+        self.assertEqual([one['step'] for one in told], [0, 2, 4, 6])
+        rows = [row for row in self.rows('a.csv') if row['eval_loss']]
+        self.assertEqual([(int(row['step']), float(row['eval_loss']),
+                           float(row['eval_perplexity'])) for row in rows],
+                         [(one['step'], one['loss'], one['perplexity']) for one in told])
+
+    def test_a_table_has_a_row_for_each_evaluation(self):
+        self.inspect(write(self.path('run.jsonl'), self.LOG), *self.views())
+        rows = self.rows('a.csv')
+        self.assertEqual([(row['step'], bool(row['loss']), bool(row['eval_loss'])) for row in rows],
+                         [('0', False, True), ('1', True, False), ('2', True, False),
+                          ('2', False, True), ('3', True, False), ('4', True, False),
+                          ('4', False, True), ('5', True, False)])
+        self.assertEqual({name for name, text in rows[3].items() if text},
+                         {'step', 'eval_loss', 'eval_perplexity'})
+        self.assertEqual((rows[3]['eval_loss'], rows[3]['eval_perplexity']),
+                         ('2.5', repr(self.LOG[4]['perplexity'])))
+
+    def test_events_have_each_evaluation_at_its_step(self):
+        self.inspect(write(self.path('run.jsonl'), self.LOG), *self.views())
+        seen = [(when, number, values) for when, number, _, values
+                in events(self.path('tb', FILE))[1:] if 'eval/loss' in values]
+        self.assertEqual([one[:2] for one in seen],
+                         [(1700000000, 0), (1700000000.5, 2), (1700000001, 4)])
+        self.assertEqual([one[2]['eval/loss'] for one in seen], [3.5, 2.5, 2.75])
+        for (_, _, values), loss in zip(seen, (3.5, 2.5, 2.75)):
+            self.assertEqual(set(values), {'eval/loss', 'eval/perplexity'})
+            self.assertAlmostEqual(values['eval/perplexity'] / math.exp(loss), 1, 6)
+
+    def test_a_page_draws_them_over_the_steps_and_marks_the_best(self):
+        self.inspect(write(self.path('run.jsonl'), self.LOG), *self.views())
+        (trained, evaluated), marks = self.shapes('a.html')
+        self.assertEqual((len(trained), len(evaluated)), (5, 3))
+        self.assertEqual([x for x, _ in evaluated][1:], [trained[1][0], trained[3][0]])
+        self.assertEqual(marks, [evaluated[1]])  # the lowest of them
+        self.assertEqual(max(y for _, y in evaluated), evaluated[1][1])
+        page = self.page('a.html')
+        for title in ('▬ trained', '▬ evaluated', '◯ best, after step 2'):
+            self.assertIn(title, page.titles)
+        words = ''.join(page.words)
+        self.assertIn('3 times, last after step 4: loss 2.7500, perplexity 15.64', words)
+        self.assertIn('after step 2: loss 2.5000, perplexity 12.18', words)
+
+    def test_a_long_run_has_the_best_where_it_was(self):
+        steps = [one for n in range(1, 3001) for one in
+                 ([step(n), evaluation(n, 1.0 if n == 1501 else 2.0, 1501 if n > 1500 else 1)])]
+        self.inspect(write(self.path('run.jsonl'), [run(), *steps]), *self.views())
+        (_, evaluated), ((x, y),) = self.shapes('a.html')
+        self.assertEqual(len(evaluated), 750)  # means of 4 steps
+        nearest = min(evaluated, key=lambda point: abs(point[0] - x))
+        self.assertLess(abs(nearest[0] - x), 1)
+        self.assertGreater(y, nearest[1])  # which is a mean with worse ones
+
+    def test_inspect_tells_the_last_and_the_best(self):
+        log = write(self.path('run.jsonl'), self.LOG)
+        out = self.inspect(log).stdout
+        self.assertIn('  evaluated 3 times, last after step 4: loss 2.7500, perplexity 15.64\n',
+                      out)
+        self.assertIn('  the best after step 2: loss 2.5000, perplexity 12.18\n', out)
+        told = json.loads(self.inspect(log, '--json').stdout)['eval']
+        self.assertEqual([told[key] for key in ('count', 'step', 'loss', 'best_step', 'best_loss')],
+                         [3, 4, 2.75, 2, 2.5])
+        self.assertAlmostEqual(told['perplexity'] / math.exp(2.75), 1, 8)
+        self.assertAlmostEqual(told['best_perplexity'] / math.exp(2.5), 1, 8)
+        log = write(self.path('run.jsonl'), [run(), step(1)])
+        self.assertNotIn('evaluated', self.inspect(log).stdout)
+        self.assertNotIn('eval', json.loads(self.inspect(log, '--json').stdout))
+
+    def test_what_a_log_does_not_have_is_told_as_such(self):
+        log = write(self.path('run.jsonl'), [run(), step(8), evaluation(8, None, 4)])
+        out = self.inspect(log, *self.views()).stdout
+        self.assertIn('  evaluated 1 time, last after step 8: loss not known\n', out)
+        self.assertIn('  the best after step 4: loss not known\n', out)
+        told = json.loads(self.inspect(log, '--json').stdout)['eval']
+        self.assertEqual((told['loss'], told['best_step'], told['best_loss']), (None, 4, None))
+        self.assertEqual(self.shapes('a.html')[1], [])
+        log = write(self.path('run.jsonl'), [run(), evaluation(0, 3.5)])  # no candidate
+        self.assertNotIn('best', self.inspect(log, *self.views()).stdout)
+        self.assertEqual(self.shapes('a.html')[1], [])
+
+    def test_a_best_that_the_chart_does_not_reach_is_not_marked(self):
+        for of in (1, 2**64 - 1):
+            write(self.path('run.jsonl'), [run(), step(5), evaluation(of, 2.0, of), step(6)])
+            self.inspect(self.path('run.jsonl'), *self.views())
+            marks = self.shapes('a.html')[1]
+            self.assertEqual(len(marks), 0 if of == 1 else 1)
+            for x, y in marks:
+                self.assertTrue(0 <= x <= 720 and 0 <= y <= 220, (x, y))
+        for loss in (1e300, -1e300):
+            write(self.path('run.jsonl'), [run(), step(5), evaluation(5, 2.0, 5),
+                                           {**evaluation(6, 1, 6), 'loss': loss}])
+            self.inspect(self.path('run.jsonl'), *self.views())
+            self.assertEqual(self.shapes('a.html')[1], [])
+
+    def test_a_resumed_run_has_each_evaluation_once(self):
+        more = ('--eval', os.path.join(MODEL, 'tokens.bin'), '--eval-every=2')
+        self.train(*self.views(), *more, steps=4)
+        self.train(*self.views(), *more, '--resume', steps=7)
+        self.assertEqual([row['step'] for row in self.rows('a.csv') if row['eval_loss']],
+                         ['0', '2', '4', '6', '7'])
+        self.inspect(self.path('run.jsonl'), *self.views('later'))
+        self.assert_same('', 'later')
 
 
 class Ends(Folder):

@@ -34,6 +34,23 @@ static int close_text(FILE *file, const char *path, struct hst_error *error)
 
 /* ---- a log ---- */
 
+static void print_evaluations_json(struct json_writer *json, const struct facts *f)
+{
+    if (f->evaluations == 0)
+        return;
+    json_put_object(json, "eval");
+    json_put_whole(json, "count", f->evaluations);
+    json_put_whole(json, "step", f->last_evaluation.step);
+    json_put_real(json, "loss", f->last_evaluation.loss);
+    json_put_real(json, "perplexity", f->last_evaluation.perplexity);
+    if (f->best_evaluation.step) {
+        json_put_whole(json, "best_step", f->best_evaluation.step);
+        json_put_real(json, "best_loss", f->best_evaluation.loss);
+        json_put_real(json, "best_perplexity", f->best_evaluation.perplexity);
+    }
+    json_put_end(json);
+}
+
 static void print_log_json(const char *path, const struct facts *f)
 {
     struct json_writer json = {.out = stdout};
@@ -54,12 +71,25 @@ static void print_log_json(const char *path, const struct facts *f)
         json_put_real(&json, "first_loss", f->first_loss);
         json_put_real(&json, "last_loss", f->last_loss);
     }
+    print_evaluations_json(&json, f);
     json_put_bool(&json, "complete", f->complete);
     json_put_known(&json, "measured_step_s", f->step_s);
     json_put_text(&json, "bound_by", f->bound_by[0] ? f->bound_by : NULL);
     json_put_whole(&json, "odd_lines", f->odd_lines);
     json_put_end(&json);
     putchar('\n');
+}
+
+static void say_evaluations(struct screen *screen, const struct facts *f)
+{
+    char text[FACTS_TEXT_BYTES];
+    if (f->evaluations)
+        screen_say(screen, "  evaluated %" PRIu64 " time%s, last after step %" PRIu64 ": %s",
+                   f->evaluations, text_s(f->evaluations), f->last_evaluation.step,
+                   facts_evaluation_text(&f->last_evaluation, text));
+    if (f->best_evaluation.step)
+        screen_say(screen, "  the best after step %" PRIu64 ": %s", f->best_evaluation.step,
+                   facts_evaluation_text(&f->best_evaluation, text));
 }
 
 static void print_log_text(const char *path, const struct facts *f)
@@ -77,6 +107,7 @@ static void print_log_text(const char *path, const struct facts *f)
                    f->wanted, f->first_loss, f->last_loss);
     else
         screen_say(&screen, "  no step of %" PRIu64 " yet", f->wanted);
+    say_evaluations(&screen, f);
     if (f->committed)
         screen_say(&screen, "  the last version is that of step %" PRIu64, f->committed);
     if (f->runs > 1)
