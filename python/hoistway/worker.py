@@ -66,8 +66,10 @@ class Encoded:
 
 
 def place_of(file: str, number: int, raw: bytes | dict, column: int) -> str:
-    """file:line:column; a row of an array may have many lines."""
-    before = raw.decode(errors='replace')[:max(column - 1, 0)] if isinstance(raw, bytes) else ''
+    """file:line:column; a row of an array may have many lines, that of a table has none."""
+    if not isinstance(raw, bytes):
+        return f'{shown(file)}, row {number}'
+    before = raw.decode(errors='replace')[:max(column - 1, 0)]
     lines = before.count('\n')
     if lines:
         column = len(before) - before.rindex('\n')

@@ -266,8 +266,26 @@ class Evaluation(unittest.TestCase):
         self.again()
         self.run_it('--eval-split', '0.2', data=whole)
         self.assertEqual((self.exported(), self.losses()), (apart, losses))
-        done = self.run_it('--eval-split', '0.3', '--resume', steps=8, data=whole, code=2)
-        self.assertIn('error[E615]', done.stderr)
+
+    def test_another_split_is_another_run(self):
+        def goes_on(*more, code=2, steps=8):
+            return self.run_it('--resume', *more, steps=steps, data=whole, code=code).stderr
+
+        whole = self.write_tokens('whole.bin', [i * 5 % self.vocab() for i in range(24 * 10 + 1)])
+        self.run_it('--eval-split', '0.2', data=whole)
+        was, fix = "trained with 'eval-split 0.2', this run ", 'Fix: --eval-split 0.2, or --allow-'
+        for more, now in ((('--eval-split', '0.3'), "has 'eval-split 0.3'"),
+                          ((), 'splits nothing'), (('--eval-split', '0'), 'splits nothing')):
+            told = goes_on(*more)
+            self.assertIn(f'error[E615] the store was {was}{now}: ', told)
+            self.assertIn(fix, told)
+        # 0.21 of 10 sequences are 2 as well: the same run, and the other share is told
+        told = goes_on('--eval-split', '0.21', code=0)
+        self.assertIn("goes on with 'eval-split 0.21' where it had 'eval-split 0.2'", told)
+        told = goes_on('--allow-config-change', code=0, steps=9)
+        self.assertIn("goes on without 'eval-split 0.21', which it had", told)
+        self.assertIn('the --data of that run, split as it was (--eval-split), or --allow-',
+                      goes_on('--eval-split', '0.2', steps=10))
 
     # ---- documents and masks
 
@@ -334,7 +352,7 @@ class Evaluation(unittest.TestCase):
         self.assertEqual({s: loss for s, loss in self.losses().items() if s != 3}, losses)
         done = self.run_it(*more[2:], '--eval-split', '0.3', '--resume', steps=8, data=data,
                            code=2)
-        self.assertIn('error[E615]', done.stderr)
+        self.assertIn("error[E615] the store was trained with 'eval-split 0.2'", done.stderr)
 
     def test_how_documents_become_rows_is_no_matter_to_data_without_documents(self):
         data = self.write_rows('rows.jsonl')

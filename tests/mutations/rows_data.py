@@ -85,6 +85,15 @@ mutate(
      'if (!is_repacked(was, is) || t->options->allow_config_change)', 'if (1)'),
 )
 mutate(
+    'tools/verbs/train/resume.c', 'e2e/evaluation',
+    ('another split has words of its own', 'else if (train_is_split_line(was) && tokens)'),
+    ('a split that leaves the same is the same', ' && !train_is_split_line(was)', ''),
+    ('a split that is new is told', 'const bool newly_split = t->options->eval_split > 0;',
+     'const bool newly_split = false;'),
+    ('what is gone is told', '        if (!now)\n            cli_warn',
+     '        if (0)\n            cli_warn'),
+)
+mutate(
     'tools/verbs/train/data_line.c', 'e2e/packed',
     ('what becomes of long documents is kept', 'if (p->long_count)'),
 )

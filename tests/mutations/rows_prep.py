@@ -61,6 +61,7 @@ mutate(
      'numpy.zeros(len(part.ids), numpy.uint8) if part.mask is None else part.mask'),
     ('a row that is bad leaves nothing', 'if row not in bad]', ']'),
     ('what is wrong is placed', 'wrong.column = column_of(text, wrong.path)', 'wrong.column = 1'),
+    ('a row of a table has its number', ', row {number}', ':{number}:1'),
 )
 mutate(
     'python/hoistway/rows.py', 'python/parts',

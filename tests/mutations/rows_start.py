@@ -22,8 +22,8 @@ mutate(
 )
 mutate(
     'tools/verbs/train/resume.c', 'e2e/resume',
-    ('the data may be changed on purpose', '"tokens ", "data ",', '"tokens ",'),
-    ('its length, too', '"tokens ", "data "', '"data "'),
+    ('the data may be changed on purpose', '"data ",   "pack ",', '"pack ",'),
+    ('its length, too', '"tokens ",     "data "', '"data "'),
     ('a change of the data is told as that', 'if (train_is_data_line(was))\n            cli_warn',
      'if (false)\n            cli_warn'),
 )

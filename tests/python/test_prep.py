@@ -261,9 +261,14 @@ class Prep(unittest.TestCase):
         table = os.path.join(self.folder, 'chat.parquet')
         parquet.write_table(pyarrow.Table.from_pylist([{'messages': CHAT, 'tools': None}]), table)
         self.assertEqual(self.good(table), self.good(self.rows({'messages': CHAT})))
+        os.unlink(self.out)
+        for row, code, words in (({'text': ''}, 421, 'chat.parquet, row 2: the document has 0'),
+                                 ({'text': 'an <|im_end|>'}, 426,
+                                  'chat.parquet, row 2 (<|im_end|>): ')):
+            parquet.write_table(pyarrow.Table.from_pylist([texts[0], row]), table)
+            self.refused(table, code, words, more=['--no-eos'])
         with open(table, 'wb') as file:
             file.write(b'no table')
-        os.unlink(self.out)
         self.refused(table, 423, 'cannot be read as parquet')
 
     # ---- bad input -------------------------------------------------------------------------------

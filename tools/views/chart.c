@@ -171,13 +171,12 @@ static void put_line(FILE *file, const struct chart *chart, const struct history
     fputs("\"/>\n", file);
 }
 
-/* The line that the mark is of; line_count: there is none, or the mark is not within the chart. */
+/* The line that the mark is of; line_count: there is none, or the chart begins behind the mark. */
 static size_t marked_line(const struct chart *chart, const struct history *history,
                           const struct chart_mark *mark)
 {
     size_t line = 0;
-    if (!mark || !history_has_room(mark->value) || mark->step < history->first ||
-        (mark->step - history->first) / history->stride >= history->count)
+    if (!mark || !history_has_room(mark->value) || mark->step < history->first)
         return chart->line_count;
     while (line < chart->line_count && chart->lines[line].measure != mark->measure)
         line++;

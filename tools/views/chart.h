@@ -26,7 +26,7 @@ struct chart {
 /** A point of one line that stands out, in its own words. */
 struct chart_mark {
     enum measure measure;
-    uint64_t step;
+    uint64_t step; /* at most the last one of the chart */
     double value; /* one that history has no room for: there is no mark */
     const char *name;
 };

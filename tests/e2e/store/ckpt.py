@@ -165,7 +165,7 @@ class Look(Case):
         self.assertIn('error[E420]', done.stderr)
         os.remove(self.path('pipe.bin'))
         self.refuse(2, 401, 'no store', 'inspect', MODEL, MODEL)
-        self.refuse(2, 403, 'no store is named', 'inspect')
+        self.refuse(2, 403, 'nothing is named to inspect', 'inspect')
 
     def test_a_model_that_can_not_be_trained_is_shown_all_the_same(self):
         other = shutil.copytree(MODEL, self.path('model'))

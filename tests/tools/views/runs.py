@@ -215,6 +215,9 @@ class Evaluations(Folder):
         begins = [i for i, (tag, _) in enumerate(tags) if tag == 'figure'] + [len(tags)]
         found = [(tag, attrs) for tag, attrs in tags[begins[0]:begins[1]]
                  if tag == 'circle' or attrs.get('class', '').startswith('line')]
+        for tag, attrs in found:
+            if tag == 'path':  # of one piece: an evaluation's points are joined
+                self.assertLessEqual(attrs['d'].count('M'), 1)
         lines = [[tuple(map(float, point)) for point in
                   re.findall(r'[ML]([\d.]+) ([\d.]+)', attrs['d'])]
                  for tag, attrs in found if tag == 'path']
@@ -308,7 +311,8 @@ class Evaluations(Folder):
 
     def test_a_best_that_the_chart_does_not_reach_is_not_marked(self):
         for of in (1, 2**64 - 1):
-            write(self.path('run.jsonl'), [run(), step(5), evaluation(of, 2.0, of), step(6)])
+            write(self.path('run.jsonl'), [run(), step(5), evaluation(of, 2.0, of),
+                                           step(6), evaluation(6, 3.0, of)])
             self.inspect(self.path('run.jsonl'), *self.views())
             marks = self.shapes('a.html')[1]
             self.assertEqual(len(marks), 0 if of == 1 else 1)

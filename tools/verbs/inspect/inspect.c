@@ -263,6 +263,10 @@ static int inspect(const struct cli_operands *operands, const struct inspect_opt
 {
     char store[CKPT_STORE_BYTES], first[CKPT_STORE_BYTES];
     enum kind kind = KIND_TOKENS;
+    if (operands->count == 0)
+        return fail(error, FAIL_MISSING, -EINVAL,
+                    "nothing is named to inspect. Fix: name a model's directory, a store, data, a "
+                    "log or another file; hoistway inspect --help lists them.");
     int native = ckpt_store(operands, store, error);
     if (native)
         return native;

@@ -10,7 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define WORD "data "
+#define WORD  "data "
+#define SPLIT "eval-split "
 
 size_t train_data_line(const struct data *data, char *text, size_t bytes)
 {
@@ -41,6 +42,26 @@ size_t train_packing_lines(const struct data *data, char *text, size_t bytes)
     if (p->long_count)
         n += (size_t)snprintf(text + n, bytes - n, "long %s\n", train_long_name(p->longer));
     return n;
+}
+
+size_t train_split_line(double share, char *text, size_t bytes)
+{
+    return share > 0 ? (size_t)snprintf(text, bytes, SPLIT "%.15g\n", share) : 0;
+}
+
+bool train_is_split_line(const char *line)
+{
+    return strncmp(line, SPLIT, strlen(SPLIT)) == 0;
+}
+
+void train_split_failed(struct train_line was, struct train_line is, struct hst_error *error)
+{
+    fail(
+        error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+        "the store was trained with '%.*s', this run %s%.*s%s: it trains on other parts of --data. "
+        "Fix: --%.*s, or --allow-config-change to go on with this.",
+        was.length, was.line, is.length ? "has '" : "splits nothing", is.length, is.line,
+        is.length ? "'" : "", was.length, was.line);
 }
 
 bool train_is_data_line(const char *line)

@@ -15,9 +15,9 @@
 #include <string.h>
 
 /* These may be changed on purpose: how far a step goes, and on what. */
-static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "warmup ", "lr-end ",
-                                         "decay ", "steps ",    "tokens ", "data ",
-                                         "pack ",  "long ",     "rows ",   NULL};
+static const char *const CHANGEABLE[] = {"lr ",    "schedule ",   "warmup ", "lr-end ", "decay ",
+                                         "steps ", "tokens ",     "data ",   "pack ",   "long ",
+                                         "rows ",  "eval-split ", NULL};
 
 /* All that a step's learning rate depends on. */
 static size_t schedule_lines(const struct schedule *s, char *text, size_t text_bytes)
@@ -43,6 +43,7 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
                   data_token_count(t->data));
     n += (int)train_data_line(t->data, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     n += (int)train_packing_lines(t->data, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
+    n += (int)train_split_line(o->eval_split, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
                   "order %s\nseed %" PRIu64 "\nseq-len %" PRIu64 "\n",
                   o->order == DATA_SHUFFLED ? "shuffled" : "sequential", o->seed, o->seq_len);
@@ -185,10 +186,11 @@ static void add_change(const struct train *t, const struct change *c, struct cha
 }
 
 /* It tells what is listed beside others. What this run has no line of follows from its schedule,
- * and how many rows there are from what is told. */
+ * and how many rows there are from what is told. Splits that leave as many tokens are the same: the
+ * greater one evaluates on all that the other does. */
 static bool is_listed(const struct train *t, const char *was, const char *now)
 {
-    return now && !train_is_data_line(was) && !starts(was, "rows ") &&
+    return now && !train_is_data_line(was) && !train_is_split_line(was) && !starts(was, "rows ") &&
            !(is_changeable(was) && t->options->allow_config_change);
 }
 
@@ -213,10 +215,13 @@ static bool refuse_changes(struct train *t, const char *was, const char *is)
         }
     if (changes.was.bytes == 0)
         return true;
+    const bool newly_split = t->options->eval_split > 0; /* else that has words of its own */
     fail(t->error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
          "the store was trained with %s, this run has %s. Fix: %s%s%s%s, or %s.", changes.was.text,
          changes.now.text, changes.share && !steps ? "the --steps of that run, or " : "",
-         changes.data ? "the --data of that run" : "",
+         !changes.data ? ""
+         : newly_split ? "the --data of that run, split as it was (--eval-split)"
+                       : "the --data of that run",
          changes.data && changes.fix.bytes ? " and " : "", changes.fix.text,
          changes.all_may ? "--allow-config-change" : "another --store");
     return false;
@@ -263,6 +268,8 @@ static bool accepts(struct train *t, const char *was, const char *is)
                  "the store was trained with '%.*s', this run has '%.*s'. Fix: the --model of that "
                  "run, or another --store.",
                  change.was_length, change.was, change.now_length, change.now);
+        else if (train_is_split_line(was) && tokens)
+            train_split_failed(then, here, t->error);
         else if (train_is_data_line(was) && !tokens)
             train_data_failed(then, here, t->options->data, t->error);
         else
@@ -296,7 +303,10 @@ static void tell_changes(const char *was, const char *is)
         struct change change = change_of(was, now);
         const struct train_line then = {change.was, change.was_length},
                                 here = {change.now, change.now_length};
-        if (train_is_data_line(was))
+        if (!now)
+            cli_warn(CLI_RESUME, "the run goes on without '%.*s', which it had", change.was_length,
+                     change.was);
+        else if (train_is_data_line(was))
             cli_warn(CLI_RESUME, "the run goes on with %s",
                      train_data_order_alone(then, here) ? "its data files in another order"
                                                         : "other data than it had");

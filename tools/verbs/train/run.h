@@ -125,6 +125,12 @@ size_t train_data_line(const struct data *data, char *text, size_t bytes);
 /** Its lines of how documents became rows, of which a pass has so many; none of other data. Returns
  * their bytes. */
 size_t train_packing_lines(const struct data *data, char *text, size_t bytes);
+/** Its line of the part that is evaluated on and not trained on; none where that is 0. Returns its
+ * bytes. */
+size_t train_split_line(double share, char *text, size_t bytes);
+bool train_is_split_line(const char *line);
+/** Then: why one does not go on from the other; is.length 0: this run splits nothing. E615. */
+void train_split_failed(struct train_line was, struct train_line is, struct hst_error *error);
 /** "split": a --long. */
 const char *train_long_name(enum pack_long longer);
 /** It tells how full rows are, from 0 to 1. */
