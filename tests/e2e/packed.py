@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Training on documents and masks: packed rows are learned as their documents one by one are, the
-same bytes come out wherever the model lives, and a run goes on inside a pass.
+same bytes come out wherever the model lives, and a run goes on inside a pass; with evaluations
+on, which are the same, too.
 
 packed.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
@@ -90,6 +91,10 @@ class Packed(unittest.TestCase):
         return [(line['step'], line['loss'], line['grad_norm']) for line in self.log(name)
                 if line['kind'] == 'step']
 
+    def evaluations(self, name='run'):
+        return [(line['step'], line['loss'], line['targets']) for line in self.log(name)
+                if line['kind'] == 'eval']
+
     def exported(self, name):
         with open(self.path(os.path.join(name, 'model.safetensors')), 'rb') as file:
             return hashlib.sha256(file.read()).hexdigest()
@@ -146,13 +151,16 @@ class Packed(unittest.TestCase):
                 name = f'{precision}{i}'
                 self.train('--steps=5', '--batch-tokens=128', '--grain=64', '--durability=none',
                            '--precision', precision, '--export', self.path(name + '.export'),
-                           '--export-dtype=fp32', *place, name=name)
+                           '--export-dtype=fp32', '--eval-split=0.2', '--eval-every=2', *place,
+                           name=name)
                 sums.add(self.exported(name + '.export'))
-                losses.add(tuple(self.steps(name)))
+                losses.add((*self.steps(name), *self.evaluations(name)))
+                self.assertEqual([step for step, *_ in self.evaluations(name)], [0, 2, 4, 5])
             self.assertEqual((len(sums), len(losses)), (1, 1), precision)
 
     def test_a_run_that_is_killed_inside_a_pass_goes_on_there(self):
-        whole = ('--steps=40', '--batch-tokens=128', '--place=states=nvme,weights=nvme')
+        whole = ('--steps=40', '--batch-tokens=128', '--place=states=nvme,weights=nvme',
+                 '--eval-split=0.1', '--eval-every=3')
         self.train(*whole, '--export', self.path('alone.export'), name='alone')
         rows = self.log('alone')[0]['rows']
         with subprocess.Popen(self.command(*whole), stdout=subprocess.DEVNULL,
@@ -165,6 +173,8 @@ class Packed(unittest.TestCase):
         began = int(done.stderr.split('going on after step ')[1].split()[0])
         self.assertGreater(began * 4 % rows, 0, 'the pass had ended')
         self.assertEqual(self.steps(), self.steps('alone'))
+        self.assertEqual(self.evaluations(), self.evaluations('alone'))
+        self.assertEqual(len(self.evaluations()), 1 + 40 // 3 + 1)
         self.assertEqual(self.exported('run.export'), self.exported('alone.export'))
 
     def test_another_packing_is_another_run(self):
@@ -208,4 +218,4 @@ class Packed(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
