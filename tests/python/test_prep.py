@@ -284,10 +284,13 @@ class Prep(unittest.TestCase):
                             (b'{"text": "\xc3\xa4\xff"}', ':2:12: byte 0xff is not UTF-8'),
                             (b'{"text": "a\\ud800"}', ':2:10: a string holds half of a surrog'),
                             (b'{"text": null}', ':2:10: "text" is null'),
-                            (b'{"text": "a", "is": 3}', ':2:21: unknown key "is"'),
+                            (b'{"text": "a", "is": 3}', ':2:21: unknown key "is"; rows '
+                             'with text know text. Fix: --ignore-keys is'),
+                            (b'{"messages": [{"role": "user", "content": null}]}',
+                             ':2:43: the content is null'),
                             (b'{"mesages": []}', ':2:13: the keys mesages are not those of'),
                             (b'{"messages": [{"role": "usr", "content": ""}]}',
-                             ':2:24: the role "usr" is not one of'),
+                             ':2:24: the role "usr" is not one of assistant, developer, '),
                             (b'{"input_ids": [1, 2], "labels": [1]}', ':2:33: "labels" has 1'),
                             (b'{"conversations": [{"from": ["x"], "value": "a"}]}',
                              ':2:29: "from" is ["x"]; known are'),
@@ -402,6 +405,7 @@ class Prep(unittest.TestCase):
         data = self.rows(*rows)
         self.refused(data, 426, '5 rows hold control tokens', f'{data}:1:43 (<|im_end|>), '
                      f'{data}:2:43 (<|im_end|>), {data}:3:43', '--control drop-row')
+        self.assertNotIn(f'{data}:4', self.prep(data).stderr)  # three are placed
         self.assertEqual(len(self.good(data, '--control', 'drop-row')), 1)
         self.assertIn('warning[W426] 5 rows of 6', self.told.stderr)
         self.assertEqual(json.loads(self.metadata['rows_left_out']), {'bad': 0, 'control': 5})
