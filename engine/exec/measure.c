@@ -3,7 +3,7 @@
 #include "exec/measure.h"
 
 #include "base/clock.h"
-#include "session/engine_state.h"
+#include "exec/executor.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,9 +11,9 @@
 
 /* The first step touches memory for the first time; an evaluation is no step; what is done on
  * demand is in no graph. */
-static bool is_warm(const struct hst_engine *engine)
+static bool is_warm(const struct executor *exec)
 {
-    return engine->step.number > 0 && !engine->run.evaluating && !engine->run.on_demand;
+    return exec->in.standing->number > 0 && !exec->turn.evaluating && !exec->turn.on_demand;
 }
 
 enum measure_sweep measure_sweep(const struct node *node)
@@ -23,35 +23,35 @@ enum measure_sweep measure_sweep(const struct node *node)
                                           : MEASURE_FORWARD;
 }
 
-int measure_open(struct hst_engine *engine)
+int measure_open(struct executor *exec)
 {
-    struct measure *m = &engine->run.measure;
+    struct measure *m = &exec->measure;
     int rc = 0;
     for (int i = 0; i < MEASURE_SWEEPS; i++) {
-        m->visits[i] = calloc((size_t)engine->layout.unit_count + 1, sizeof *m->visits[i]);
+        m->visits[i] = calloc((size_t)exec->in.layout->unit_count + 1, sizeof *m->visits[i]);
         rc = m->visits[i] ? rc : -ENOMEM;
     }
     return rc;
 }
 
-void measure_close(struct hst_engine *engine)
+void measure_close(struct executor *exec)
 {
     for (int i = 0; i < MEASURE_SWEEPS; i++) {
-        free(engine->run.measure.visits[i]);
-        engine->run.measure.visits[i] = NULL;
+        free(exec->measure.visits[i]);
+        exec->measure.visits[i] = NULL;
     }
 }
 
 /* It began when it was acquired and the one before had ended, whichever was later: that one, too,
  * with more of the optimizer's seconds behind it. */
-void measure_passage(struct hst_engine *engine, const struct passage *passage)
+void measure_passage(struct executor *exec, const struct passage *passage)
 {
-    struct measure *m = &engine->run.measure;
-    const struct node *node = &engine->run.graph.nodes[passage->at.node];
+    struct measure *m = &exec->measure;
+    const struct node *node = &exec->now->graph.nodes[passage->at.node];
     double end_s = clock_seconds();
     double host_s = m->host_s - fmax(passage->host_s, m->visit_host_s);
     double seconds = end_s - fmax(passage->start_s, m->visit_end_s) - host_s;
-    if (is_warm(engine)) {
+    if (is_warm(exec)) {
         struct measure_visit *visit = &m->visits[measure_sweep(node)][node->unit];
         visit->seconds += fmax(seconds, 0);
         visit->count++;
@@ -60,12 +60,12 @@ void measure_passage(struct hst_engine *engine, const struct passage *passage)
     m->visit_host_s = m->host_s;
 }
 
-void measure_host(struct hst_engine *engine, const struct node *node, double seconds)
+void measure_host(struct executor *exec, const struct node *node, double seconds)
 {
-    struct measure *m = &engine->run.measure;
+    struct measure *m = &exec->measure;
     struct measure_work *work = node->kind == NODE_UPDATE ? &m->update : &m->norm;
     m->host_s += seconds;
-    if (!is_warm(engine))
+    if (!is_warm(exec))
         return;
     work->elements += node->work;
     work->seconds += seconds;

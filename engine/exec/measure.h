@@ -9,7 +9,7 @@
  */
 #include "plan/graph/scheduler.h"
 
-struct hst_engine;
+struct executor;
 struct passage;
 
 struct measure_visit {
@@ -34,11 +34,11 @@ struct measure {
 enum measure_sweep measure_sweep(const struct node *node);
 
 /** Errors: -ENOMEM. */
-int measure_open(struct hst_engine *engine);
-void measure_close(struct hst_engine *engine);
+int measure_open(struct executor *exec);
+void measure_close(struct executor *exec);
 /** A visit was seen to have ended. */
-void measure_passage(struct hst_engine *engine, const struct passage *passage);
+void measure_passage(struct executor *exec, const struct passage *passage);
 /** An update or a norm of the workers took so long. */
-void measure_host(struct hst_engine *engine, const struct node *node, double seconds);
+void measure_host(struct executor *exec, const struct node *node, double seconds);
 
 #endif

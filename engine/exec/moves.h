@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_EXEC_MOVES_H
 #define HOISTWAY_ENGINE_EXEC_MOVES_H
 /* Where in memory a node finds its operands: see plan/graph/operand.h. */
-#include "exec/tile_stream.h"
+#include "exec/program.h"
 
 struct move {
     enum extent_kind kind;
@@ -11,14 +11,10 @@ struct move {
     bool write;
 };
 
-/** A node of the graph, or of the one on demand. */
-const struct node *moves_node(const struct hst_engine *engine, struct scheduled at);
-/** An update, or its read, that comes after the norm of all gradients. */
-bool moves_is_late(const struct node *node);
 /** It counts the extents that a node of LANE_READ or LANE_WRITE moves. */
-uint32_t moves_count(const struct hst_engine *engine, struct scheduled at);
+uint32_t moves_count(const struct executor *exec, struct scheduled at);
 /** The i-th of them, for a node that was started. */
-struct move moves_at(const struct hst_engine *engine, struct scheduled at, uint32_t i);
+struct move moves_at(const struct executor *exec, struct scheduled at, uint32_t i);
 
 struct copy {
     void *to;
@@ -26,19 +22,29 @@ struct copy {
     uint64_t bytes;
 };
 /** The copies that a started node of LANE_H2D or LANE_D2H makes. Returns how many. */
-uint32_t moves_copies(const struct hst_engine *engine, struct scheduled at,
+uint32_t moves_copies(const struct executor *exec, struct scheduled at,
                       struct copy copies[OPERANDS_MOST]);
 
 /**
  * Where a started node that works in place has its nth operand of a kind; null: it has none. Of a
  * visit: weights of its unit, then of each alias; rounded gradients; partials; checkpoints.
  */
-unsigned char *moves_work(const struct hst_engine *engine, struct scheduled at, unsigned what,
+unsigned char *moves_work(const struct executor *exec, struct scheduled at, unsigned what,
                           uint32_t nth);
-/** Where an update finds a tile's parts, and where it puts them. */
-struct tile_job moves_tile(const struct hst_engine *engine, struct scheduled at, uint32_t tile);
+/** The slots in memory, of weights and states that have two. */
+struct moves_slots {
+    int from, into;
+};
+/** Those that a started node reads and writes. */
+struct moves_slots moves_slots(const struct executor *exec, const struct node *node);
+/** A tile's part of an operand of a started node that works in place on tiles, in that slot. */
+unsigned char *moves_part(const struct executor *exec, struct scheduled at, unsigned what,
+                          uint32_t tile, int slot);
+/** What DRAM, as home tier, has of a tile; slot 1: its second slot, where it has one. */
+unsigned char *moves_home(const struct executor *exec, enum extent_kind kind, uint32_t tile,
+                          int slot);
 
 /** The partials of a unit's norm where the host adds them. */
-double *moves_host_partials(const struct hst_engine *engine, uint32_t unit);
+double *moves_host_partials(const struct executor *exec, uint32_t unit);
 
 #endif

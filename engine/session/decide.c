@@ -3,13 +3,13 @@
  * What is decided when an engine is sealed: what it knows goes into a plan (plan/search), and the
  * plan into the engine. For training all of it is allocated afterwards; a plan ends here.
  */
-#include "exec/optimistic.h"
-#include "exec/versions.h"
 #include "plan/graph/step_graph.h"
 #include "plan/search/plan_seal.h"
 #include "session/engine_state.h"
 #include "session/predict.h"
+#include "session/store/versions.h"
 #include "session/tell_plan.h"
+#include "session/update_time.h"
 #include "store/files.h"
 #include "store/store.h"
 
@@ -147,18 +147,17 @@ int decide(struct hst_engine *engine)
 
 int decide_update(struct hst_engine *engine)
 {
-    struct execute *run = &engine->run;
     struct planner_in in = {.placement = &engine->plan_in,
                             .phases = versions_phases_simulated(engine)};
     struct update_steps steps = {0};
     int rc = 0;
-    if ((run->chooses || run->optimistic) &&
+    if ((engine->chooses || engine->optimistic) &&
         predict_machine(engine, engine->config.rates, &in.machine))
         rc = planner_update(&in, &engine->placement, &steps);
     if (rc)
         return engine_fail_tables(engine, rc);
-    if (run->chooses && engine->config.plan) /* training tries both, and keeps the faster one */
-        run->optimistic = planner_is_optimistic(&steps);
+    if (engine->chooses && engine->config.plan) /* training tries both, and keeps the faster one */
+        engine->optimistic = planner_is_optimistic(&steps);
     tell_update(engine);
     return 0;
 }
@@ -169,10 +168,9 @@ int decide_update(struct hst_engine *engine)
 /* Of what fits there is a graph, of what does not the table. */
 int decide_end(struct hst_engine *engine, int rc)
 {
-    struct execute *run = &engine->run;
     if (rc == 0) {
-        rc = step_graph_coarse(&engine->plan_in, &engine->placement, PLAN_TILES, run->optimistic,
-                               &run->graph);
+        rc = step_graph_coarse(&engine->plan_in, &engine->placement, PLAN_TILES, engine->optimistic,
+                               &engine->planned_graph);
         if (rc)
             return engine_fail_tables(engine, rc);
     }

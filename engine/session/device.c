@@ -2,8 +2,8 @@
 /* Opens the device that the engine computes on: its budget, its stream, its defaults. */
 #include "base/device_failure.h"
 #include "base/size_text.h"
-#include "exec/failure.h"
 #include "session/engine_state.h"
+#include "session/store/failure.h"
 
 #include <errno.h>
 #include <string.h>
@@ -72,9 +72,9 @@ static void device_defaults(struct hst_engine *engine)
     bool host = engine_computes_in_dram(engine);
     if (c->precision == HST_PRECISION_DEFAULT)
         c->precision = host ? HST_PRECISION_FP32 : HST_PRECISION_BF16;
-    engine->step.scale.value = c->precision != HST_PRECISION_FP16 ? 1.0f
-                               : c->loss_scale != 0               ? (float)c->loss_scale
-                                                                  : (float)LOSS_SCALE_FIRST;
+    engine->standing.scale.value = c->precision != HST_PRECISION_FP16 ? 1.0f
+                                   : c->loss_scale != 0               ? (float)c->loss_scale
+                                                                      : (float)LOSS_SCALE_FIRST;
 }
 
 static int choose_update(struct hst_engine *engine)
@@ -119,7 +119,6 @@ int device_prepare(struct hst_engine *engine)
         return rc;
     rc = hst_dev_budget(engine->dev, engine->plan_in.hbm_budget, engine->plan_in.dram_budget);
     rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
-    rc = rc ? rc : hst_event_create(engine->dev, &engine->unit_passed);
     if (rc)
         return engine_fail_device(engine, rc, "making a stream");
     device_defaults(engine);
@@ -137,7 +136,7 @@ uint64_t device_left(struct hst_engine *engine)
 {
     struct hst_dev_info info;
     char left[SIZE_TEXT_BYTES], least[SIZE_TEXT_BYTES];
-    if (engine_computes_in_dram(engine) || !asks_what_is_left(engine->step.number))
+    if (engine_computes_in_dram(engine) || !asks_what_is_left(engine->standing.number))
         return 0;
     hst_dev_info(engine->dev, &info);
     const uint64_t free_bytes = info.memory_free_bytes;
@@ -149,7 +148,7 @@ uint64_t device_left(struct hst_engine *engine)
                "W311 %s of GPU memory are left at the end of step %llu, less than the %s that "
                "libraries may need for code which they load when it is first called: a later step "
                "may run out of memory (E202). Fix: a smaller --hbm",
-               size_text(free_bytes, left), (unsigned long long)engine->step.number,
+               size_text(free_bytes, left), (unsigned long long)engine->standing.number,
                size_text(wanted, least));
     return free_bytes;
 }

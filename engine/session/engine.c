@@ -4,15 +4,17 @@
  * directory; sealing decides everything and allocates it; afterwards nothing grows.
  */
 #include "base/size_text.h"
-#include "exec/execute.h"
-#include "exec/failure.h"
-#include "exec/kept.h"
-#include "exec/optimistic.h"
-#include "exec/other_run.h"
-#include "exec/slices.h"
-#include "exec/versions.h"
+#include "exec/streams.h"
+#include "exec/visit/execute.h"
 #include "machine/machine.h"
 #include "session/engine_state.h"
+#include "session/executor_in.h"
+#include "session/slices.h"
+#include "session/store/failure.h"
+#include "session/store/kept.h"
+#include "session/store/other_run.h"
+#include "session/store/versions.h"
+#include "session/update_time.h"
 
 #include <errno.h>
 #include <math.h>
@@ -244,19 +246,6 @@ static int open_units(struct hst_engine *engine)
     return 0;
 }
 
-static int open_slots(struct hst_engine *engine)
-{
-    const struct placement *p = &engine->placement;
-    if (p->slots.count == 0)
-        return 0;
-    engine->slots = calloc(p->slots.count, sizeof *engine->slots);
-    if (!engine->slots)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < p->slots.count; i++)
-        engine->slots[i].buffer = engine->host_arena + p->slots.at + i * p->slots.bytes;
-    return 0;
-}
-
 static int fail_memory(struct hst_engine *engine, int native, uint64_t bytes, const char *option)
 {
     struct hst_dev_failure failure;
@@ -302,9 +291,11 @@ static int allocate(struct hst_engine *engine)
         return rc;
     rc = open_units(engine);
     rc = rc ? rc : slices_open(engine);
-    rc = rc ? rc : open_slots(engine);
-    rc = rc ? rc : execute_open(engine);
-    return rc ? engine_fail_tables(engine, rc) : open_extents(engine);
+    const struct executor_in in = engine_executor_in(engine);
+    rc = rc ? rc : execute_open(&engine->exec, &in);
+    rc = rc ? engine_fail_tables(engine, rc) : open_extents(engine);
+    executor_attach(&engine->exec, engine->extents, engine->resident);
+    return rc;
 }
 
 int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
@@ -374,12 +365,11 @@ static void close_memory(struct hst_engine *engine)
         engine->resident->ops->close(engine->resident);
     if (engine->extents)
         engine->extents->ops->close(engine->extents);
-    execute_close(engine);
+    execute_close(&engine->exec);
     for (uint32_t u = 0; engine->units && u < engine->layout.unit_count; u++)
         free(engine->units[u].views);
     free(engine->units);
     slices_close(engine);
-    free(engine->slots);
     if (engine->arena && engine->arena != engine->host_arena)
         hst_dev_mem_free(engine->dev, engine->arena, engine->placement.hbm_bytes);
     if (engine->host_arena)
@@ -397,16 +387,14 @@ void hst_engine_destroy(struct hst_engine **engine)
     }
     if (e->stream)
         hst_stream_sync(e->stream);
-    if (e->unit_passed)
-        hst_event_sync(
-            e->unit_passed); /* the last unit may have been on a stream of the client's */
+    streams_await_unit(&e->exec); /* it may have been on a stream of the client's */
     kept_close(e);
     close_memory(e);
-    hst_event_destroy(&e->unit_passed);
     hst_stream_destroy(&e->stream);
     hst_dev_close(&e->dev);
     workers_destroy(&e->workers);
     store_dirs_close(e);
+    graph_free(&e->planned_graph);
     placement_free(&e->placement);
     layout_free(&e->layout);
     layout_free(&e->whole);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_STATE_H
 #define HOISTWAY_ENGINE_STATE_H
-/* This header says what an engine holds. A comment names the file that a part is chiefly of; others
-   change it, too, those of exec/ among them. */
+/* This header says what an engine holds. A comment names the file that a part is chiefly of. What
+   the executor holds is its own (exec/executor.h). */
 #include "base/loss_scale.h"
 #include "base/precision.h"
 #include "base/report.h"
-#include "exec/execute_state.h"
+#include "exec/executor.h"
 #include "machine/workers.h"
 #include "plan/placement/placement.h"
 #include "plan/search/planner.h"
+#include "plan/search/update_choice.h"
 #include "tier/extent.h"
 
 #include <hoistway/aio.h>
@@ -17,14 +18,7 @@
 #include <hoistway/hoistway.h>
 #include <sys/types.h>
 
-/* A slot of the tile ring while tiles are loaded or saved (exec/tile_stream.c). */
-enum { SLOT_KINDS = EXTENT_STATES + 1 }; /* weights and states */
-struct slot {
-    unsigned char *buffer;
-    struct transfer transfers[SLOT_KINDS];
-};
-
-/* A directory of --store and what runs in it (store_dir.c). */
+/* A directory of --store and what runs in it (store/store_dir.c). */
 struct drive {
     char *path;   /* null: of a plan that has no directory to look at */
     char *parent; /* where a plan would have it made; null: it is there */
@@ -38,7 +32,7 @@ struct drive {
 /* The client's cursor, at most. */
 #define VERSIONS_CURSOR_BYTES (32u * 1024u)
 
-/* Versions of the store (exec/versions.c). */
+/* Versions of the store (store/versions.c). */
 struct versions {
     struct store *store; /* owned by the engine's extents; null: nothing is kept */
     uint64_t every;      /* steps from one to the next; 0: not chosen yet */
@@ -66,15 +60,9 @@ struct versions {
 enum phase { PHASE_DESCRIBE = 0, PHASE_PLANNED, PHASE_SEALED, PHASE_LOADED, PHASE_STEP };
 
 struct step_state {
-    uint64_t number;         /* steps ended so far */
-    uint64_t updates;        /* of them, those that were not left out: Adam's t */
-    struct loss_scale scale; /* of the step at hand, or of the next; 1 but in fp16 */
-    double lr;
     struct hst_stream *stream; /* of this step's units; null before the first */
     double last_end_s;         /* monotonic seconds of the last step's end or the first begin */
     uint32_t ready_units;      /* units whose gradients are complete */
-    double stall_nvme_s, stall_copy_s;
-    double update_s;
     struct hst_step_bytes counted; /* at the last step's end */
     bool is_interrupted; /* since then an evaluation or a copy took time that is no step's */
 };
@@ -84,7 +72,7 @@ struct unit_state {
     struct hst_param_view *views; /* [param_count] */
 };
 
-/* A unit as the client described it (exec/slices.c). */
+/* A unit as the client described it (slices.c). */
 struct described {
     uint32_t first, count; /* the units of the layout that it is */
     uint32_t turns[3];     /* how many of them were acquired in each sweep */
@@ -125,17 +113,20 @@ struct hst_engine {
     /* Tiles of resident units, while they are loaded or saved; null where there are none. */
     struct extents *resident;
 
-    struct hst_event *unit_passed; /* the stream has passed the last released unit */
-    struct slot *slots;            /* [placement.slots.count] */
     struct unit_state *units;
     struct hst_unit_view view;
     uint32_t acquired;    /* unit that is acquired, or UINT32_MAX */
     enum hst_sweep sweep; /* of the acquired unit */
-    struct hst_stream *unit_stream;
 
+    struct standing standing; /* of training: step.c; where a resumed run begins, versions.c */
     struct step_state step;
     struct versions versions;
-    struct execute run; /* exec/execute.c */
+    /* Of a deferred and an optimistic update, which is taken (update_time.c). */
+    bool optimistic; /* once it is planned; later the executor says (verdict.optimistic) */
+    bool chooses;    /* by what steps take */
+    struct update_choice choice;
+    struct executor exec;
+    struct graph planned_graph; /* of a plan, which has no executor (decide.c) */
 };
 
 /* decide.c */
@@ -157,7 +148,7 @@ int device_prepare(struct hst_engine *engine);
  * once where a given budget leaves libraries too little. */
 uint64_t device_left(struct hst_engine *engine);
 
-/* store_dir.c */
+/* store/store_dir.c */
 /** Makes them; a plan finds them, or where they would be made, and makes none. */
 int store_dirs_make(struct hst_engine *engine);
 /** Bytes that the store's file on a drive takes already. */
@@ -184,6 +175,18 @@ int budgets_resolve(struct hst_engine *engine, struct placement_in *in);
 static inline bool engine_computes_in_dram(const struct hst_engine *engine)
 {
     return engine->plan_in.compute_tier == HST_TIER_DRAM;
+}
+
+/** The step graph: of a plan, or of what is run. Empty before it is sealed. */
+static inline const struct graph *engine_graph(const struct hst_engine *engine)
+{
+    return engine->phase == PHASE_PLANNED ? &engine->planned_graph : &engine->exec.step.graph;
+}
+
+/** Once it is planned: updates are made before the norm is known. */
+static inline bool engine_is_optimistic(const struct hst_engine *engine)
+{
+    return engine->phase >= PHASE_SEALED ? engine->exec.verdict.optimistic : engine->optimistic;
 }
 
 /** Once it is planned: the device updates some units. */

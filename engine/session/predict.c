@@ -6,11 +6,11 @@
  */
 #include "session/predict.h"
 
-#include "exec/versions.h"
 #include "plan/graph/graph_bound.h"
 #include "plan/graph/simulate.h"
 #include "plan/search/start_up.h"
 #include "session/engine_state.h"
+#include "session/store/versions.h"
 
 #include <errno.h>
 #include <hoistway/predict.h>
@@ -51,13 +51,13 @@ static bool updates(const struct graph *graph, enum node_kind kind)
  * one that the client leaves out. */
 static bool fill_visits(const struct hst_engine *engine, struct machine *m)
 {
-    const struct graph *graph = &engine->run.graph;
+    const struct graph *graph = engine_graph(engine);
     for (uint32_t i = 0; i < graph->lane_count[LANE_COMPUTE]; i++) {
         const struct node *node = &graph->nodes[graph->lane[LANE_COMPUTE][i]];
         if (node->kind == NODE_UPDATE || !(node->phases & PHASES_TRAIN))
             continue;
         enum measure_sweep sweep = measure_sweep(node);
-        struct measure_visit visit = engine->run.measure.visits[sweep][node->unit];
+        struct measure_visit visit = engine->exec.measure.visits[sweep][node->unit];
         if (visit.count > 0)
             m->visit_s[(uint32_t)sweep * m->units + node->unit] = visit.seconds / visit.count;
         else if (sweep != MEASURE_FORWARD)
@@ -73,7 +73,7 @@ static double rate_of(struct measure_work work)
 
 static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 {
-    const struct measure *measure = &engine->run.measure;
+    const struct measure *measure = &engine->exec.measure;
     m->rates.update = rate_of(measure->update);
     m->rates.norm = rate_of(measure->norm);
     m->rates.device_update = 0; /* a visit's seconds have it in them */
@@ -81,8 +81,8 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
     m->rates.recompute_s = m->visit_s + MEASURE_RECOMPUTE * m->units;
     m->rates.backward_s = m->visit_s + MEASURE_BACKWARD * m->units;
     return fill_visits(engine, m) &&
-           (!updates(&engine->run.graph, NODE_UPDATE) || m->rates.update > 0) &&
-           (!updates(&engine->run.graph, NODE_NORM) || m->rates.norm > 0);
+           (!updates(engine_graph(engine), NODE_UPDATE) || m->rates.update > 0) &&
+           (!updates(engine_graph(engine), NODE_NORM) || m->rates.norm > 0);
 }
 
 /* AdamW reads weights, states and gradients in bf16 and writes all but these. */
@@ -199,7 +199,7 @@ bool predict_machine(const struct hst_engine *engine, const struct hst_rates *ra
 static bool fill(const struct hst_engine *engine, const struct hst_rates *rates, struct machine *m,
                  char *why, size_t why_bytes)
 {
-    const struct graph *graph = &engine->run.graph;
+    const struct graph *graph = engine_graph(engine);
     m->rates = rates_for(engine, rates);
     m->half = half_of(engine, rates);
     if (engine->phase != PHASE_PLANNED) {
@@ -267,12 +267,12 @@ static const struct resource on_gpu[] = {
 
 static uint32_t update_threads(const struct hst_engine *engine)
 {
-    return engine->placement.update_threads[engine->run.optimistic];
+    return engine->placement.update_threads[engine_is_optimistic(engine)];
 }
 
 static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
 {
-    struct sim_in in = {.graph = &engine->run.graph,
+    struct sim_in in = {.graph = engine_graph(engine),
                         .rates = m->rates,
                         .phases = versions_phases_simulated(engine)};
     if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
@@ -319,7 +319,7 @@ static int find_help(const struct hst_engine *engine, struct machine *m, const s
 /* A sweep by itself takes what its busiest lane does: what is read ahead hides behind the rest. */
 static double evaluation_seconds(const struct hst_engine *engine, const struct sim_rates *rates)
 {
-    const struct graph *graph = &engine->run.graph;
+    const struct graph *graph = engine_graph(engine);
     double busy_s[LANE_COUNT] = {0}, most_s = 0;
     for (uint32_t i = 0; i < graph->node_count; i++) {
         const struct node *node = &graph->nodes[i];
@@ -349,7 +349,8 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
     struct graph_bound bound;
     int rc = step_of(engine, m, &sim);
     rc = rc ? rc
-            : graph_bound(&engine->run.graph, &m->rates, versions_phases_simulated(engine), &bound);
+            : graph_bound(engine_graph(engine), &m->rates, versions_phases_simulated(engine),
+                          &bound);
     if (rc)
         return rc;
     p->step_s = sim.step_s;
@@ -363,7 +364,7 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
                        struct hst_prediction *prediction)
 {
     static const struct hst_rates none;
-    if (engine->run.graph.node_count == 0 || !prediction)
+    if (engine_graph(engine)->node_count == 0 || !prediction)
         return -EINVAL;
     struct hst_prediction p = {0};
     struct machine m = {.units = engine->layout.unit_count};
@@ -380,7 +381,7 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
 int hst_engine_start_up(const struct hst_engine *engine, const struct hst_rates *rates,
                         struct hst_start_up *start_up)
 {
-    if (engine->run.graph.node_count == 0 || !start_up)
+    if (engine_graph(engine)->node_count == 0 || !start_up)
         return -EINVAL;
     predict_start_up(engine, rates, start_up);
     return 0;
@@ -388,13 +389,13 @@ int hst_engine_start_up(const struct hst_engine *engine, const struct hst_rates 
 
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision)
 {
-    if (engine->run.graph.node_count == 0 || !decision)
+    if (engine_graph(engine)->node_count == 0 || !decision)
         return -EINVAL;
     const struct planned *p = &engine->planned;
     *decision = (struct hst_decision){
-        .update = engine->run.optimistic     ? "optimistic"
-                  : engine->plan_in.deferred ? "deferred"
-                                             : "early",
+        .update = engine_is_optimistic(engine) ? "optimistic"
+                  : engine->plan_in.deferred   ? "deferred"
+                                               : "early",
         .homes = p->simulated == 0 ? "usual"
                  : p->better       ? p->what
                                    : "none is faster",

@@ -4,16 +4,17 @@
  * order and keeps the step's account; bytes are moved by exec/.
  */
 #include "base/clock.h"
-#include "exec/execute.h"
-#include "exec/failure.h"
-#include "exec/kept.h"
-#include "exec/moves.h"
-#include "exec/optimistic.h"
-#include "exec/optimizer.h"
-#include "exec/slices.h"
-#include "exec/versions.h"
-#include "exec/views.h"
+#include "exec/lanes/loop.h"
+#include "exec/streams.h"
+#include "exec/update/optimizer.h"
+#include "exec/visit/execute.h"
 #include "session/engine_state.h"
+#include "session/slices.h"
+#include "session/store/failure.h"
+#include "session/store/kept.h"
+#include "session/store/versions.h"
+#include "session/update_time.h"
+#include "session/views.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,8 +22,8 @@
 /* Ever. */
 static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
 {
-    struct hst_step_bytes bytes = {.h2d = engine->run.copied_bytes[LANE_H2D],
-                                   .d2h = engine->run.copied_bytes[LANE_D2H]};
+    struct hst_step_bytes bytes = {.h2d = engine->exec.streams.copied_bytes[LANE_H2D],
+                                   .d2h = engine->exec.streams.copied_bytes[LANE_D2H]};
     if (engine->extents) {
         bytes.nvme_read = engine->extents->counters.read_bytes;
         bytes.nvme_write = engine->extents->counters.written_bytes;
@@ -34,10 +35,11 @@ static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
     return bytes;
 }
 
-static void begin_account(struct step_state *s, struct hst_step_bytes now)
+static void begin_account(struct hst_engine *engine, struct hst_step_bytes now)
 {
+    struct step_state *s = &engine->step;
     s->last_end_s = clock_seconds();
-    s->stall_nvme_s = s->stall_copy_s = s->update_s = 0;
+    loop_forget_stalls(&engine->exec);
     s->counted = now;
     s->is_interrupted = false;
 }
@@ -57,24 +59,25 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
             "a step needs its size, a finite lr >= 0 and a cursor of at most %u bytes",
             VERSIONS_CURSOR_BYTES);
     struct step_state *s = &engine->step;
+    const struct standing *at = &engine->standing;
     versions_step_begins(engine, in->cursor, in->cursor_bytes);
-    s->lr = in->lr;
+    engine->standing.lr = in->lr;
     s->ready_units = 0;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)
         engine->units[u].grad_ready = false;
     slices_begin(engine);
     s->stream = NULL;
     /* the first step's account begins here, not with the load; another's not with an evaluation */
-    if (s->last_end_s == 0 || s->is_interrupted || engine->run.evaluating)
-        begin_account(s, moved_bytes(engine));
-    int rc = execute_begin(engine);
+    if (s->last_end_s == 0 || s->is_interrupted || engine->exec.turn.evaluating)
+        begin_account(engine, moved_bytes(engine));
+    int rc = execute_begin(&engine->exec);
     if (rc)
         return rc;
     engine->phase = PHASE_STEP;
     *step = (struct hst_step){
-        .number = s->number + 1,
+        .number = at->number + 1,
         .micro_count = engine->placement.micro_count,
-        .loss_scale = s->scale.value,
+        .loss_scale = at->scale.value,
     };
     return 0;
 }
@@ -131,19 +134,6 @@ static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_s
     return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
 }
 
-/* All that follows is enqueued on this stream, behind the last unit, which may be under way on
- * another one. Between steps it is the engine's: a client's may be gone. */
-static int follow_last_unit(struct hst_engine *engine, struct hst_stream *stream)
-{
-    if (engine->unit_stream == stream)
-        return 0;
-    engine->unit_stream = stream;
-    int rc = hst_stream_wait(stream, engine->unit_passed);
-    if (rc == 0 && engine->run.updated) /* updates may have been enqueued behind the last unit */
-        rc = hst_stream_wait(stream, engine->run.updated);
-    return rc ? engine_fail_device(engine, rc, "waiting for the last unit") : 0;
-}
-
 int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
@@ -155,8 +145,8 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
         return report_refuse(&engine->report, "all units of one step are acquired on one stream");
     engine->step.stream = stream;
     uint32_t next = slices_next(engine, unit, sweep);
-    int rc = follow_last_unit(engine, stream);
-    rc = rc ? rc : execute_reach(engine, next, sweep);
+    int rc = streams_follow(&engine->exec, stream);
+    rc = rc ? rc : execute_reach(&engine->exec, next, sweep);
     if (rc == 0 && sweep == HST_BACKWARD)
         rc = open_gradients(engine, next, stream);
     if (rc)
@@ -174,7 +164,7 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
 static int round_gradient(struct hst_engine *engine, const struct layout_param *param, uint64_t end)
 {
     uint64_t element = engine_element_bytes(engine);
-    unsigned char *row = moves_work(engine, engine->run.computing, EXTENT_GRADS, 0);
+    unsigned char *row = execute_operand(&engine->exec, EXTENT_GRADS, 0);
     struct hst_cast round = {
         .count = param->count,
         .src_dtype = HST_F32,
@@ -183,9 +173,10 @@ static int round_gradient(struct hst_engine *engine, const struct layout_param *
         .dst = row + param->offset * element,
     };
     uint64_t stop = param->offset + param->count;
-    int rc = hst_op_cast(engine->unit_stream, &round);
+    int rc = hst_op_cast(engine->exec.streams.unit, &round);
     if (rc == 0 && end > stop)
-        rc = hst_stream_zero(engine->unit_stream, row + stop * element, (end - stop) * element);
+        rc = hst_stream_zero(engine->exec.streams.unit, row + stop * element,
+                             (end - stop) * element);
     return rc;
 }
 
@@ -218,7 +209,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     if (rc)
         return rc;
     if (!engine_computes_in_dram(engine)) {
-        rc = optimizer_device_norm(engine, held);
+        rc = optimizer_device_norm(&engine->exec, held);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");
     }
@@ -237,11 +228,11 @@ int hst_unit_release(struct hst_engine *engine, uint32_t unit)
     if (engine->sweep == HST_BACKWARD && !engine->units[held].grad_ready)
         return report_refuse(&engine->report,
                              "unit %u is released before its gradients are complete", unit);
-    int rc = execute_leave(engine, engine->unit_stream);
+    int rc = execute_leave(&engine->exec, engine->exec.streams.unit);
     if (rc)
         return rc;
     engine->acquired = NO_UNIT;
-    return engine->sweep == HST_EVAL ? follow_last_unit(engine, engine->stream) : 0;
+    return engine->sweep == HST_EVAL ? streams_follow(&engine->exec, engine->stream) : 0;
 }
 
 /* ---- activations ---- */
@@ -268,7 +259,7 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                              unit, access & HST_WRITE ? "write" : "read");
     if (kind == HST_CHECKPOINT) {
         per_token = engine->layout.units[held].act_bytes_per_token;
-        base = per_token ? moves_work(engine, engine->run.computing, EXTENT_ACTS, 0) : NULL;
+        base = per_token ? execute_operand(&engine->exec, EXTENT_ACTS, 0) : NULL;
     }
     if (per_token == 0 || !base)
         return report_refuse(&engine->report,
@@ -300,26 +291,28 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
 static void account(struct hst_engine *engine, double grad_norm, struct hst_step_stats *stats)
 {
     struct step_state *s = &engine->step;
+    const struct standing *at = &engine->standing;
+    const struct stalls *stalls = &engine->exec.stalls;
     struct hst_step_bytes now = moved_bytes(engine);
     struct hst_dev_usage usage;
     hst_dev_usage(engine->dev, &usage);
     double end = clock_seconds();
     *stats = (struct hst_step_stats){
-        .step = s->number,
+        .step = at->number,
         .grad_norm = grad_norm,
         .seconds = end - s->last_end_s,
-        .stall_s = {.nvme = s->stall_nvme_s, .copy = s->stall_copy_s, .update = s->update_s},
+        .stall_s = {.nvme = stalls->nvme_s, .copy = stalls->copy_s, .update = stalls->update_s},
         .bytes = {.nvme_read = now.nvme_read - s->counted.nvme_read,
                   .nvme_write = now.nvme_write - s->counted.nvme_write,
                   .h2d = now.h2d - s->counted.h2d,
                   .d2h = now.d2h - s->counted.d2h},
-        .skipped_steps = s->number - s->updates,
+        .skipped_steps = at->number - at->updates,
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
                  .nvme = engine->placement.nvme_bytes},
         .hbm_free = device_left(engine),
     };
-    begin_account(s, now);
+    begin_account(engine, now);
     s->last_end_s = end;
 }
 
@@ -327,47 +320,53 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
 {
     if (engine->report.error.code)
         return engine->report.error.native;
-    struct step_state *s = &engine->step;
+    struct standing *at = &engine->standing;
     if (engine->phase != PHASE_STEP || engine->acquired != NO_UNIT ||
-        s->ready_units != engine->layout.unit_count || !stats)
+        engine->step.ready_units != engine->layout.unit_count || !stats)
         return report_refuse(&engine->report,
                              "a step ends when all units' gradients are complete (%u of %u are)",
                              slices_ready(engine), engine->described_count);
-    int rc = execute_end(engine);
+    int rc = execute_end(&engine->exec);
     if (rc)
         return rc;
-    rc = hst_stream_sync(engine->unit_stream); /* what the client enqueued behind the last unit */
+    rc = hst_stream_sync(
+        engine->exec.streams.unit); /* what the client enqueued behind the last unit */
     if (rc)
         return engine_fail_device(engine, rc, "the backward");
-    rc = follow_last_unit(engine, engine->stream);
+    rc = streams_follow(&engine->exec, engine->stream);
     if (rc)
         return rc;
-    bool skipped = engine->run.skipped;
-    s->number++;
-    s->updates += !skipped;
+    bool skipped = engine->exec.verdict.skipped;
+    at->number++;
+    at->updates += !skipped;
     engine->phase = PHASE_LOADED;
-    account(engine, engine->run.grad_norm, stats);
+    account(engine, engine->exec.verdict.grad_norm, stats);
     stats->skipped = skipped;
-    stats->update_time = engine->run.optimistic ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
-    stats->redone = (engine->run.left & PHASE_REDO) != 0;
-    stats->loss_scale = (double)s->scale.value;
+    stats->update_time =
+        engine->exec.verdict.optimistic ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
+    stats->redone = (engine->exec.verdict.left & PHASE_REDO) != 0;
+    stats->loss_scale = (double)at->scale.value;
     if (engine->config.precision == HST_PRECISION_FP16)
-        s->scale = loss_scale_after(s->scale, !skipped);
+        at->scale = loss_scale_after(at->scale, !skipped);
     versions_step_ended(engine, stats->seconds);
     if (!optimistic_step_ended(engine, stats))
         return 0;
-    return execute_update_as(engine, engine->run.choice.optimistic);
+    rc = execute_update_as(&engine->exec, engine->choice.optimistic);
+    engine->choice.optimistic =
+        engine->exec.verdict.optimistic; /* an order may be beyond learning */
+    return rc;
 }
 
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
 {
     if (engine->report.error.code)
         return engine->report.error.native;
-    if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED)
+    if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED ||
+        engine->acquired != NO_UNIT)
         return report_refuse(&engine->report, "drain comes between steps");
     slices_begin(engine);
-    engine->step.is_interrupted = engine->step.is_interrupted || engine->run.evaluating;
-    int rc = execute_drain(engine);
+    engine->step.is_interrupted = engine->step.is_interrupted || engine->exec.turn.evaluating;
+    int rc = execute_drain(&engine->exec);
     rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
     if (rc)
         return rc;
@@ -389,4 +388,14 @@ int hst_engine_keep(struct hst_engine *engine, uint64_t instead_of)
 uint64_t hst_engine_version(const struct hst_engine *engine)
 {
     return versions_last(engine);
+}
+
+int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **visits,
+                      size_t *count)
+{
+    if (engine->phase < PHASE_SEALED || !visits || !count)
+        return -EINVAL;
+    *visits = engine->exec.sealed;
+    *count = engine->exec.sealed_count;
+    return 0;
 }

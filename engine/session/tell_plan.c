@@ -79,7 +79,7 @@ static void tell_late(struct hst_engine *engine)
 /* That fewer threads update than there are. */
 static void tell_threads(struct hst_engine *engine)
 {
-    uint32_t threads = engine->placement.update_threads[engine->run.optimistic];
+    uint32_t threads = engine->placement.update_threads[engine_is_optimistic(engine)];
     if (threads > 0 && !engine->config.plan)
         report_log(&engine->report, HST_LOG_INFO,
                    "I308 %u of %u threads update: host memory then carries more for drives and "

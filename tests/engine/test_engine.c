@@ -248,8 +248,8 @@ static void a_host_that_computes_copies_nothing(void **state)
     (void)state;
     struct hst_engine *engine = toy_created(TOY_CONFIG(.place = "states=nvme,acts=nvme"));
     toy_must(engine, toy_seal_and_load(engine));
-    assert_null(engine->run.copying[LANE_H2D]); /* each is a thread */
-    assert_null(engine->run.copying[LANE_D2H]);
+    assert_null(engine->exec.streams.copying[LANE_H2D]); /* each is a thread */
+    assert_null(engine->exec.streams.copying[LANE_D2H]);
     hst_engine_destroy(&engine);
 }
 

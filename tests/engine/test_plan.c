@@ -276,7 +276,7 @@ static void what_some_of_the_threads_took_is_not_scaled_again(void **state)
     struct hst_config config = config_of(HST_PLAN_TO_TRAIN, "states=dram,weights=dram");
     config.device = "far";
     struct hst_engine *engine = sealed(&config, 0);
-    struct measure_work *update = &engine->run.measure.update;
+    struct measure_work *update = &engine->exec.measure.update;
     assert_int_equal(toy_load(engine), 0);
     engine->placement.update_threads[0] = engine->placement.update_threads[1] = 1;
     for (int s = 0; s < 3; s++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "toy_states.h"
 
-#include "exec/tile_stream.h"
+#include "exec/tiles/tile_stream.h"
+#include "session/engine_state.h"
 
 #include <string.h>
 
@@ -12,10 +13,9 @@ static void append(struct toy_states *states, const void *array, size_t bytes)
     states->used += bytes;
 }
 
-static int visit(struct hst_engine *engine, void *context, const struct tile_job *jobs,
-                 uint32_t count)
+static int visit(struct executor *exec, void *context, const struct tile_job *jobs, uint32_t count)
 {
-    const struct hst_update_bytes *bytes = &engine->update->bytes;
+    const struct hst_update_bytes *bytes = &exec->in.update->bytes;
     for (uint32_t i = 0; i < count; i++) {
         const struct hst_update_arrays *a = &jobs[i].arrays;
         const size_t n = jobs[i].range.elements;
@@ -30,5 +30,5 @@ static int visit(struct hst_engine *engine, void *context, const struct tile_job
 int toy_states(struct hst_engine *engine, struct toy_states *states)
 {
     states->used = 0;
-    return tile_stream(engine, TILE_READ_WEIGHTS | TILE_READ_STATES, visit, states);
+    return tile_stream(&engine->exec, TILE_READ_WEIGHTS | TILE_READ_STATES, visit, states);
 }

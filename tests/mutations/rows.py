@@ -362,9 +362,9 @@ mutate(
 )
 
 mutate(
-    'engine/exec/moves.c', 'engine/engine engine/slices',
+    'engine/exec/update/tile.c', 'engine/engine engine/slices',
     ('the noise of a tile is that of its elements',
-     '    job.arrays.index = layout_first_element(&engine->layout, job.range);\n', ''),
+     '    job.arrays.index = layout_first_element(exec->in.layout, job.range);\n', ''),
 )
 
 mutate(
@@ -374,10 +374,10 @@ mutate(
 )
 
 mutate(
-    'engine/exec/optimizer.c', 'engine/nonfinite',
-    ('v may overflow without clipping too', '    if (!overflows(engine, stored_norm))\n',
+    'engine/exec/update/optimizer.c', 'engine/nonfinite',
+    ('v may overflow without clipping too', '    if (!overflows(exec, stored_norm))\n',
      '    if (isfinite(stored_norm))\n'),
-    ('such steps are skipped', 'return overflows(engine, stored_norm) &&',
+    ('such steps are skipped', 'return overflows(exec, stored_norm) &&',
      'return !isfinite(stored_norm) &&'),
 )
 
@@ -387,7 +387,7 @@ mutate(
 )
 
 mutate(
-    'engine/exec/versions.c', 'e2e/resume',
+    'engine/session/store/versions.c', 'e2e/resume',
     ('another rounding is told', 'version_settings_round_anew(was, is) ?', 'false ?'),
 )
 
@@ -497,33 +497,37 @@ mutate(
 )
 
 mutate(
-    'engine/exec/optimizer_device.c', 'engine/away',
+    'engine/exec/update/optimizer_device.c', 'engine/away',
     ('a streamed tile has the coefficients of its step',
-     '.coefs = late ? &engine->run.coefs : &engine->run.early', '.coefs = &engine->run.coefs'),
+     '.coefs = late ? &exec->verdict.coefs : &exec->verdict.early',
+     '.coefs = &exec->verdict.coefs'),
 )
 
 mutate(
-    'engine/exec/copies.c', 'engine/away',
-    ('a streamed tile goes home behind its update', 'return run->streamed;', 'return NULL;'),
+    'engine/exec/lanes/device.c', 'engine/away',
+    ('a streamed tile goes home behind its update', 'return streams->streamed;', 'return NULL;'),
 )
 
 mutate(
-    'engine/exec/optimistic.c', 'engine/optimistic',
+    'engine/exec/update/verdict.c', 'engine/optimistic',
     ('what clips is made again', '(unsigned)PHASE_REVERT | PHASE_REDO', 'PHASE_REVERT'),
     ('a step that is skipped is reverted',
-     'run->skipped ? (unsigned)PHASE_REVERT :', 'run->skipped ? 0u :'),
-    ('slots stay where a step is skipped', 'run->slot ^= !run->skipped;', 'run->slot ^= 1;'),
+     'v->skipped ? (unsigned)PHASE_REVERT :', 'v->skipped ? 0u :'),
+    ('slots stay where a step is skipped', 'v->slot ^= !v->skipped;', 'v->slot ^= 1;'),
     ('kept weights of an update that did not stand are read anew',
-     'stands ? UINT64_MAX : run->step_window + 1', 'UINT64_MAX'),
+     'stands ? UINT64_MAX : exec->turn.step_window + 1', 'UINT64_MAX'),
+)
+mutate(
+    'engine/session/update_time.c', 'engine/optimistic',
     ('drives have a second slot with a version of every step alone', 'v->every != 1', 'false'),
 )
 
 mutate(
-    'engine/exec/execute.c', 'engine/optimistic engine/orders',
+    'engine/exec/visit/execute.c', 'engine/optimistic engine/orders',
     ('derived weights are made again',
-     'return rc || !run->skipped ? rc : restore_derived(engine);', 'return rc;'),
+     'return rc || !exec->verdict.skipped ? rc : restore_derived(exec);', 'return rc;'),
     ('what buffers kept is forgotten where an evaluation begins anew',
-     '    if (restart)\n        scheduler_forget(&run->scheduler);\n', ''),
+     '    if (restart)\n        scheduler_forget(&exec->step.scheduler);\n', ''),
 )
 
 mutate(

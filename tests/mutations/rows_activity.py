@@ -3,12 +3,12 @@
 from rows import mutate
 
 mutate(
-    'engine/exec/memory.c', 'engine/resuming',
+    'engine/exec/tiles/memory.c', 'engine/resuming',
     ('what was read into memory counts', '    moving->done_bytes += bytes;\n', ''),
     ('who has ended a resume is told no more', ' && !moving->ended', ''),
     ('what goes to the store is not told', '!moving->to_store && ', ''),
-    ('all of it is told', 'bytes += save_bytes(engine, tile, i);',
-     'bytes = save_bytes(engine, tile, i);'),
+    ('all of it is told', 'bytes += save_bytes(exec, tile, i);',
+     'bytes = save_bytes(exec, tile, i);'),
 )
 mutate(
     'tools/cli/message/activity.c', 'tools/cli_output',

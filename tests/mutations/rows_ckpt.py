@@ -101,9 +101,9 @@ mutate(
 )
 
 mutate(
-    'engine/exec/load.c', 'engine/ckpt',
+    'engine/session/load.c', 'engine/ckpt',
     ('gaps are zero from the start',
-     'record_zero_gaps(job->record, engine->update->bytes, n);', ''),
+     'record_zero_gaps(job->record, exec->in.update->bytes, n);', ''),
 )
 
 mutate(
@@ -139,7 +139,7 @@ mutate(
 )
 
 mutate(
-    'engine/session/store_dir.c', 'e2e/disks',
+    'engine/session/store/store_dir.c', 'e2e/disks',
     ('a drive that a killed start filled may be full',
      'config.may_be_full = holds_store(engine, d) || store_dir_leftover(engine, d) > 0;',
      'config.may_be_full = holds_store(engine, d);'),
@@ -170,7 +170,7 @@ mutate(
 )
 
 mutate(
-    'engine/exec/load.c', CKPT,
+    'engine/session/load.c', CKPT,
     ('masters in fp16 are not the weights', 'type == HST_CPU_F16 ? job->arrays.master :', ''),
 )
 

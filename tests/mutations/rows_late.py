@@ -42,16 +42,16 @@ mutate(
      ' || (class == HST_CLASS_GRADS && !in->deferred)', ''),
 )
 mutate(
-    'engine/exec/demand.c', 'engine/orders',
+    'engine/exec/visit/execute.c', 'engine/orders',
     ('on demand, too, early tiles are updated',
-     'run->computing.node + 1, run->demand.node_count, part_of(sweep)', '0, 0, part_of(sweep)'),
+     'turn->on_demand ? loop_until(exec, loop_is_idle) : loop_start(exec)', 'loop_start(exec)'),
 )
 mutate(
-    'engine/exec/optimistic.c', 'engine/optimistic',
-    ('what is left is done in the next step window', 'run->left = run->skipped ? 0 : PHASE_UPDATE;',
-     'run->left = 0;'),
-    ('a step window that is opened early has it too', 'run->left = PHASE_UPDATE; /*',
-     'run->left = 0; /*'),
+    'engine/exec/update/verdict.c', 'engine/optimistic',
+    ('what is left is done in the next step window', 'v->left = v->skipped ? 0 : PHASE_UPDATE;',
+     'v->left = 0;'),
+    ('a step window that is opened early has it too', 'v->left = PHASE_UPDATE; /*',
+     'v->left = 0; /*'),
 )
 mutate(
     'engine/plan/graph/graph_bound.c', 'engine/simulate',
@@ -60,7 +60,8 @@ mutate(
 mutate(
     'engine/session/predict.c', 'tools/cli_plan',
     ('a bound counts the versions of each step',
-     '&m->rates, versions_phases_simulated(engine), &bound', '&m->rates, 0, &bound'),
+     '&m->rates, versions_phases_simulated(engine),\n                          &bound',
+     '&m->rates, 0, &bound'),
     ('the share is told', '.late_share = engine->placement.late_eighths / 8.0,',
      ''),
 )

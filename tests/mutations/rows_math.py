@@ -43,7 +43,7 @@ mutate(
      '        same--;\n', '        break;\n'),
 )
 mutate(
-    'engine/exec/versions.c', 'e2e/host_math',
+    'engine/session/store/versions.c', 'e2e/host_math',
     ('a resume compares what bits depend on',
      '    other_run_tell_math(engine, engine->versions.math);\n', ''),
 )

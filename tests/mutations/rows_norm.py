@@ -22,8 +22,8 @@ mutate(
      'b->in->units[unit].acts, parts_pool(b, unit, POOL_ACTS))'),
 )
 mutate(
-    'engine/exec/loop.c', 'engine/matrix',
-    ('what was kept is not read, and not told', 'is_kept(run, at) ? 0 : node->work',
+    'engine/exec/program.c', 'engine/matrix',
+    ('what was kept is not read, and not told', 'program_is_kept(exec, at) ? 0 : node->work',
      'node->work'),
 )
 mutate(
@@ -37,9 +37,9 @@ mutate(
      '0,'),
 )
 mutate(
-    'engine/exec/optimizer_device.c', 'engine/away',
+    'engine/exec/update/optimizer_device.c', 'engine/away',
     ('partials that leave with gradients are not copied twice',
-     'if (rc || !placement_is_resident(&engine->placement, unit))', 'if (rc)'),
+     'if (rc || !placement_is_resident(exec->in.placement, unit))', 'if (rc)'),
 )
 mutate(
     'engine/session/step.c', 'engine/away',
@@ -147,8 +147,8 @@ mutate(
     ('a plan knows of half', '.half = half_of(engine, rates)};', '.half = 0};'),
 )
 mutate(
-    'engine/exec/optimizer.c', 'engine/away',
-    ('so many threads update', 'engine->placement.update_threads[engine->run.optimistic]', '0'),
+    'engine/exec/update/optimizer.c', 'engine/away',
+    ('so many threads update', 'exec->in.placement->update_threads[exec->verdict.optimistic]', '0'),
 )
 mutate(
     'engine/machine/workers.c', 'engine/workers',

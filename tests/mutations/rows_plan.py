@@ -40,7 +40,8 @@ mutate(
 mutate(
     'engine/session/decide.c', 'engine/plan tools/cli_plan',
     ('what fails otherwise is no plan', 'rc == -ENOSPC && engine->placement.units', 'rc'),
-    ('a plan chooses the update', '        run->optimistic = planner_is_optimistic(&steps);', ''),
+    ('a plan chooses the update',
+     '        engine->optimistic = planner_is_optimistic(&steps);', ''),
 )
 mutate(
     'engine/session/predict.c', 'engine/plan tools/cli_plan',
@@ -112,7 +113,7 @@ mutate(
      'if (1)'),
 )
 mutate(
-    'engine/session/store_dir.c', 'engine/plan tools/cli_plan',
+    'engine/session/store/store_dir.c', 'engine/plan tools/cli_plan',
     ('a plan makes no directory', 'if (engine->config.plan) {\n        drive->parent',
      'if (0) {\n        drive->parent'),
     ('what is told is not looked at', '    if (is_told(engine))\n        return 0;', ''),

@@ -26,7 +26,7 @@ mutate(
     ('nothing is behind the rates', 'is_zero(page + end, STORE_PAGE_BYTES - end)', '1'),
 )
 mutate(
-    'engine/session/store_dir.c', 'e2e/room',
+    'engine/session/store/store_dir.c', 'e2e/room',
     ('room is shared out as it was', ' || share_as_before(engine, in)', ''),
 )
 mutate(

@@ -31,7 +31,7 @@ mutate(
      '        block == 0'),
 )
 mutate(
-    'engine/exec/slices.c', 'engine/slices',
+    'engine/session/slices.c', 'engine/slices',
     ('the backward begins with the last slice', 'd->count - 1 - turn', 'turn'),
     ('evaluations follow one another', '(*turn + 1) % d->count', '*turn + 1'),
     ('all slices were visited', 'if (turn >= d->count)', 'if (0)'),
@@ -70,9 +70,9 @@ mutate(
      'rc == -ENOSPC'),
 )
 mutate(
-    'engine/exec/execute.c', 'engine/slices',
+    'engine/exec/visit/order.c', 'engine/slices',
     ('a warning names the unit that the client knows',
-     '"follows the new order",\n                   slices_described(engine, unit));',
+     '"follows the new order",\n                   described(exec, unit));',
      '"follows the new order",\n                   unit);'),
 )
 mutate(

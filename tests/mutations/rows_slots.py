@@ -39,16 +39,20 @@ mutate(
      'return in->stored || (in->optimistic && drives);', 'return in->stored;'),
 )
 mutate(
-    'engine/exec/versions.c', 'engine/optimistic',
+    'engine/session/store/versions.c', 'engine/optimistic',
     ('each step settles what the one before has written',
-     'return !engine->plan_in.stored && engine->run.optimistic ? PHASE_COMMIT : 0;', 'return 0;'),
+     'return !engine->plan_in.stored && engine_is_optimistic(engine) ? PHASE_COMMIT : 0;',
+     'return 0;'),
     ('a step out of order settles it too',
-     '    optimistic_settle(engine);\n    return versions_due', '    return versions_due'),
+     '    settle(engine);\n    return versions_due', '    return versions_due'),
 )
 mutate(
-    'engine/exec/optimistic.c', 'engine/optimistic',
+    'engine/session/store/versions.c', 'engine/optimistic',
     ('scratch is reverted', 'engine->extents      ? scratch_revert(engine->extents)', '0 ? 0'),
     ('scratch is settled', 'scratch_settle(engine->extents);', 'return;'),
+)
+mutate(
+    'engine/session/update_time.c', 'engine/optimistic',
     ('without a store drives may have second slots',
      '.frees = !engine->plan_in.stored || engine->versions.every == 1,',
      '.frees = engine->plan_in.stored && engine->versions.every == 1,'),
@@ -59,7 +63,7 @@ mutate(
      '(tier == HST_TIER_NVME && !with->in.stored)', 'false'),
 )
 mutate(
-    'engine/exec/views.c', 'engine/saved',
+    'engine/session/views.c', 'engine/saved',
     ('an evaluation leaves nothing', 'at == PLACEMENT_NO_ADDRESS || sweep == HST_EVAL',
      'at == PLACEMENT_NO_ADDRESS'),
 )

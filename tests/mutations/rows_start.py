@@ -48,25 +48,25 @@ mutate(
     ('a probe asks', '    probe.stopped = config->stopped;\n', ''),
 )
 mutate(
-    'engine/exec/failure.c', 'engine/stop',
+    'engine/session/store/failure.c', 'engine/stop',
     ('a drain is not stopped', 'engine->phase < PHASE_LOADED && c->stopped', 'c->stopped'),
 )
 mutate(
-    'engine/exec/memory.c', 'engine/stop',
-    ('a move into memory stops', '            rc = rc ? rc : engine_stopped(engine);\n', ''),
+    'engine/exec/tiles/memory.c', 'engine/stop',
+    ('a move into memory stops', '            rc = rc ? rc : executor_stopped(exec);\n', ''),
 )
 mutate(
-    'engine/exec/versions.c', 'engine/stop',
+    'engine/session/store/versions.c', 'engine/stop',
     ('a comparison stops', '    return engine_stopped(engine);\n', '    return 0;\n'),
     ('what has stopped is no failure', ' || rc == -ECANCELED)', ')'),
 )
 mutate(
-    'engine/exec/tile_stream.c', 'engine/stop',
-    ('a move through slots stops', '        int rc = engine_stopped(s->engine);\n',
+    'engine/exec/tiles/tile_stream.c', 'engine/stop',
+    ('a move through slots stops', '        int rc = executor_stopped(s->exec);\n',
      '        int rc = 0;\n'),
 )
 mutate(
-    'engine/exec/load.c', 'engine/stop',
+    'engine/session/load.c', 'engine/stop',
     ('what was stopped does not go on',
      'PHASE_SEALED || engine->versions.store || !step', 'PHASE_SEALED || !step'),
 )
@@ -88,12 +88,12 @@ mutate(
      '    char *cache = NULL;'),
 )
 mutate(
-    'engine/exec/other_run.c', 'e2e/resume',
+    'engine/session/store/other_run.c', 'e2e/resume',
     ('it is no option', ' &&\n           strncmp(line, "rounding ", 9) != 0', ''),
 )
 
 mutate(
-    'engine/exec/other_run.c', 'e2e/store_doors',
+    'engine/session/store/other_run.c', 'e2e/store_doors',
     ('the batch is told before the grain', 'if (batch && !is_in(other, batch))', 'if (0)'),
     ('another model is told before its budget', 'digest == layout_digest(&engine->layout)', '1'),
 )

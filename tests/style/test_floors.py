@@ -33,13 +33,15 @@ class Breaches(unittest.TestCase):
         self.assertEqual(len(self.found([('tools/data/data.c', 'tools/model/units.c')])), 1)
         self.assertEqual(len(self.found([('aio/wait.c', 'cpu_adam/coef.c')])), 1)
 
-    def test_only_the_header_that_is_named_is_handed_down(self):
-        self.assertEqual(self.found([], [('engine/exec/loop.c', 'engine/session/engine_state.h')]),
-                         [])
-        for other in ('engine/session/predict.h', 'engine/session/step.c'):
-            self.assertEqual(len(self.found([('engine/exec/loop.c', other)])), 1)
-        self.assertEqual(len(self.found([], [('engine/tier/hbm.c',
-                                              'engine/session/engine_state.h')])), 1)
+    def test_nothing_is_handed_down(self):
+        for room in ('engine/exec', 'engine/exec/visit', 'engine/tier'):
+            self.assertEqual(len(self.found([], [(room + '/a.c',
+                                                  'engine/session/engine_state.h')])), 1)
+
+    def test_a_folder_in_a_room_may_have_a_floor_of_its_own(self):
+        lane, loop = 'engine/exec/lanes/drives.c', 'engine/exec/visit/execute.c'
+        self.assertEqual(self.found([(loop, lane), (lane, 'engine/exec/moves.c')]), [])
+        self.assertEqual(len(self.found([(lane, loop)])), 1)
 
     def test_a_new_folder_needs_a_floor(self):
         self.assertRegex(self.found([('engine/new/a.c', 'engine/base/clock.c')])[0], 'no floor')

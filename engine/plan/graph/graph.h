@@ -4,7 +4,7 @@
 /*
  * The step graph: every read, write, copy, computation and update of one training step, with the
  * lane it runs on, what it waits for and the buffers it borrows. The same graph is executed
- * (exec/execute.c) and simulated (plan/simulate.c); plan/scheduler.c is what both share: which node
+ * (exec/lanes/loop.c) and simulated (simulate.c); scheduler.c is what both share: which node
  * may run now. Pure.
  *
  * A graph describes one step window, and training repeats it. A step window begins with the update
@@ -252,6 +252,12 @@ static inline bool node_is_visit(const struct node *node)
     return (node->phases & PHASES_TRAIN) &&
            (node->kind == NODE_FORWARD || node->kind == NODE_RECOMPUTE ||
             node->kind == NODE_BACKWARD);
+}
+
+/** True of an update, or of its read, that comes after the norm of all gradients. */
+static inline bool node_is_late(const struct node *node)
+{
+    return (node->phases & ((unsigned)PHASE_UPDATE | PHASE_REDO)) != 0;
 }
 
 /** True where the node of the graph borrows a buffer of that pool. */

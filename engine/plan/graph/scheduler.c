@@ -410,6 +410,16 @@ void scheduler_narrow(struct scheduler *scheduler, uint64_t step_window, unsigne
     pass_over(scheduler, step_window, true);
 }
 
+void scheduler_lend_next(struct scheduler *scheduler, enum pool pool, uint32_t buffer)
+{
+    uint32_t *stack = scheduler->free[pool], top = scheduler->free_count[pool] - 1, i = 0;
+    while (stack[i] != buffer)
+        i++;
+    assert(i <= top); /* it is free */
+    stack[i] = stack[top];
+    stack[top] = buffer;
+}
+
 void scheduler_forget(struct scheduler *scheduler)
 {
     assert(scheduler_is_idle(scheduler));

@@ -78,6 +78,8 @@ void scheduler_open(struct scheduler *scheduler, unsigned phases);
 void scheduler_narrow(struct scheduler *scheduler, uint64_t step_window, unsigned phases);
 /** The scheduler is idle: nothing is retained for the next step window; all buffers are free. */
 void scheduler_forget(struct scheduler *scheduler);
+/** A free buffer of a pool is the next that it lends. */
+void scheduler_lend_next(struct scheduler *scheduler, enum pool pool, uint32_t buffer);
 /**
  * The buffer that holds what a reservation left in it for its heir, from its last user's end until
  * the heir's, or GRAPH_NONE.

@@ -96,6 +96,25 @@ static int order_units(const struct step_order *order, uint32_t units, struct gr
     return sum == (uint64_t)units * (units - 1) / 2 ? 0 : -EINVAL;
 }
 
+struct buffer_pool step_graph_pool(const struct placement *p, unsigned pool)
+{
+    const struct buffer_pool buffer_pools[POOL_COUNT] = {
+        [POOL_WEIGHTS] = p->reservations[0],
+        [POOL_WIDE_WEIGHTS] = p->reservations[1],
+        [POOL_GRADS] = p->grad_buffers[0],
+        [POOL_WIDE_GRADS] = p->grad_buffers[1],
+        [POOL_TILES] = p->slots,
+        [POOL_ACTS] = p->act_buffers,
+        [POOL_DEVICE_WEIGHTS] = p->device_weights[0],
+        [POOL_DEVICE_WIDE_WEIGHTS] = p->device_weights[1],
+        [POOL_DEVICE_GRADS] = p->device_grads[0],
+        [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1],
+        [POOL_DEVICE_ACTS] = p->device_acts,
+        [POOL_DEVICE_TILES] = p->device_tiles,
+    };
+    return buffer_pools[pool];
+}
+
 /* These are the operands at hand, and their tiles. */
 struct making {
     const struct step_order *order; /* null: the declared one */
@@ -116,7 +135,7 @@ static int build(const struct placement_in *in, const struct placement *p,
                  const struct making *making, struct graph *graph)
 {
     uint64_t weight_bytes = in->bytes.weights;
-    const struct graph_in graph_in = {
+    struct graph_in graph_in = {
         .units = described,
         .unit_count = in->layout->unit_count,
         .forward = visits,
@@ -135,19 +154,9 @@ static int build(const struct placement_in *in, const struct placement *p,
         .stored = in->stored,
         .derived_weights = in->derived_weights,
         .apart = p->compute_tier == HST_TIER_HBM,
-        .buffers = {[POOL_WEIGHTS] = p->reservations[0].count,
-                    [POOL_WIDE_WEIGHTS] = p->reservations[1].count,
-                    [POOL_GRADS] = p->grad_buffers[0].count,
-                    [POOL_WIDE_GRADS] = p->grad_buffers[1].count,
-                    [POOL_TILES] = p->slots.count,
-                    [POOL_ACTS] = p->act_buffers.count,
-                    [POOL_DEVICE_WEIGHTS] = p->device_weights[0].count,
-                    [POOL_DEVICE_WIDE_WEIGHTS] = p->device_weights[1].count,
-                    [POOL_DEVICE_GRADS] = p->device_grads[0].count,
-                    [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1].count,
-                    [POOL_DEVICE_ACTS] = p->device_acts.count,
-                    [POOL_DEVICE_TILES] = p->device_tiles.count},
     };
+    for (unsigned pool = 0; pool < POOL_COUNT; pool++)
+        graph_in.buffers[pool] = step_graph_pool(p, pool).count;
     return making->unit == GRAPH_NONE ? graph_build(&graph_in, graph)
                                       : graph_build_unit(&graph_in, making->unit, graph);
 }

@@ -33,4 +33,7 @@ int step_graph_unit(const struct placement_in *in, const struct placement *place
 int step_graph_coarse(const struct placement_in *in, const struct placement *placement,
                       uint32_t tiles_most, bool optimistic, struct graph *graph);
 
+/** The memory of a pool's buffers (enum pool). */
+struct buffer_pool step_graph_pool(const struct placement *placement, unsigned pool);
+
 #endif

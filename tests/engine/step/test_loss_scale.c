@@ -84,12 +84,12 @@ static void train(const struct hst_config *config, const char *steps, struct toy
     struct hst_engine *engine = loaded(config);
     struct hst_step_stats stats;
     for (const char *step = steps; *step; step++) {
-        engine->step.scale.value = *step == 'x' ? 0x1p20f : 0x1p18f;
+        engine->standing.scale.value = *step == 'x' ? 0x1p20f : 0x1p18f;
         must(engine, toy_step(engine, &stats));
         assert_int_equal(stats.step, step - steps + 1);
         assert_int_equal(stats.skipped, *step == 'x');
         assert_int_equal(isfinite(stats.grad_norm) != 0, *step != 'x');
-        assert_true(engine->step.scale.value == (*step == 'x' ? 0x1p19f : 0x1p18f));
+        assert_true(engine->standing.scale.value == (*step == 'x' ? 0x1p19f : 0x1p18f));
     }
     must(engine, toy_save(engine, saved));
     hst_engine_destroy(&engine);
@@ -139,13 +139,13 @@ static void a_skipped_step_touches_no_byte_of_weights_and_states(void **state)
     must(engine, toy_step(engine, &stats));
     assert_false(stats.skipped);
     unsigned char *before = copy_homes(engine, &bytes);
-    engine->step.scale.value = 0x1p20f;
+    engine->standing.scale.value = 0x1p20f;
     must(engine, toy_step(engine, &stats));
     assert_true(stats.skipped);
     unsigned char *after = copy_homes(engine, &bytes);
     assert_memory_equal(after, before, bytes);
     free(after);
-    engine->step.scale.value = 0x1p18f;
+    engine->standing.scale.value = 0x1p18f;
     must(engine, toy_step(engine, &stats));
     assert_false(stats.skipped);
     after = copy_homes(engine, &bytes);

@@ -4,7 +4,7 @@
  * after steps that clip, do not, or have no update, wherever bytes live, whatever comes between.
  * Every fifth row; with `--all` each, in the short form every 29th and two places of five.
  */
-#include "plan/graph/step_graph.h"
+#include "exec/program.h"
 #include "session/engine_state.h"
 #include "short.h"
 #include "smallest_budget.h"
@@ -117,7 +117,7 @@ static void sweep_in_other_orders(struct hst_engine *engine, int step, float tim
 static bool gradients_last(const struct hst_engine *engine)
 {
     const struct placement *p = &engine->placement;
-    bool last = engine->run.optimistic;
+    bool last = engine->exec.verdict.optimistic;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)
         last |= !placement_is_resident(p, u) && p->units[u].grads.tier != HST_TIER_NVME;
     return last;
@@ -126,16 +126,12 @@ static bool gradients_last(const struct hst_engine *engine)
 /* As if the planner had chosen so; it knows no rates here. */
 static void leave_late(struct hst_engine *engine)
 {
-    struct execute *run = &engine->run;
+    const struct program *run = &engine->exec.step;
     uint32_t late = 0, early = 0;
-    if (run->deferred || late_eighths == 0)
+    if (engine->exec.verdict.deferred || late_eighths == 0)
         return;
     engine->placement.late_eighths = late_eighths;
-    scheduler_free(&run->scheduler);
-    graph_free(&run->graph);
-    assert_int_equal(
-        step_graph(&engine->plan_in, &engine->placement, NULL, run->optimistic, &run->graph), 0);
-    assert_int_equal(scheduler_init(&run->scheduler, &run->graph), 0);
+    assert_int_equal(program_step(&engine->exec, NULL, engine->exec.verdict.optimistic), 0);
     for (uint32_t i = 0; i < run->graph.node_count; i++) {
         const struct node *node = &run->graph.nodes[i];
         late += node->kind == NODE_UPDATE && node->phases == PHASE_UPDATE;
@@ -520,7 +516,7 @@ static void what_waits_needs_no_second_slot(void **state)
         toy_must(engine, toy_describe(engine));
         toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
         assert_false(engine->plan_in.second_slots);
-        assert_int_equal(engine->run.chooses, i == 1);
+        assert_int_equal(engine->chooses, i == 1);
         hst_engine_destroy(&engine);
     }
 }

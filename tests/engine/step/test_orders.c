@@ -158,7 +158,7 @@ static void check_own_orders(const struct hst_config *config)
     for (size_t i = 0; i < ORDERS; i++) {
         own_step(engine, &OWN_ORDERS[i]);
         own_step(engine, &OWN_ORDERS[i]);
-        assert_int_equal(engine->run.on_demand, i == 6);
+        assert_int_equal(engine->exec.turn.on_demand, i == 6);
     }
     toy_must(engine, toy_save(engine, &other.weights));
     hst_engine_destroy(&engine);

@@ -89,7 +89,7 @@ static int collect(void *context, const struct hst_param_ref *param, uint64_t of
 
 /* ---- a visit ---- */
 
-struct turn {
+struct visit_turn {
     struct hst_engine *engine;
     struct hst_step step;
     struct hst_visit visit;
@@ -110,12 +110,12 @@ static uint64_t sum_of(const struct hst_unit_view *view)
 }
 
 /* The input of a unit: bytes that no other unit, step or micro-batch has. */
-static int input_of(const struct turn *t, uint32_t unit, uint32_t micro)
+static int input_of(const struct visit_turn *t, uint32_t unit, uint32_t micro)
 {
     return (int)((t->step.number * 89 + unit * 7 + micro) & 255);
 }
 
-static unsigned char *act(const struct turn *t, uint32_t micro, enum hst_act_kind kind,
+static unsigned char *act(const struct visit_turn *t, uint32_t micro, enum hst_act_kind kind,
                           unsigned access, size_t *bytes)
 {
     struct hst_stream *stream = hst_engine_stream(t->engine);
@@ -126,7 +126,7 @@ static unsigned char *act(const struct turn *t, uint32_t micro, enum hst_act_kin
     return a.data;
 }
 
-static void check_input(const struct turn *t, uint32_t micro, const unsigned char *data,
+static void check_input(const struct visit_turn *t, uint32_t micro, const unsigned char *data,
                         size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -135,7 +135,7 @@ static void check_input(const struct turn *t, uint32_t micro, const unsigned cha
                      (unsigned long long)t->step.number, t->visit.sweep, t->visit.unit);
 }
 
-static void forward(const struct turn *t, uint32_t micro)
+static void forward(const struct visit_turn *t, uint32_t micro)
 {
     size_t bytes;
     unsigned char *checkpoint = NULL, *carry = act(t, micro, HST_HIDDEN, HST_WRITE, &bytes);
@@ -151,7 +151,7 @@ static void forward(const struct turn *t, uint32_t micro)
     memset(carry, input_of(t, t->visit.unit + 1, micro), bytes);
 }
 
-static int add_gradients(const struct turn *t)
+static int add_gradients(const struct visit_turn *t)
 {
     struct hst_add add = {ELEMENTS, HST_F32, t->view->param[0].grad, t->view->param[0].data,
                           t->view->param[0].grad};
@@ -159,7 +159,7 @@ static int add_gradients(const struct turn *t)
     return rc ? rc : hst_unit_grad_ready(t->engine, t->visit.unit);
 }
 
-static void visit(struct turn *t)
+static void visit(struct visit_turn *t)
 {
     struct hst_stream *stream = hst_engine_stream(t->engine);
     uint32_t unit = t->visit.unit;
@@ -193,7 +193,7 @@ static struct hst_engine *created(const struct hst_config *config)
 
 static void train(struct hst_engine *engine, struct ran *ran)
 {
-    struct turn t = {.engine = engine};
+    struct visit_turn t = {.engine = engine};
     const struct hst_visit *visits;
     size_t count;
     struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
@@ -352,7 +352,7 @@ static void a_segment_goes_up_again_before_it_comes_down(void **state)
     hst_engine_destroy(&engine);
 }
 
-static void expect_refused(struct turn *t, uint32_t unit, enum hst_sweep sweep)
+static void expect_refused(struct visit_turn *t, uint32_t unit, enum hst_sweep sweep)
 {
     struct hst_stream *stream = hst_engine_stream(t->engine);
     assert_int_equal(hst_unit_acquire(t->engine, unit, sweep, stream, &t->view), -EINVAL);
@@ -365,7 +365,7 @@ static void what_the_visits_do_not_list_is_refused_and_harmless(void **state)
     (void)state;
     struct hst_engine *engine = loaded();
     struct hst_stream *stream = hst_engine_stream(engine);
-    struct turn t = {.engine = engine};
+    struct visit_turn t = {.engine = engine};
     const struct hst_visit *visits;
     size_t count;
     struct hst_act a;
@@ -416,7 +416,7 @@ static void a_prediction_has_the_time_that_it_takes(void **state)
 {
     (void)state;
     struct hst_engine *engine = loaded();
-    struct measure_visit *again = engine->run.measure.visits[MEASURE_RECOMPUTE];
+    struct measure_visit *again = engine->exec.measure.visits[MEASURE_RECOMPUTE];
     struct hst_prediction p;
     struct hst_decision decision;
     train(engine, &other);
@@ -463,7 +463,7 @@ static void where_all_is_kept_nothing_can_be_computed_again(void **state)
 {
     (void)state;
     struct hst_config c = config_of(NULL, NULL, 0.5);
-    struct turn t = {.engine = NULL};
+    struct visit_turn t = {.engine = NULL};
     const struct hst_visit *visits;
     size_t count;
     struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};

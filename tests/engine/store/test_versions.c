@@ -4,8 +4,8 @@
  * norms, wherever the bytes live. And what is refused. Every precision with every second placement,
  * with `--all` each with each.
  */
-#include "exec/versions.h"
 #include "session/engine_state.h"
+#include "session/store/versions.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
 #include "toy_states.h"
@@ -407,9 +407,9 @@ static void the_loss_scale_goes_on_counting(void **state)
             toy_must(engine, toy_load(engine));
         else
             toy_must(engine, hst_engine_resume(engine, &began, NULL, 0, &bytes));
-        assert_int_equal(engine->step.scale.good_steps, began);
+        assert_int_equal(engine->standing.scale.good_steps, began);
         toy_must(engine, toy_step(engine, &stats));
-        assert_int_equal(engine->step.scale.good_steps, last);
+        assert_int_equal(engine->standing.scale.good_steps, last);
         toy_must(engine, hst_engine_drain(engine, &stats));
         hst_engine_destroy(&engine);
     }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_MEMORY_H
+#define HOISTWAY_ENGINE_EXEC_MEMORY_H
+/* Between steps: all that a version needs of memory, to the store at once or from it. */
+#include "exec/executor.h"
+
+/** Extents of a tile that go to the store from memory: its record, its weights, both or none. */
+uint32_t memory_save_count(const struct placement *placement, const struct placement_in *in,
+                           uint32_t tile);
+
+/**
+ * Weights (where they do not follow from the states) and states of every tile at home in memory, in
+ * RAM or a GPU's. From the store, hst_config.progress is told how far that is. Returns the first
+ * error (sticky); nothing moves any more then.
+ */
+int memory_move(struct executor *exec, bool to_store);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arithmetic at the end of a step, spread over the workers. Pieces are cut at fixed places that
+ * depend on the layout alone, so no result depends on how many workers there are.
+ */
+#include "exec/update/optimizer.h"
+
+#include "exec/measure.h"
+#include "exec/moves.h"
+#include "exec/update/tile.h"
+#include "exec/update/verdict.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#define NORM_PIECE_BLOCKS                                                                          \
+    32u /* 131,072 elements: long enough to hide the hand-out, short enough to share */
+#define UPDATE_PIECE 16384u /* elements; divides no parameter, the update is element by element */
+
+/* ---- norm ---- */
+
+struct norm_job {
+    const struct executor *exec;
+    const unsigned char *grads; /* of one unit */
+    uint64_t elements;
+    double *partial;
+};
+
+static void norm_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct norm_job *job = arg;
+    const struct executor *exec = job->exec;
+    uint64_t start = (uint64_t)index * NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
+    uint64_t left = job->elements - start;
+    uint64_t n =
+        left < NORM_PIECE_BLOCKS * HST_NORM_BLOCK ? left : NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
+    const void *grads = job->grads + start * executor_element_bytes(exec);
+    double *partial = job->partial + start / HST_NORM_BLOCK;
+    exec->in.adam->norm2[exec->in.update->kind.grads](grads, n, partial);
+}
+
+int optimizer_norm(struct executor *exec, struct scheduled at)
+{
+    const struct node *node = program_node(exec, at);
+    uint32_t unit = node->unit;
+    const struct layout_unit *u = &exec->in.layout->units[unit];
+    const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
+    double *partials = moves_host_partials(exec, unit);
+    if (executor_computes_in_dram(exec)) {
+        const unsigned char *grads = moves_work(exec, at, EXTENT_GRADS, 0);
+        struct norm_job job = {exec, grads, u->elements, partials};
+        measure_host(exec, node,
+                     workers_time(exec->in.workers, 0, (job.elements + piece - 1) / piece,
+                                  norm_piece, &job));
+    }
+    if (exec->in.plan_in->deferred)
+        return 0;
+    return optimizer_check_norm(exec, sqrt(hst_norm2_sum(partials, u->elements / HST_NORM_BLOCK)));
+}
+
+double optimizer_grad_norm(const struct executor *exec)
+{
+    const double *partials =
+        (const double *)(const void *)(exec->in.host_arena + exec->in.placement->host_partials);
+    return sqrt(hst_norm2_sum(partials, exec->in.layout->elements / HST_NORM_BLOCK));
+}
+
+/* Gradients are multiplied with this. Errors: -EOVERFLOW they cannot be updated with. */
+static int grad_scale(const struct executor *exec, double stored_norm, float *scale)
+{
+    const struct hst_grad_scale_in in = {.norm = stored_norm,
+                                         .factor = 1 / (double)exec->in.standing->scale.value,
+                                         .max_norm = exec->in.config->clip};
+    return hst_grad_scale(&in, scale);
+}
+
+static bool overflows(const struct executor *exec, double stored_norm)
+{
+    float unused;
+    return grad_scale(exec, stored_norm, &unused) == -EOVERFLOW;
+}
+
+bool optimizer_skips(const struct executor *exec, double stored_norm)
+{
+    return overflows(exec, stored_norm) &&
+           (exec->in.config->skip_nonfinite ||
+            exec->in.standing->scale.value > (float)LOSS_SCALE_LEAST);
+}
+
+int optimizer_check_norm(struct executor *exec, double stored_norm)
+{
+    char cause[96] = "the loss diverged or the data or weights hold a value that is not finite";
+    if (!overflows(exec, stored_norm))
+        return 0;
+    if (isfinite(stored_norm))
+        snprintf(cause, sizeof cause, "Adam's v may overflow from %.4g on", HST_GRAD_NORM_MOST);
+    return report_fail(
+        exec->in.report, HST_E_NONFINITE, -EOVERFLOW,
+        "the gradient norm of step %llu is %g%s: %s; %s. Fix: lower --lr or raise --warmup; "
+        "--skip-nonfinite leaves such steps out",
+        (unsigned long long)exec->in.standing->number + 1,
+        stored_norm / (double)exec->in.standing->scale.value,
+        exec->in.config->precision == HST_PRECISION_FP16 ? " at a loss scale of 1" : "", cause,
+        exec->in.plan_in->deferred ? "nothing was updated"
+                                   : "with clipping off, units behind it in the model were updated "
+                                     "already");
+}
+
+/* ---- update ---- */
+
+struct update_job {
+    const struct executor *exec;
+    const struct optimizer_coefs *coefs;
+    const struct tile_job *jobs;
+    size_t pieces_per_tile;
+};
+
+/* The parts of parameters that lie in [at, at + n) of a tile. */
+static void update_range(const struct update_job *update, const struct tile_job *job, uint64_t at,
+                         uint64_t n, bool decay)
+{
+    const struct hst_update *kind = update->exec->in.update;
+    const struct hst_adam_coef *coef = decay ? &update->coefs->decayed : &update->coefs->plain;
+    const struct hst_update_arrays from = hst_update_arrays_at(kind, &job->arrays, at);
+    const struct hst_update_arrays into = hst_update_arrays_at(kind, &job->into, at);
+    int rc = hst_update_run_into(kind, coef, &from, &into, n);
+    assert(rc >= 0); /* the layout aligns the arrays and keeps them apart */
+    (void)rc;
+}
+
+/* The parts of parameters that lie in [start, end) of the unit's row; the padding between them is
+ * left alone. */
+static void update_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct update_job *update = arg;
+    const struct tile_job *job = &update->jobs[index / update->pieces_per_tile];
+    uint64_t offset = index % update->pieces_per_tile * UPDATE_PIECE;
+    if (offset >= job->range.elements)
+        return;
+    uint64_t left = job->range.elements - offset;
+    uint64_t start = job->range.offset + offset;
+    uint64_t end = start + (left < UPDATE_PIECE ? left : UPDATE_PIECE);
+    const struct layout *layout = update->exec->in.layout;
+    const struct layout_unit *unit = &layout->units[job->range.unit];
+    struct tile_range piece = {.unit = job->range.unit, .offset = start};
+    uint32_t stop = unit->first_param + unit->param_count;
+    for (uint32_t i = layout_first_param_in(layout, piece); i < stop; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i)
+            continue;
+        if (param->offset >= end)
+            return;
+        uint64_t from = param->offset > start ? param->offset : start;
+        uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
+        update_range(update, job, from - job->range.offset, to - from, param->decay);
+    }
+}
+
+int optimizer_coefs(const struct executor *exec, double stored_norm, struct optimizer_coefs *coefs)
+{
+    struct hst_adam_hyper hyper = {
+        .lr = exec->in.standing->lr,
+        .beta1 = exec->in.config->beta1,
+        .beta2 = exec->in.config->beta2,
+        .eps = exec->in.config->eps,
+        .weight_decay = exec->in.config->weight_decay,
+    };
+    uint64_t t = exec->in.standing->updates + 1;
+    float scale;
+    int rc = grad_scale(exec, stored_norm, &scale);
+    rc = rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->decayed);
+    hyper.weight_decay = 0;
+    return rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->plain);
+}
+
+void optimizer_update(struct executor *exec, struct scheduled at)
+{
+    const struct node *node = program_node(exec, at);
+    struct tile_job jobs[UPDATE_TILES_MOST];
+    bool early = !node_is_late(node);
+    assert(node->tile_count <= UPDATE_TILES_MOST);
+    for (uint32_t i = 0; i < node->tile_count; i++)
+        jobs[i] = update_tile_job(exec, at, node->tile + i);
+    struct update_job update = {
+        .exec = exec,
+        .coefs = early ? &exec->verdict.early : &exec->verdict.coefs,
+        .jobs = jobs,
+        .pieces_per_tile = (exec->in.layout->tile_elements + UPDATE_PIECE - 1) / UPDATE_PIECE,
+    };
+    if (early)
+        verdict_early_begins(exec);
+    measure_host(exec, node,
+                 workers_time(exec->in.workers,
+                              exec->in.placement->update_threads[exec->verdict.optimistic],
+                              node->tile_count * update.pieces_per_tile, update_piece, &update));
+}

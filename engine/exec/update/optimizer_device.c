@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Norm and update on a device. Partials follow each unit's gradients in the stream; those of a unit
+ * that is offloaded leave with them. Of what the device has at home, a unit's update is enqueued
+ * just before its next forward, which follows it there; the host waits for neither. Of tiles that
+ * are streamed: in a stream of its own, where no computation waits behind a copy.
+ */
+#include "exec/update/optimizer.h"
+
+#include "base/adamw_args.h"
+#include "base/precision.h"
+#include "exec/moves.h"
+#include "exec/streams.h"
+#include "exec/update/tile.h"
+#include "exec/update/verdict.h"
+
+int optimizer_device_norm(struct executor *exec, uint32_t unit)
+{
+    struct scheduled at = exec->turn.computing;
+    uint64_t elements = exec->in.layout->units[unit].elements;
+    if (elements == 0)
+        return 0;
+    struct hst_norm2 norm = {
+        .count = elements,
+        .dtype = precision_dtype(exec->in.config->precision),
+        .x = moves_work(exec, at, EXTENT_GRADS, 0),
+        .partial = (double *)(void *)moves_work(exec, at, OPERAND_PARTIALS, 0),
+    };
+    int rc = hst_op_norm2(exec->streams.unit, &norm);
+    if (rc || !placement_is_resident(exec->in.placement, unit))
+        return rc;
+    uint64_t bytes = placement_partials_bytes(elements);
+    streams_count(exec, LANE_D2H, bytes);
+    return hst_stream_copy(exec->streams.unit, moves_host_partials(exec, unit), norm.partial,
+                           bytes);
+}
+
+/* A tile in the device's memory. */
+struct device_tile {
+    struct tile_range range;
+    unsigned char *weights, *states;
+    const unsigned char *grads;
+    struct hst_stream *stream;
+    const struct optimizer_coefs *coefs;
+};
+
+/* `count` elements of it, from `offset` in it on. */
+static int update_part(struct executor *exec, const struct device_tile *tile, bool decay,
+                       uint64_t offset, uint64_t count)
+{
+    uint64_t element = executor_element_bytes(exec);
+    struct record record = record_layout(exec->in.update->bytes, tile->range.elements);
+    struct hst_adamw args = adamw_args(decay ? &tile->coefs->decayed : &tile->coefs->plain);
+    args.count = count;
+    args.dtype = precision_dtype(exec->in.config->precision);
+    args.weight = tile->weights + offset * element;
+    args.grad = tile->grads + offset * element;
+    args.m = (float *)(void *)(tile->states + record.m_at) + offset;
+    args.v = (float *)(void *)(tile->states + record.v_at) + offset;
+    if (args.dtype == HST_BF16)
+        args.remainder = (int16_t *)(void *)(tile->states + record.master_at) + offset;
+    if (args.dtype == HST_F16)
+        args.master = (float *)(void *)(tile->states + record.master_at) + offset;
+    return hst_op_adamw(tile->stream, &args);
+}
+
+/* The parameters' parts in a tile; the padding between them is left alone. */
+static int update_tile(struct executor *exec, const struct device_tile *tile)
+{
+    const struct layout *layout = exec->in.layout;
+    struct tile_range range = tile->range;
+    const struct layout_unit *unit = &layout->units[range.unit];
+    uint64_t end = range.offset + range.elements;
+    int rc = 0;
+    for (uint32_t i = layout_first_param_in(layout, range);
+         i < unit->first_param + unit->param_count && rc == 0; i++) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i)
+            continue;
+        if (param->offset >= end)
+            break;
+        uint64_t from = param->offset > range.offset ? param->offset : range.offset;
+        uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
+        rc = update_part(exec, tile, param->decay, from - range.offset, to - from);
+    }
+    return rc;
+}
+
+static struct device_tile device_tile(const struct executor *exec, struct scheduled at,
+                                      uint32_t number, struct hst_stream *stream)
+{
+    struct tile_job job = update_tile_job(exec, at, number);
+    bool late = node_is_late(program_node(exec, at));
+    return (struct device_tile){
+        .range = job.range,
+        .weights = job.arrays.weights,
+        .states = job.record,
+        .grads = job.arrays.grads,
+        .stream = stream,
+        .coefs = late ? &exec->verdict.coefs : &exec->verdict.early,
+    };
+}
+
+/* In the stream; the event tells when. */
+static int update_tiles(struct executor *exec, struct scheduled at, struct hst_stream *stream,
+                        struct hst_event *event)
+{
+    const struct node *node = program_node(exec, at);
+    int rc = 0;
+    for (uint32_t i = 0; i < node->tile_count && rc == 0; i++) {
+        const struct device_tile tile = device_tile(exec, at, node->tile + i, stream);
+        rc = update_tile(exec, &tile);
+    }
+    rc = rc ? rc : hst_event_record(event, stream);
+    if (!node_is_late(node))
+        verdict_early_begins(exec);
+    return rc ? executor_fail_device(exec, rc, "the update") : 0;
+}
+
+int optimizer_device_update(struct executor *exec, struct scheduled at)
+{
+    return update_tiles(exec, at, exec->streams.unit, exec->streams.updated);
+}
+
+int optimizer_streamed_update(struct executor *exec, struct scheduled at)
+{
+    return update_tiles(exec, at, exec->streams.updating, exec->streams.streamed);
+}

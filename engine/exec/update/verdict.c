@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/update/verdict.h"
+
+#include "exec/update/optimizer.h"
+
+void verdict_open(struct executor *exec, bool optimistic)
+{
+    struct verdict *v = &exec->verdict;
+    v->optimistic = optimistic;
+    v->deferred = exec->in.plan_in->deferred && !optimistic;
+    v->stale = UINT64_MAX;
+}
+
+int verdict_step_begins(struct executor *exec)
+{
+    struct verdict *v = &exec->verdict;
+    v->is_known = v->skipped = v->early_begun = false;
+    v->left = PHASE_UPDATE; /* of which a graph may have nothing */
+    return v->deferred ? 0 : optimizer_coefs(exec, 0, &v->early);
+}
+
+void verdict_early_begins(struct executor *exec)
+{
+    exec->verdict.early_begun = true;
+}
+
+static bool are_equal(const struct hst_adam_coef *a, const struct hst_adam_coef *b)
+{
+    return a->grad_scale == b->grad_scale; /* the rest follows from the step */
+}
+
+/* What it means for the update, which is made already where it is optimistic. */
+static int follow(struct executor *exec, double stored_norm)
+{
+    struct verdict *v = &exec->verdict;
+    int rc = v->skipped ? 0 : optimizer_coefs(exec, stored_norm, &v->coefs);
+    v->left = v->skipped ? 0 : PHASE_UPDATE;
+    if (rc || !v->optimistic)
+        return rc;
+    bool stands = !v->skipped && are_equal(&v->coefs.plain, &v->early.plain);
+    if (!stands)
+        v->left |= v->skipped ? (unsigned)PHASE_REVERT : (unsigned)PHASE_REVERT | PHASE_REDO;
+    v->slot ^= !v->skipped;
+    v->stale = stands ? UINT64_MAX : exec->turn.step_window + 1;
+    return 0;
+}
+
+int verdict_judge(struct executor *exec)
+{
+    struct verdict *v = &exec->verdict;
+    double stored_norm = optimizer_grad_norm(exec);
+    v->grad_norm = stored_norm / (double)exec->in.standing->scale.value;
+    v->skipped = optimizer_skips(exec, stored_norm);
+    v->is_known = true;
+    int rc = v->skipped ? 0 : optimizer_check_norm(exec, stored_norm);
+    return rc ? rc : follow(exec, stored_norm);
+}

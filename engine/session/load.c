@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Initial values in, trained values out, one tile at a time through the stream of the update:
+ * loading and saving work for any model that can be trained, however little memory there is.
+ */
+#include "exec/tiles/tile_stream.h"
+#include "exec/visit/execute.h"
+#include "session/slices.h"
+#include "session/store/versions.h"
+
+#include <errno.h>
+#include <string.h>
+
+typedef int overlap_visit(struct executor *exec, void *context, const struct tile_job *job,
+                          const struct layout_overlap *overlap);
+
+/* Calls visit for each stored parameter's part in the tile, in order of offset. */
+static int each_overlap(struct executor *exec, const struct tile_job *job, overlap_visit *visit,
+                        void *context)
+{
+    struct layout_overlap overlap;
+    uint32_t next = layout_first_param_in(exec->in.layout, job->range);
+    int rc = 0;
+    while (rc == 0 && layout_next_overlap(exec->in.layout, job->range, &next, &overlap))
+        rc = visit(exec, context, job, &overlap);
+    return rc;
+}
+
+/* ---- load ---- */
+
+struct load_context {
+    const struct hst_reader *reader;
+    float *values; /* where the tile's f32 values are read to */
+};
+
+static int load_overlap(struct executor *exec, void *context, const struct tile_job *job,
+                        const struct layout_overlap *overlap)
+{
+    (void)job;
+    struct load_context *load = context;
+    struct hst_param_ref ref = layout_param_ref(exec->in.layout, overlap->param);
+    int rc = load->reader->read(load->reader->context, &ref, overlap->in_param,
+                                load->values + overlap->in_tile, overlap->count);
+    if (rc)
+        return report_fail(exec->in.report, HST_E_READ, rc,
+                           "the initial values of \"%s\" could not be read: %s", ref.name,
+                           strerror(-rc));
+    return 0;
+}
+
+static int load_visit(struct executor *exec, void *context, const struct tile_job *jobs,
+                      uint32_t count)
+{
+    struct load_context *load = context;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tile_job *job = &jobs[i];
+        size_t n = job->range.elements;
+        bool narrow = exec->in.update->kind.weights != HST_CPU_F32;
+        load->values =
+            narrow ? (float *)(void *)(exec->in.host_arena + exec->in.placement->load_values)
+                   : job->arrays.weights;
+        memset(load->values, 0, n * sizeof(float)); /* padding is zero and stays zero */
+        int rc = each_overlap(exec, job, load_overlap, load);
+        if (rc)
+            return rc;
+        exec->in.update->set_weights(load->values, job->arrays.weights, job->arrays.master, n);
+        record_zero_gaps(job->record, exec->in.update->bytes, n);
+        memset(job->arrays.m, 0, n * exec->in.update->bytes.m);
+        memset(job->arrays.v, 0, n * exec->in.update->bytes.v);
+    }
+    return 0;
+}
+
+int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase != PHASE_SEALED || engine->versions.store || !reader || !reader->read)
+        return report_refuse(&engine->report, "load comes once, after seal, and needs a reader");
+    struct load_context load = {.reader = reader};
+    int rc = versions_create(engine);
+    rc = rc ? rc
+            : tile_stream(&engine->exec, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
+    rc = rc ? rc : versions_now(engine);
+    if (rc == 0)
+        engine->phase = PHASE_LOADED;
+    return rc;
+}
+
+int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, size_t capacity,
+                      size_t *cursor_bytes)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase != PHASE_SEALED || engine->versions.store || !step || !cursor_bytes)
+        return report_refuse(&engine->report,
+                             "resume comes once, after seal, in the place of load");
+    int rc = versions_open(engine);
+    if (rc)
+        return rc;
+    engine->phase = PHASE_LOADED;
+    *step = engine->standing.number;
+    const struct version_note *note = &engine->versions.last;
+    *cursor_bytes = note->cursor_bytes;
+    if (cursor)
+        memcpy(cursor, note->cursor, capacity < *cursor_bytes ? capacity : *cursor_bytes);
+    return 0;
+}
+
+/* ---- save ---- */
+
+struct save_context {
+    const struct hst_writer *writer;
+    enum hst_dtype dtype;
+    bool masters;             /* in place of the working weights */
+    const unsigned char *src; /* of the tile */
+};
+
+static int save_overlap(struct executor *exec, void *context, const struct tile_job *job,
+                        const struct layout_overlap *overlap)
+{
+    (void)job;
+    const struct save_context *save = context;
+    struct hst_param_ref ref = layout_param_ref(exec->in.layout, overlap->param);
+    return save->writer->write(save->writer->context, &ref, overlap->in_param,
+                               save->src + overlap->in_tile * hst_dtype_bytes(save->dtype),
+                               overlap->count, save->dtype);
+}
+
+/* Between steps the accumulator holds no gradient: what is joined has room there. */
+static const void *masters_of(const struct executor *exec, const struct tile_job *job)
+{
+    const enum hst_cpu_type type = exec->in.update->kind.weights;
+    if (type != HST_CPU_BF16)
+        return type == HST_CPU_F16 ? job->arrays.master : job->arrays.weights;
+    float *values = (float *)(void *)(exec->in.host_arena + exec->in.placement->load_values);
+    exec->in.adam->join_f32(job->arrays.weights, job->arrays.master, values, job->range.elements);
+    return values;
+}
+
+static int save_visit(struct executor *exec, void *context, const struct tile_job *jobs,
+                      uint32_t count)
+{
+    struct save_context *save = context;
+    for (uint32_t i = 0; i < count; i++) {
+        save->src = save->masters ? masters_of(exec, &jobs[i]) : jobs[i].arrays.weights;
+        int rc = each_overlap(exec, &jobs[i], save_overlap, save);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int save(struct hst_engine *engine, struct save_context *context, unsigned access)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase != PHASE_LOADED || engine->acquired != NO_UNIT || !context->writer ||
+        !context->writer->write)
+        return report_refuse(&engine->report,
+                             "save comes between steps, after load, and needs a writer");
+    int rc = execute_drain(&engine->exec);
+    return rc ? rc : tile_stream(&engine->exec, access, save_visit, context);
+}
+
+int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)
+{
+    struct save_context context = {.writer = writer,
+                                   .dtype = precision_dtype(engine->config.precision)};
+    return save(engine, &context, TILE_READ_WEIGHTS);
+}
+
+int hst_engine_save_masters(struct hst_engine *engine, const struct hst_writer *writer)
+{
+    const enum hst_dtype dtype = precision_dtype(engine->config.precision);
+    struct save_context context = {.writer = writer, .dtype = HST_F32, .masters = true};
+    return save(engine, &context,
+                dtype == HST_F32   ? TILE_READ_WEIGHTS
+                : dtype == HST_F16 ? TILE_READ_STATES /* they hold the masters */
+                                   : TILE_READ_WEIGHTS | TILE_READ_STATES);
+}
