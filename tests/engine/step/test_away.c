@@ -248,7 +248,7 @@ static void as_many_threads_update_as_the_plan_chose(void **state)
     noted.kernel = update.kernel;
     noted.caller = pthread_self();
     update.kernel = note_thread;
-    engine->update = &update;
+    engine->exec.in.update = &update;
     engine->placement.update_threads[0] = engine->placement.update_threads[1] = 1;
     for (int s = 0; s < TOY_STEPS; s++)
         toy_must(engine, toy_step(engine, &stats));
