@@ -42,9 +42,24 @@ mutate(
      ' || (class == HST_CLASS_GRADS && !in->deferred)', ''),
 )
 mutate(
-    'engine/exec/visit/execute.c', 'engine/orders',
+    'engine/exec/visit/execute.c', 'engine/executor engine/orders',
     ('on demand, too, early tiles are updated',
      'turn->on_demand ? loop_until(exec, loop_is_idle) : loop_start(exec)', 'loop_start(exec)'),
+    ('a left order is told to the owner',
+     'exec->verdict.early_begun ? 0 : exec->in.owner.order_left(exec->in.owner.context)', '0'),
+)
+mutate(
+    'engine/exec/visit/order.c', 'engine/executor engine/orders',
+    ('what is evicted is in its buffer',
+     '    scheduler_lend_next(&exec->alone.scheduler, held.pool, held.buffer);\n', ''),
+    ('checkpoints that were retained go home', '    rc = rc ? rc : evict_acts(exec);\n', ''),
+    ('gradients that were retained go home', '    rc = rc ? rc : evict_grads(exec);\n', ''),
+    ('the next order is the one that was seen', 'int rc = program_step(exec, &order, optimistic);',
+     'int rc = program_step(exec, NULL, optimistic);'),
+)
+mutate(
+    'engine/exec/lanes/drives.c', 'engine/executor',
+    ('a transfer that failed is told', 'if (flight->transfer.error)', 'if (0)'),
 )
 mutate(
     'engine/exec/update/verdict.c', 'engine/optimistic',

@@ -125,6 +125,8 @@ static void check_alone(const struct graph_case *c, const struct graph *g)
     for (uint32_t u = 0; u < c->in.unit_count; u++) {
         struct graph alone;
         assert_int_equal(graph_build_unit(&c->in, u, &alone), 0);
+        uint32_t stuck = 0;
+        assert_int_equal(graph_check(&alone, &stuck), 0); /* it is run as any other graph is */
         check_operands(c, &alone);
         check_buffers(c, &alone);
         double early = 0, want = 0;
