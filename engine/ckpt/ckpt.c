@@ -151,7 +151,7 @@ static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)
     ckpt->cursor_bytes = text.cursor_bytes;
     if (!version_settings_formats(ckpt->settings, &ckpt->precision, &ckpt->state))
         return refuse_format(ckpt, "its precision is none that is known", error);
-    ckpt->bytes = record_bytes(ckpt->precision, ckpt->state);
+    ckpt->optimizer = optimizer_find(ckpt->precision, ckpt->state);
     return 0;
 }
 
@@ -210,7 +210,8 @@ static int build_layout(struct hst_ckpt *ckpt, struct hst_error *error)
         layout->unit_count += (entry.flags & STORE_UNIT) != 0;
         if (layout->unit_count == 0)
             return refuse_format(ckpt, "its first tile begins no unit", error);
-        layout->units[layout->unit_count - 1].elements += entry.bytes / ckpt->bytes.weights;
+        layout->units[layout->unit_count - 1].elements +=
+            entry.bytes / optimizer_weight_bytes(ckpt->optimizer);
     }
     return 0;
 }
@@ -221,8 +222,8 @@ static int check_tile(struct hst_ckpt *ckpt, uint32_t tile, struct hst_error *er
     struct store_entry weights, states;
     weights = ckpt_extent(ckpt, tile, EXTENT_WEIGHTS).entry;
     states = ckpt_extent(ckpt, tile, EXTENT_STATES).entry;
-    if (weights.bytes != (uint64_t)elements * ckpt->bytes.weights ||
-        states.bytes != record_layout(ckpt->bytes, elements).bytes ||
+    if (weights.bytes != elements * optimizer_weight_bytes(ckpt->optimizer) ||
+        states.bytes != record_layout(ckpt->optimizer, elements).bytes ||
         ((weights.flags & STORE_DERIVED) != 0) != ckpt->derived_weights ||
         (states.flags & STORE_DERIVED))
         return refuse_format(ckpt, "its extents are not those of its tiles", error);

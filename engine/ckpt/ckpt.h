@@ -32,7 +32,7 @@ struct hst_ckpt {
     bool derived_weights;    /* they have no bytes in the version */
     enum hst_precision precision;
     enum hst_state state;
-    struct hst_update_bytes bytes; /* of an element, of that precision */
+    const struct optimizer *optimizer; /* of both */
     char settings[CKPT_SETTINGS_BYTES];
     const void *cursor; /* the client's, in a manifest */
     size_t cursor_bytes;

@@ -9,15 +9,15 @@
 
 static uint64_t extent_bytes(const struct recut *c, enum extent_kind kind, uint64_t elements)
 {
-    return kind == EXTENT_WEIGHTS ? elements * c->bytes.weights
-                                  : record_layout(c->bytes, elements).bytes;
+    return kind == EXTENT_WEIGHTS ? elements * optimizer_weight_bytes(c->optimizer)
+                                  : record_layout(c->optimizer, elements).bytes;
 }
 
-int recut_open(struct recut *c, const struct layout *layout, struct hst_update_bytes bytes,
+int recut_open(struct recut *c, const struct layout *layout, const struct optimizer *optimizer,
                struct extents *extents)
 {
     void *memory;
-    *c = (struct recut){.layout = layout, .bytes = bytes, .extents = extents};
+    *c = (struct recut){.layout = layout, .optimizer = optimizer, .extents = extents};
     const uint32_t largest = layout_largest_tile(layout);
     uint64_t sizes[STORE_KINDS];
     for (uint32_t kind = 0; kind < STORE_KINDS; kind++) {
@@ -50,33 +50,27 @@ static struct common common_of(struct tile_range a, struct tile_range b)
     return (struct common){.first = first, .count = end > first ? end - first : 0};
 }
 
-static void copy_states(struct hst_update_bytes bytes, struct tile_range to_range,
+static void copy_states(const struct optimizer *optimizer, struct tile_range to_range,
                         unsigned char *to, struct tile_range from_range, const unsigned char *from,
                         struct common common)
 {
-    const struct record a = record_layout(bytes, to_range.elements);
-    const struct record b = record_layout(bytes, from_range.elements);
+    const struct record a = record_layout(optimizer, to_range.elements);
+    const struct record b = record_layout(optimizer, from_range.elements);
     const uint64_t to_first = common.first - to_range.offset;
     const uint64_t from_first = common.first - from_range.offset;
-    const struct {
-        uint64_t to, from, bytes;
-    } arrays[] = {
-        {a.master_at, b.master_at, bytes.master},
-        {a.m_at, b.m_at, bytes.m},
-        {a.v_at, b.v_at, bytes.v},
-    };
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        memcpy(to + arrays[i].to + to_first * arrays[i].bytes,
-               from + arrays[i].from + from_first * arrays[i].bytes,
-               common.count * arrays[i].bytes);
+    for (uint32_t i = 0; i < optimizer->state_count; i++)
+        memcpy(to + a.at[i] + optimizer_array_bytes(optimizer, i, to_first),
+               from + b.at[i] + optimizer_array_bytes(optimizer, i, from_first),
+               optimizer_array_bytes(optimizer, i, common.count));
 }
 
-static void copy_weights(struct hst_update_bytes bytes, struct tile_range to_range,
+static void copy_weights(const struct optimizer *optimizer, struct tile_range to_range,
                          unsigned char *to, struct tile_range from_range, const unsigned char *from,
                          struct common common)
 {
-    memcpy(to + (common.first - to_range.offset) * bytes.weights,
-           from + (common.first - from_range.offset) * bytes.weights, common.count * bytes.weights);
+    const uint64_t bytes = optimizer_weight_bytes(optimizer);
+    memcpy(to + (common.first - to_range.offset) * bytes,
+           from + (common.first - from_range.offset) * bytes, common.count * bytes);
 }
 
 /* ---- tiles ---- */
@@ -118,9 +112,9 @@ int recut_take(struct recut *c, enum extent_kind kind, struct tile_range range,
             return rc;
         unsigned char *to = lane->bytes[lane->at];
         if (kind == EXTENT_WEIGHTS)
-            copy_weights(c->bytes, tile, to, range, bytes, common);
+            copy_weights(c->optimizer, tile, to, range, bytes, common);
         else
-            copy_states(c->bytes, tile, to, range, bytes, common);
+            copy_states(c->optimizer, tile, to, range, bytes, common);
         lane->holds_bytes = lane->holds_bytes || !zero;
         lane->elements += common.count;
         if (lane->elements < tile.elements)

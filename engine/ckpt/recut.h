@@ -20,7 +20,7 @@ struct recut_lane {
 
 struct recut {
     const struct layout *layout; /* sealed for the rank */
-    struct hst_update_bytes bytes;
+    const struct optimizer *optimizer;
     struct extents *extents; /* where the rank's tiles are written */
     unsigned char *memory;
     uint64_t memory_bytes;
@@ -28,8 +28,8 @@ struct recut {
 };
 
 /** layout, extents: borrowed until recut_close. Errors: -ENOMEM. */
-int recut_open(struct recut *recut, const struct layout *layout, struct hst_update_bytes bytes,
-               struct extents *extents);
+int recut_open(struct recut *recut, const struct layout *layout,
+               const struct optimizer *optimizer, struct extents *extents);
 /**
  * Takes what the rank has of a tile. `zero`: it was never written, and `bytes` are zeros. `bytes`
  * are not needed any more when it returns. Errors: the extents', of a write that it waited for.

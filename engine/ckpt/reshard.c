@@ -71,7 +71,7 @@ static int plan(struct target *t)
     for (uint32_t d = 0; d < t->drives; d++)
         rates[d] = 1;
     const size_t units = t->ckpt->layout.unit_count;
-    t->placement = (struct placement){.layout = &t->layout, .bytes = t->ckpt->bytes};
+    t->placement = (struct placement){.layout = &t->layout, .optimizer = t->ckpt->optimizer};
     t->placement.units = calloc(units, sizeof *t->placement.units);
     t->layout = (struct layout){.unit_count = (uint32_t)units};
     t->layout.units = calloc(units, sizeof *t->layout.units);
@@ -202,7 +202,7 @@ static int write_tiles(struct target *t, struct writing *w, struct ckpt_reading 
                        struct store *store)
 {
     const struct hst_ckpt_watch of_rank = {.progress = progress, .context = w};
-    int rc = recut_open(&w->recut, &t->layout, t->ckpt->bytes, store_extents(store));
+    int rc = recut_open(&w->recut, &t->layout, t->ckpt->optimizer, store_extents(store));
     if (rc)
         return no_memory(t);
     reading->visit = visit;

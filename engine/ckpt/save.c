@@ -13,8 +13,7 @@
 struct save {
     struct hst_ckpt *ckpt;
     const struct hst_writer *writer;
-    const struct hst_cpu_adam_ops *ops;
-    const struct hst_update *update;
+    struct optimizer_kernel kernel;
     enum hst_dtype dtype;   /* of what is written */
     bool masters;           /* in place of the working weights */
     unsigned char *weights; /* of a tile, where they are not all that it takes */
@@ -30,26 +29,23 @@ static bool takes_weights(const struct save *s)
 
 static bool takes_states(const struct save *s)
 {
-    return s->ckpt->derived_weights || (s->masters && s->ckpt->bytes.master > 0);
+    return s->ckpt->derived_weights || (s->masters && s->ckpt->optimizer->has_master);
 }
 
 /* Null: what stands in its states is needed, too, and comes next. */
 static const void *values_of(const struct save *s, struct ckpt_part *part, uint32_t elements)
 {
-    void *master = part->bytes; /* it begins the record */
     if (part->extent.kind == EXTENT_WEIGHTS) {
         if (!takes_states(s))
             return part->bytes;
-        memcpy(s->weights, part->bytes, (size_t)elements * s->ckpt->bytes.weights);
+        memcpy(s->weights, part->bytes, elements * optimizer_weight_bytes(s->ckpt->optimizer));
         return NULL;
     }
-    if (s->joined) {
-        s->ops->join_f32((const void *)s->weights, master, s->joined, elements);
-        return s->joined;
-    }
+    const struct optimizer_arrays arrays =
+        record_arrays(s->ckpt->optimizer, s->weights, part->bytes, elements);
     if (s->masters)
-        return master;
-    s->update->set_weights(master, s->weights, master, elements);
+        return optimizer_masters(&s->kernel, &arrays, s->joined, elements);
+    optimizer_derive(&s->kernel, &arrays, elements);
     return s->weights;
 }
 
@@ -80,7 +76,7 @@ static int make_room(struct save *s)
     const size_t elements = layout_largest_tile(&s->ckpt->layout);
     if (!takes_states(s))
         return 0;
-    s->weights = malloc(elements * s->ckpt->bytes.weights);
+    s->weights = malloc(elements * optimizer_weight_bytes(s->ckpt->optimizer));
     if (takes_weights(s))
         s->joined = malloc(elements * sizeof(float));
     if (s->weights && (s->joined || !takes_weights(s)))
@@ -95,8 +91,7 @@ static int save(struct save *s, const struct hst_ckpt_watch *watch)
     if (!ckpt->model)
         return store_refuse(s->error, HST_E_VALUE, -EINVAL,
                             "the weights of a store are saved with its model");
-    s->ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
-    s->update = hst_update_find(s->ops, record_kind(ckpt->precision, ckpt->state));
+    s->kernel = optimizer_kernel_find(ckpt->optimizer, hst_cpu_adam_ops(HST_CPU_ISA_AUTO));
     s->dtype = s->masters ? HST_F32 : precision_dtype(ckpt->precision);
     const struct ckpt_reading reading = {
         .share = SHARE_ALL,

@@ -18,20 +18,13 @@ struct verify {
 
 /* ---- what lies where ---- */
 
-/* The element of its tile whose bytes are at `at` of a record; those of the last one behind it. */
+/* The element of its tile whose bytes are at `at` of an extent; those of the last one behind it. */
 static uint64_t element_of(const struct hst_ckpt *ckpt, const struct ckpt_extent *extent,
                            uint64_t at, uint32_t elements)
 {
-    const struct record record = record_layout(ckpt->bytes, elements);
-    uint64_t element;
-    if (extent->kind == EXTENT_WEIGHTS)
-        element = at / ckpt->bytes.weights;
-    else if (at >= record.v_at)
-        element = (at - record.v_at) / ckpt->bytes.v;
-    else if (at >= record.m_at)
-        element = (at - record.m_at) / ckpt->bytes.m;
-    else
-        element = ckpt->bytes.master ? at / ckpt->bytes.master : 0;
+    if (extent->kind == EXTENT_STATES)
+        return record_element(ckpt->optimizer, elements, at);
+    const uint64_t element = at / optimizer_weight_bytes(ckpt->optimizer);
     return element < elements ? element : elements - 1;
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/version_text.h"
 
+#include "base/real.h"
+#include "optimizer/optimizer.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,33 +37,20 @@ static const char *const STATES[] = {
  * noise of an element depended on the step and the weight alone. */
 #define ROUNDING "rounding index\n"
 
-enum { REAL_BYTES = 32 };
-
-/* With the fewest digits that give it back. */
-static const char *real_text(double x, char text[REAL_BYTES])
-{
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, REAL_BYTES, "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    return text;
-}
-
 uint32_t version_settings_write(const struct hst_config *c, const struct layout *layout, char *text,
                                 size_t bytes)
 {
-    char real[5][REAL_BYTES];
-    int n = snprintf(
-        text, bytes,
-        "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\nbetas %s,%s\neps %s\n"
-        "weight-decay %s\nclip %s\ntile-elements %u\nparameters %llu (digest "
-        "%016llx)\n",
-        PRECISIONS[c->precision], STATES[c->state], (unsigned long long)c->micro_batch_tokens,
-        (unsigned long long)c->batch_tokens, real_text(c->beta1, real[0]),
-        real_text(c->beta2, real[1]), real_text(c->eps, real[2]),
-        real_text(c->weight_decay, real[3]), real_text(c->clip, real[4]), layout->tile_elements,
-        (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
+    char clip[REAL_TEXT_BYTES];
+    int n =
+        snprintf(text, bytes, "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\n",
+                 PRECISIONS[c->precision], STATES[c->state],
+                 (unsigned long long)c->micro_batch_tokens, (unsigned long long)c->batch_tokens);
+    n += optimizer_settings_write(c, text + n, bytes - (size_t)n);
+    n +=
+        snprintf(text + n, bytes - (size_t)n,
+                 "clip %s\ntile-elements %u\nparameters %llu (digest %016llx)\n",
+                 real_text(c->clip, clip), layout->tile_elements,
+                 (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
     if (c->state == HST_STATE_BF16)
         n += snprintf(text + n, bytes - (size_t)n, ROUNDING);
     return (uint32_t)n;
@@ -133,7 +123,7 @@ bool version_settings_formats(const char *settings, enum hst_precision *precisio
 {
     const int p = word_of(settings, "precision", PRECISIONS, HST_PRECISION_FP16 + 1);
     const int s = word_of(settings, "state", STATES, HST_STATE_BF16 + 1);
-    if (!p || !s || (s == HST_STATE_BF16 && p != HST_PRECISION_BF16))
+    if (!p || !s || !optimizer_find((enum hst_precision)p, (enum hst_state)s))
         return false;
     *precision = (enum hst_precision)p;
     *state = (enum hst_state)s;

@@ -13,6 +13,7 @@
 #include "base/report.h"
 #include "exec/measure.h"
 #include "machine/workers.h"
+#include "optimizer/optimizer.h"
 #include "plan/graph/scheduler.h"
 #include "tier/extent.h"
 
@@ -64,9 +65,9 @@ struct executor_in {
     struct workers *workers;
     struct hst_dev *dev;
     const struct hst_cpu_adam_ops *adam;
-    const struct hst_update *update; /* of this precision, in adam's table */
-    unsigned char *arena;            /* placement.hbm_bytes of the device's memory; or host_arena */
-    unsigned char *host_arena;       /* placement.dram_bytes of host memory of the device */
+    struct optimizer_kernel kernel; /* of the optimizer, in adam's table */
+    unsigned char *arena;           /* placement.hbm_bytes of the device's memory; or host_arena */
+    unsigned char *host_arena;      /* placement.dram_bytes of host memory of the device */
     uint32_t drive_count;
     bool optimistic; /* the first steps are: see execute_update_as */
     struct executor_owner owner;
@@ -138,11 +139,6 @@ enum { SLOT_KINDS = EXTENT_STATES + 1 }; /* weights and states */
 struct slot {
     unsigned char *buffer;
     struct transfer transfers[SLOT_KINDS];
-};
-
-/** One step's coefficients, for parameters with and without weight decay. */
-struct optimizer_coefs {
-    struct hst_adam_coef decayed, plain;
 };
 
 /** When updates are made, and what the last norm made of them (update/verdict.c). */
@@ -231,7 +227,7 @@ static inline bool executor_has_resident(const struct executor *exec)
 
 static inline uint64_t executor_element_bytes(const struct executor *exec)
 {
-    return exec->in.update->bytes.weights;
+    return optimizer_weight_bytes(exec->in.kernel.optimizer);
 }
 
 #endif

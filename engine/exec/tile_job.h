@@ -7,9 +7,9 @@
 struct tile_job {
     uint32_t tile;
     struct tile_range range;
-    struct hst_update_arrays arrays; /* [range.elements]; gradients for an update alone */
-    unsigned char *record;           /* what holds m, v and masters */
-    struct hst_update_arrays into;   /* of an update: where it goes, without gradients */
+    struct optimizer_arrays arrays; /* [range.elements]; gradients for an update alone */
+    unsigned char *record;          /* what holds the states */
+    struct optimizer_arrays into;   /* of an update: where it goes, without gradients */
 };
 
 #endif

@@ -3,8 +3,7 @@
 #define HOISTWAY_ENGINE_PROBE_H
 /* Between the files of a probe: probe.c begins and ends it, each of the others measures a part. */
 #include "machine/machine.h"
-
-#include <hoistway/cpu_adam.h>
+#include "optimizer/optimizer.h"
 
 /** A probe under way. */
 struct probe {
@@ -61,8 +60,8 @@ void probe_fail(struct hst_figure *figure, const char *format, ...)
 
 /* probe_memory.c */
 void probe_memory(struct probe *probe);
-/** Coefficients of an ordinary step of AdamW. */
-struct hst_adam_coef probe_coef(void);
+/** Coefficients of an ordinary step. */
+struct optimizer_coef probe_coef(const struct optimizer *optimizer);
 /**
  * Touches memory with all workers, each byte with 0x3c (as f32 and as bf16 0.0115), from its
  * beginning until it is done or deadline_s has passed. Returns the bytes touched.

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AdamW as a device makes it of what is in its memory. How long it takes is not known before: the
- * arrays grow until once takes some milliseconds, or they do not fit.
+ * An update as a device makes it of what is in its memory. How long it takes is not known before:
+ * the arrays grow until once takes some milliseconds, or they do not fit.
  */
 #include "probe/probe.h"
 
-#include "base/adamw_args.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -20,14 +19,17 @@
 #define UPDATES_S      0.06
 
 struct updates {
+    const struct optimizer *optimizer;
     struct hst_stream *stream;
-    struct hst_adamw args;
+    struct optimizer_coef coef;
+    struct optimizer_arrays arrays;
+    size_t elements;
 };
 
 static int begin(void *arg)
 {
     struct updates *u = arg;
-    return hst_op_adamw(u->stream, &u->args);
+    return u->optimizer->device(u->optimizer, u->stream, &u->coef, &u->arrays, u->elements);
 }
 
 static int finish(void *arg)
@@ -36,25 +38,25 @@ static int finish(void *arg)
     return hst_stream_sync(u->stream);
 }
 
-/* Weights, gradients, moments, and what is left of the masters, one behind the other. */
-static void lay_out(struct updates *u, char *memory, size_t elements, enum hst_dtype dtype)
+static size_t bytes_of(const struct optimizer *optimizer, size_t elements)
 {
-    size_t element = hst_dtype_bytes(dtype);
-    u->args.count = elements;
-    u->args.dtype = dtype;
-    u->args.m = (float *)(void *)memory;
-    u->args.v = u->args.m + elements;
-    u->args.weight = u->args.v + elements;
-    u->args.grad = (char *)u->args.weight + elements * element;
-    u->args.remainder = dtype == HST_BF16
-                            ? (int16_t *)(void *)((char *)u->args.weight + 2 * elements * element)
-                            : NULL;
+    size_t bytes = 2 * elements * optimizer_weight_bytes(optimizer);
+    for (uint32_t i = 0; i < optimizer->state_count; i++)
+        bytes += optimizer_array_bytes(optimizer, i, elements);
+    return bytes;
 }
 
-static size_t bytes_of(size_t elements, enum hst_dtype dtype)
+/* States, weights and gradients, one behind the other. */
+static void lay_out(struct updates *u, char *memory, size_t elements)
 {
-    return elements * (2 * sizeof(float) + 2 * hst_dtype_bytes(dtype) +
-                       (dtype == HST_BF16 ? sizeof(int16_t) : 0));
+    const struct optimizer *o = u->optimizer;
+    u->elements = elements;
+    for (uint32_t i = 0; i < o->state_count; i++) {
+        u->arrays.states[i] = memory;
+        memory += optimizer_array_bytes(o, i, elements);
+    }
+    u->arrays.weights = memory;
+    u->arrays.grads = memory + elements * optimizer_weight_bytes(o);
 }
 
 /* The fastest of three: the first one may wait for what was enqueued before, or for its kernel to
@@ -73,24 +75,25 @@ static int time_once(struct updates *u, double *seconds)
 }
 
 static int measure(struct updates *u, struct hst_dev *dev, char *memory, size_t bytes,
-                   enum hst_dtype dtype, struct hst_figure *figure)
+                   struct hst_figure *figure)
 {
     size_t elements = ELEMENTS_LEAST;
     struct probe_work work = {begin, finish, u, 0};
     int rc = 0;
     for (bool large = false; rc == 0 && !large;) {
         double once_s;
-        lay_out(u, memory, elements, dtype);
+        lay_out(u, memory, elements);
         rc = time_once(u, &once_s);
         size_t more = GROWS * elements;
-        large = once_s >= LONG_ENOUGH_S || more > ELEMENTS_MOST || bytes_of(more, dtype) > bytes;
+        large =
+            once_s >= LONG_ENOUGH_S || more > ELEMENTS_MOST || bytes_of(u->optimizer, more) > bytes;
         elements = large ? elements : more;
     }
     work.amount = (double)elements;
     rc = rc ? rc : probe_rate(&work, clock_seconds() + UPDATES_S, figure);
     if (rc == 0)
-        snprintf(figure->how, sizeof figure->how, "%zu MiB, %.40s", bytes_of(elements, dtype) >> 20,
-                 hst_dev_name(dev));
+        snprintf(figure->how, sizeof figure->how, "%zu MiB, %.40s",
+                 bytes_of(u->optimizer, elements) >> 20, hst_dev_name(dev));
     return rc;
 }
 
@@ -106,23 +109,19 @@ static void fail(struct hst_figure *figure, int rc)
 
 void probe_device(struct probe *probe)
 {
-    static const struct {
-        enum hst_rate rate;
-        enum hst_dtype dtype;
-    } cases[] = {{HST_RATE_DEVICE_FP32, HST_F32}, {HST_RATE_DEVICE_BF16, HST_BF16}};
-    const struct hst_adam_coef coef = probe_coef();
+    static const enum hst_precision cases[] = {HST_PRECISION_FP32, HST_PRECISION_BF16};
     struct updates u = {.stream = NULL};
-    size_t bytes = 0;
+    size_t bytes = 0, most = bytes_of(optimizer_find(cases[0], HST_STATE_DEFAULT), ELEMENTS_MOST);
     bool apart = probe_is_apart(probe);
-    char *memory =
-        apart ? probe_device_memory(probe->dev, bytes_of(ELEMENTS_MOST, HST_F32), &bytes) : NULL;
+    char *memory = apart ? probe_device_memory(probe->dev, most, &bytes) : NULL;
     int rc = memory ? hst_stream_create(probe->dev, "hst-probe", &u.stream) : -ENOSPC;
-    u.args = adamw_args(&coef);
     if (rc == 0) /* what is there may be slow: denormal, or no number */
         rc = hst_stream_zero(u.stream, memory, bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct hst_figure *figure = &probe->out->figures[cases[i].rate];
-        int failed = rc ? rc : measure(&u, probe->dev, memory, bytes, cases[i].dtype, figure);
+        u.optimizer = optimizer_find(cases[i], HST_STATE_DEFAULT);
+        u.coef = probe_coef(u.optimizer);
+        struct hst_figure *figure = &probe->out->figures[u.optimizer->device_rate];
+        int failed = rc ? rc : measure(&u, probe->dev, memory, bytes, figure);
         if (!apart)
             probe_fail(figure, "the device works in host memory: the host updates");
         else if (failed)

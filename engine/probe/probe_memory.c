@@ -29,9 +29,10 @@
 #define UPDATE_PIECE ((size_t)16384)
 #define NORM_PIECE   ((size_t)32 * HST_NORM_BLOCK)
 
-typedef void null_fn(float *p, float *m, float *v, const float *g, size_t n);
+typedef void null_fn(float *a, float *b, float *c, const float *read, size_t n);
 
-enum { ARRAYS_MOST = 5, GRADS = 3, SLICES_MOST = 16, PIECES_PER_WORKER = 4 };
+/* Weights, gradients and states. */
+enum { ARRAYS_MOST = 2 + OPTIMIZER_STATES_MOST, SLICES_MOST = 16, PIECES_PER_WORKER = 4 };
 
 /*
  * Memory and one case on it: arrays of whole pieces. They are worked through slice by slice, again
@@ -42,11 +43,12 @@ struct bench {
     char *memory;
     size_t bytes;
     const struct hst_cpu_adam_ops *adam;
-    struct hst_adam_coef coef;
     null_fn *null;
-    const struct hst_update *update;
+    struct optimizer_kernel kernel;
+    struct optimizer_coef coef;
+    struct optimizer_arrays updated;
     enum hst_cpu_type type;
-    const uint8_t *widths; /* bytes of an element of each array */
+    size_t width; /* bytes of an element of the first array */
     void (*body)(void *arg, size_t index, unsigned worker);
     void *arrays[ARRAYS_MOST];
     double *partials;
@@ -88,33 +90,33 @@ size_t probe_touch(const struct probe *probe, void *memory, size_t bytes, double
  * Reads 4 arrays and writes 3 of them, as AdamW does, with next to no arithmetic. Once per
  * instruction set: with narrow loads a core does not keep enough of them under way.
  */
-static inline __attribute__((always_inline)) void null_adamw(float *restrict p, float *restrict m,
-                                                             float *restrict v,
-                                                             const float *restrict g, size_t n)
+static inline __attribute__((always_inline)) void null_update(float *restrict a, float *restrict b,
+                                                              float *restrict c,
+                                                              const float *restrict read, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        m[i] = m[i] * 0.5f + g[i];
-        v[i] = v[i] * 0.5f + g[i];
-        p[i] = p[i] * 0.5f + g[i];
+        b[i] = b[i] * 0.5f + read[i];
+        c[i] = c[i] * 0.5f + read[i];
+        a[i] = a[i] * 0.5f + read[i];
     }
 }
 
-static void null_plain(float *p, float *m, float *v, const float *g, size_t n)
+static void null_plain(float *a, float *b, float *c, const float *read, size_t n)
 {
-    null_adamw(p, m, v, g, n);
+    null_update(a, b, c, read, n);
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void null_avx2(float *p, float *m, float *v, const float *g,
-                                                      size_t n)
+__attribute__((target("avx2"))) static void null_avx2(float *a, float *b, float *c,
+                                                      const float *read, size_t n)
 {
-    null_adamw(p, m, v, g, n);
+    null_update(a, b, c, read, n);
 }
 
-__attribute__((target("avx512f"))) static void null_avx512(float *p, float *m, float *v,
-                                                           const float *g, size_t n)
+__attribute__((target("avx512f"))) static void null_avx512(float *a, float *b, float *c,
+                                                           const float *read, size_t n)
 {
-    null_adamw(p, m, v, g, n);
+    null_update(a, b, c, read, n);
 }
 #endif
 
@@ -141,8 +143,9 @@ static void null_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct bench *b = arg;
     size_t at = piece_at(b, index), n = b->piece;
-    float *p = b->arrays[0], *m = b->arrays[1], *v = b->arrays[2], *g = b->arrays[3];
-    b->null(p + at, m + at, v + at, g + at, n);
+    float *weights = b->arrays[0], *first = b->arrays[1], *second = b->arrays[2];
+    const float *grads = b->arrays[3];
+    b->null(weights + at, first + at, second + at, grads + at, n);
 }
 
 static void copy_piece(void *arg, size_t index, unsigned worker)
@@ -157,14 +160,9 @@ static void update_piece(void *arg, size_t index, unsigned worker)
 {
     (void)worker;
     const struct bench *b = arg;
-    const struct hst_update_arrays all = {.weights = b->arrays[0],
-                                          .m = b->arrays[1],
-                                          .v = b->arrays[2],
-                                          .grads = b->arrays[3],
-                                          .master = b->arrays[4]};
-    const struct hst_update_arrays arrays =
-        hst_update_arrays_at(b->update, &all, piece_at(b, index));
-    int rc = hst_update_run(b->update, &b->coef, &arrays, b->piece);
+    const struct optimizer_arrays arrays =
+        optimizer_arrays_at(b->kernel.optimizer, &b->updated, piece_at(b, index));
+    int rc = optimizer_run(&b->kernel, &b->coef, &arrays, b->piece);
     assert(rc >= 0); /* the arrays were laid out for it */
     (void)rc;
 }
@@ -174,7 +172,7 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
     (void)worker;
     const struct bench *b = arg;
     size_t at = piece_at(b, index);
-    b->adam->norm2[b->type]((const char *)b->arrays[0] + at * b->widths[0], b->piece,
+    b->adam->norm2[b->type]((const char *)b->arrays[0] + at * b->width, b->piece,
                             b->partials + at / HST_NORM_BLOCK);
 }
 
@@ -182,66 +180,98 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
 struct memory_case {
     enum hst_rate rate;
     void (*body)(void *arg, size_t index, unsigned worker);
-    size_t piece;                /* elements */
-    double amount;               /* of an element, in the rate's unit */
-    uint8_t widths[ARRAYS_MOST]; /* bytes of an element of each array, 0: there is none */
+    size_t piece;  /* elements */
+    double amount; /* of an element, in the rate's unit */
+    /* bytes of an element of each array, 0: there is none; of an update its row says them */
+    uint8_t widths[ARRAYS_MOST];
     /* what another case left there may be denormal when it is read in other widths, and slow */
     bool fresh;
-    enum hst_cpu_type type; /* of weights and gradients */
+    enum hst_precision precision; /* of weights and gradients */
 };
 
-struct hst_adam_coef probe_coef(void)
+struct optimizer_coef probe_coef(const struct optimizer *optimizer)
 {
-    static const struct hst_adam_hyper ordinary = {
-        .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
-    struct hst_adam_coef coef;
-    int rc = hst_adam_coef_init(&ordinary, 1, 1, &coef);
+    const struct optimizer_step ordinary = {.lr = 1e-4, .t = 1, .grad_scale = 1};
+    struct hst_config config = {.size = sizeof config};
+    struct optimizer_coefs coefs;
+    optimizer_resolve(&config);
+    int rc = optimizer_coefs_init(optimizer, &config, &ordinary, &coefs);
     assert(rc == 0); /* they are ordinary */
     (void)rc;
-    return coef;
+    return *optimizer_coef(&coefs, 0, true);
 }
 
+#define FP32 HST_PRECISION_FP32
+#define BF16 HST_PRECISION_BF16
 static const struct memory_case memory_cases[] = {
-    {HST_RATE_DRAM, null_piece, UPDATE_PIECE, 28, {4, 4, 4, 4}, false, HST_CPU_F32},
-    {HST_RATE_DRAM_COPY, copy_piece, COPY_PIECE, 2, {1, 1}, false, HST_CPU_F32},
+    {HST_RATE_DRAM, null_piece, UPDATE_PIECE, 28, {4, 4, 4, 4}, false, FP32},
+    {HST_RATE_DRAM_COPY, copy_piece, COPY_PIECE, 2, {1, 1}, false, FP32},
 };
 static const struct memory_case update_cases[] = {
-    {HST_RATE_NORM_FP32, norm_piece, NORM_PIECE, 1, {4}, false, HST_CPU_F32},
-    {HST_RATE_NORM_BF16, norm_piece, NORM_PIECE, 1, {2}, true, HST_CPU_BF16},
-    {HST_RATE_UPDATE_FP32, update_piece, UPDATE_PIECE, 1, {4, 4, 4, 4}, false, HST_CPU_F32},
-    {HST_RATE_UPDATE_BF16, update_piece, UPDATE_PIECE, 1, {2, 4, 4, 2, 2}, true, HST_CPU_BF16},
+    {HST_RATE_NORM_FP32, norm_piece, NORM_PIECE, 1, {4}, false, FP32},
+    {HST_RATE_NORM_BF16, norm_piece, NORM_PIECE, 1, {2}, true, BF16},
+    {HST_RATE_UPDATE_FP32, update_piece, UPDATE_PIECE, 1, {0}, false, FP32},
+    {HST_RATE_UPDATE_BF16, update_piece, UPDATE_PIECE, 1, {0}, true, BF16},
 };
 static const struct memory_case half_cases[] = {
-    {HST_RATE_HALF_FP32, update_piece, UPDATE_PIECE, 1, {4, 4, 4, 4}, true, HST_CPU_F32},
-    {HST_RATE_HALF_BF16, update_piece, UPDATE_PIECE, 1, {2, 4, 4, 2, 2}, true, HST_CPU_BF16},
+    {HST_RATE_HALF_FP32, update_piece, UPDATE_PIECE, 1, {0}, true, FP32},
+    {HST_RATE_HALF_BF16, update_piece, UPDATE_PIECE, 1, {0}, true, BF16},
 };
 
 /* ---- running them ---- */
+
+/* Bytes of a piece of each array; of an update weights, gradients, and the states of its row.
+ * Returns how many arrays there are. */
+static size_t piece_bytes(const struct memory_case *c, const struct optimizer *optimizer,
+                          size_t bytes[ARRAYS_MOST])
+{
+    size_t arrays = 0;
+    if (c->body != update_piece) {
+        do
+            bytes[arrays] = c->piece * c->widths[arrays];
+        while (++arrays < ARRAYS_MOST && c->widths[arrays]);
+        return arrays;
+    }
+    bytes[arrays++] = c->piece * optimizer_weight_bytes(optimizer);
+    bytes[arrays++] = c->piece * optimizer_weight_bytes(optimizer);
+    for (uint32_t i = 0; i < optimizer->state_count; i++)
+        bytes[arrays++] = optimizer_array_bytes(optimizer, i, c->piece);
+    return arrays;
+}
+
+static void name_arrays(struct bench *b)
+{
+    b->updated = (struct optimizer_arrays){.weights = b->arrays[0], .grads = b->arrays[1]};
+    for (uint32_t i = 0; i < b->kernel.optimizer->state_count; i++)
+        b->updated.states[i] = b->arrays[2 + i];
+}
 
 /* Lays the arrays out, none at the same distance from a page's start as another. Returns how many
    there are. */
 static size_t lay_out(struct bench *b, const struct memory_case *c)
 {
-    const struct hst_update_kind kind = {.weights = c->type, .grads = c->type};
-    size_t element = 0, arrays = 0, sizes[ARRAYS_MOST], offsets[ARRAYS_MOST];
-    do
-        element += c->widths[arrays++];
-    while (arrays < ARRAYS_MOST && c->widths[arrays]);
-    size_t pieces = (b->bytes - arrays * 8192) / element / c->piece;
+    const struct optimizer *optimizer = optimizer_find(c->precision, HST_STATE_DEFAULT);
+    size_t sizes[ARRAYS_MOST], offsets[ARRAYS_MOST], of_all = 0;
+    size_t arrays = piece_bytes(c, optimizer, sizes);
+    for (size_t i = 0; i < arrays; i++)
+        of_all += sizes[i];
+    size_t pieces = (b->bytes - arrays * 8192) / of_all;
     size_t slices = pieces / (PIECES_PER_WORKER * (size_t)b->probe->parallel.width);
     b->body = c->body;
     b->piece = c->piece;
-    b->type = c->type;
-    b->widths = c->widths;
-    b->update = hst_update_find(b->adam, kind); /* AdamW, moments in f32 */
+    b->kernel = optimizer_kernel_find(optimizer, b->adam);
+    b->coef = probe_coef(optimizer);
+    b->type = optimizer->host.grads;
+    b->width = sizes[0] / c->piece;
     b->slices = slices < 1 ? 1 : slices > SLICES_MOST ? SLICES_MOST : slices;
     b->slice_pieces = pieces / b->slices;
     b->slice = 0;
     for (size_t i = 0; i < arrays; i++)
-        sizes[i] = b->slices * b->slice_pieces * b->piece * c->widths[i];
+        sizes[i] *= b->slices * b->slice_pieces;
     hst_aio_stagger(sizes, arrays, offsets);
     for (size_t i = 0; i < ARRAYS_MOST; i++)
         b->arrays[i] = i < arrays ? b->memory + offsets[i] : NULL;
+    name_arrays(b);
     return arrays;
 }
 
@@ -312,7 +342,6 @@ static const char *run_cases(struct bench *b)
     b->partials = calloc(b->bytes / sizeof(uint16_t) / HST_NORM_BLOCK, sizeof *b->partials);
     if (!b->partials)
         return "out of memory";
-    b->coef = probe_coef();
     if (b->probe->in->parts & HST_PROBE_MEMORY)
         measure(b, memory_cases, COUNT(memory_cases));
     if (b->probe->in->parts & HST_PROBE_UPDATE)
@@ -343,12 +372,9 @@ struct probe_load *probe_load_open(struct probe *probe, uint64_t most_bytes)
                                  .bytes = wanted,
                                  .adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO)};
     probe_touch(probe, memory, wanted, INFINITY);
-    load->bench.coef = probe_coef();
     (void)lay_out(&load->bench, c);
-    double traffic = 0; /* all are read, and all but the gradients written */
-    for (int i = 0; i < ARRAYS_MOST; i++)
-        traffic += (i == GRADS ? 1 : 2) * c->widths[i];
-    load->slice_bytes = traffic * (double)load->bench.slice_pieces * (double)load->bench.piece;
+    load->slice_bytes = optimizer_traffic_bytes(load->bench.kernel.optimizer) *
+                        (double)load->bench.slice_pieces * (double)load->bench.piece;
     return load;
 }
 

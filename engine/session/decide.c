@@ -62,7 +62,7 @@ static int check_streams(struct hst_engine *engine)
 static int complete(struct hst_engine *engine)
 {
     struct placement_in *in = &engine->plan_in;
-    in->bytes = engine->update->bytes;
+    in->optimizer = engine->optimizer;
     in->has_nvme = engine->drive_count > 0;
     in->batch_tokens = engine->config.batch_tokens;
     in->micro_batch_tokens = engine->config.micro_batch_tokens;

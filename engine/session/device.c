@@ -81,11 +81,12 @@ static int choose_update(struct hst_engine *engine)
 {
     const struct hst_config *c = &engine->config;
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
-    engine->update = hst_update_find(engine->adam, record_kind(c->precision, c->state));
-    if (!engine->update)
+    engine->optimizer = optimizer_find(c->precision, c->state);
+    if (!engine->optimizer)
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                            "--state bf16 is for --precision bf16. Fix: leave one of them out");
-    engine->plan_in.host_updates = c->state == HST_STATE_BF16; /* a GPU's are with fp32 */
+    engine->kernel = optimizer_kernel_find(engine->optimizer, engine->adam);
+    engine->plan_in.host_updates = !engine->optimizer->device;
     return 0;
 }
 

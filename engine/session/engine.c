@@ -3,6 +3,7 @@
  * An engine's life: create, describe, seal, destroy. Creating touches the device and the store
  * directory; sealing decides everything and allocates it; afterwards nothing grows.
  */
+#include "base/real.h"
 #include "base/size_text.h"
 #include "exec/streams.h"
 #include "exec/visit/execute.h"
@@ -26,11 +27,6 @@
 #define THREADS_MAX 1024u
 /* ---- create ---- */
 
-static double default_real(double value, double fallback)
-{
-    return value == 0 ? fallback : value == HST_NONE ? 0 : value;
-}
-
 static int resolve_config(struct hst_engine *engine, const struct hst_config *given)
 {
     struct hst_config *c = &engine->config;
@@ -38,11 +34,8 @@ static int resolve_config(struct hst_engine *engine, const struct hst_config *gi
     c->size = sizeof *c;
     engine->report.log = c->log;
     engine->report.log_context = c->log_context;
-    c->beta1 = default_real(c->beta1, 0.9);
-    c->beta2 = default_real(c->beta2, 0.999);
-    c->eps = default_real(c->eps, 1e-8);
-    c->weight_decay = default_real(c->weight_decay, 0.01);
-    c->clip = default_real(c->clip, 1.0);
+    optimizer_resolve(c);
+    c->clip = real_or(c->clip, 1.0);
     c->threads = c->threads ? c->threads : machine_cores();
     if (c->store && !(c->store = engine->store = strdup(c->store)))
         return -ENOMEM;
@@ -109,12 +102,8 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "gpu_update must be 0 to 1, or HST_NONE");
     if (!(c->clip >= 0) || !isfinite(c->clip))
         return refuse_value(engine, "clip must be a finite number >= 0");
-    struct hst_adam_coef unused;
-    struct hst_adam_hyper hyper = {0, c->beta1, c->beta2, c->eps, c->weight_decay};
-    if (hst_adam_coef_init(&hyper, 1, 1.0f, &unused))
-        return refuse_value(engine,
-                            "betas must be in [0, 1), eps > 0, weight_decay >= 0, all finite");
-    return 0;
+    const char *refusal = optimizer_refusal(c);
+    return refusal ? refuse_value(engine, refusal) : 0;
 }
 
 static int open_parts(struct hst_engine *engine)

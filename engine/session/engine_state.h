@@ -104,7 +104,8 @@ struct hst_engine {
     bool told_left;                /* that little of its memory is left */
     struct hst_stream *stream;
     const struct hst_cpu_adam_ops *adam;
-    const struct hst_update *update; /* of this precision, in adam's table */
+    const struct optimizer *optimizer;
+    struct optimizer_kernel kernel; /* of the optimizer, in adam's table */
     /* The device computes in this: placement.hbm_bytes of its memory; on the host, host_arena. */
     unsigned char *arena;
     unsigned char *host_arena; /* placement.dram_bytes of host memory of the device */
@@ -197,7 +198,7 @@ static inline bool engine_has_resident(const struct hst_engine *engine)
 
 static inline uint64_t engine_element_bytes(const struct hst_engine *engine)
 {
-    return engine->update->bytes.weights;
+    return optimizer_weight_bytes(engine->optimizer);
 }
 
 #endif

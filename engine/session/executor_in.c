@@ -67,7 +67,7 @@ struct executor_in engine_executor_in(struct hst_engine *engine)
         .workers = engine->workers,
         .dev = engine->dev,
         .adam = engine->adam,
-        .update = engine->update,
+        .kernel = engine->kernel,
         .arena = engine->arena,
         .host_arena = engine->host_arena,
         .drive_count = engine->drive_count,

@@ -55,18 +55,16 @@ static int load_visit(struct executor *exec, void *context, const struct tile_jo
     for (uint32_t i = 0; i < count; i++) {
         const struct tile_job *job = &jobs[i];
         size_t n = job->range.elements;
-        bool narrow = exec->in.update->kind.weights != HST_CPU_F32;
         load->values =
-            narrow ? (float *)(void *)(exec->in.host_arena + exec->in.placement->load_values)
-                   : job->arrays.weights;
+            exec->in.kernel.optimizer->has_master
+                ? (float *)(void *)(exec->in.host_arena + exec->in.placement->load_values)
+                : job->arrays.weights;
         memset(load->values, 0, n * sizeof(float)); /* padding is zero and stays zero */
         int rc = each_overlap(exec, job, load_overlap, load);
         if (rc)
             return rc;
-        exec->in.update->set_weights(load->values, job->arrays.weights, job->arrays.master, n);
-        record_zero_gaps(job->record, exec->in.update->bytes, n);
-        memset(job->arrays.m, 0, n * exec->in.update->bytes.m);
-        memset(job->arrays.v, 0, n * exec->in.update->bytes.v);
+        optimizer_begin(&exec->in.kernel, load->values, &job->arrays, n);
+        record_zero_gaps(job->record, exec->in.kernel.optimizer, n);
     }
     return 0;
 }
@@ -130,12 +128,8 @@ static int save_overlap(struct executor *exec, void *context, const struct tile_
 /* Between steps the accumulator holds no gradient: what is joined has room there. */
 static const void *masters_of(const struct executor *exec, const struct tile_job *job)
 {
-    const enum hst_cpu_type type = exec->in.update->kind.weights;
-    if (type != HST_CPU_BF16)
-        return type == HST_CPU_F16 ? job->arrays.master : job->arrays.weights;
     float *values = (float *)(void *)(exec->in.host_arena + exec->in.placement->load_values);
-    exec->in.adam->join_f32(job->arrays.weights, job->arrays.master, values, job->range.elements);
-    return values;
+    return optimizer_masters(&exec->in.kernel, &job->arrays, values, job->range.elements);
 }
 
 static int save_visit(struct executor *exec, void *context, const struct tile_job *jobs,

@@ -85,8 +85,6 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
            (!updates(engine_graph(engine), NODE_NORM) || m->rates.norm > 0);
 }
 
-/* AdamW reads weights, states and gradients in bf16 and writes all but these. */
-#define UPDATE_BYTES 26
 /* Together as fast as each alone, as far as figures can tell. */
 #define AS_FAST 0.95
 
@@ -95,7 +93,9 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 static double memory_rate(const struct hst_figure *f)
 {
     double shared = f[HST_RATE_SHARED].value;
-    double alone = UPDATE_BYTES * f[HST_RATE_UPDATE_BF16].value + f[HST_RATE_COPY_BOTH].value;
+    const struct optimizer *updated = optimizer_find(HST_PRECISION_BF16, HST_STATE_DEFAULT);
+    double alone = optimizer_traffic_bytes(updated) * f[updated->update_rate].value +
+                   f[HST_RATE_COPY_BOTH].value;
     return shared < AS_FAST * alone ? shared : 0;
 }
 
@@ -111,9 +111,9 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
         .h2d = f[HST_RATE_H2D].value,
         .d2h = f[HST_RATE_D2H].value,
         .flops_per_s = f[HST_RATE_COMPUTE].value,
-        .update = f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value,
+        .update = f[engine->optimizer->update_rate].value,
         .norm = f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
-        .device_update = f[bf16 ? HST_RATE_DEVICE_BF16 : HST_RATE_DEVICE_FP32].value,
+        .device_update = f[engine->optimizer->device_rate].value,
         .dram = engine_computes_in_dram(engine) ? 0 : memory_rate(f),
         .shared_cores = engine_computes_in_dram(engine),
     };
@@ -122,9 +122,8 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
 /* What half of the host's threads reach of the update's rate; 0: not known. */
 static double half_of(const struct hst_engine *engine, const struct hst_rates *rates)
 {
-    bool bf16 = engine->config.precision == HST_PRECISION_BF16;
-    double all = rates->figures[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value;
-    double half = rates->figures[bf16 ? HST_RATE_HALF_BF16 : HST_RATE_HALF_FP32].value;
+    double all = rates->figures[engine->optimizer->update_rate].value;
+    double half = rates->figures[engine->optimizer->half_rate].value;
     return all > 0 ? half / all : 0;
 }
 
@@ -157,7 +156,7 @@ static bool is_host_known(const struct hst_engine *engine, const struct hst_rate
                           size_t why_bytes)
 {
     bool bf16 = engine->config.precision == HST_PRECISION_BF16;
-    enum hst_rate update = bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32;
+    enum hst_rate update = engine->optimizer->update_rate;
     enum hst_rate norm = bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32;
     return are_known(rates, update, update, "update's", why, why_bytes) &&
            (!engine_computes_in_dram(engine) ||

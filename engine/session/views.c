@@ -18,7 +18,7 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
     struct gather gathers[GATHER_MAX];
     const struct layout *layout = &engine->layout;
     const struct layout_unit *u = &layout->units[unit];
-    placement_gather(layout, engine->update->bytes, unit, gathers);
+    placement_gather(layout, engine_element_bytes(engine), unit, gathers);
     uint32_t alias = u->tile_count > 0 ? 1 : 0;
     for (uint32_t i = 0; i < u->param_count; i++) {
         const struct layout_param *param = &layout->params[u->first_param + i];

@@ -13,15 +13,15 @@
 #include <errno.h>
 #include <string.h>
 
-void store_fixed_bytes(const struct layout *layout, struct hst_update_bytes bytes, uint32_t drives,
-                       uint64_t fixed_bytes[STRIPE_DRIVES_MAX])
+void store_fixed_bytes(const struct layout *layout, const struct optimizer *optimizer,
+                       uint32_t drives, uint64_t fixed_bytes[STRIPE_DRIVES_MAX])
 {
     struct store_header h = {.drives = drives, .align_bytes = STORE_ALIGN_MAX};
     h.extents = STORE_KINDS * layout->tile_count;
     for (uint32_t tile = 0; tile < layout->tile_count; tile++) {
         const uint64_t elements = layout_tile(layout, tile).elements;
-        h.blocks += store_blocks_of(elements * bytes.weights) +
-                    store_blocks_of(record_layout(bytes, elements).bytes);
+        h.blocks += store_blocks_of(elements * optimizer_weight_bytes(optimizer)) +
+                    store_blocks_of(record_layout(optimizer, elements).bytes);
     }
     h.manifest_bytes = store_manifest_room(h.extents, h.blocks, h.align_bytes);
     for (; h.drive < drives; h.drive++)

@@ -77,8 +77,8 @@ struct store_config {
  * Bytes of a new store's file on each drive beside its extents: headers, superblocks, manifests.
  * Cost: O(tiles). Errors: none; a store that is too large is refused when it is made.
  */
-void store_fixed_bytes(const struct layout *layout, struct hst_update_bytes bytes, uint32_t drives,
-                       uint64_t fixed_bytes[STRIPE_DRIVES_MAX]);
+void store_fixed_bytes(const struct layout *layout, const struct optimizer *optimizer,
+                       uint32_t drives, uint64_t fixed_bytes[STRIPE_DRIVES_MAX]);
 
 /**
  * Lays out a new store in directories of the caller's that hold nothing else; they are made 0700.

@@ -15,14 +15,13 @@ static void append(struct toy_states *states, const void *array, size_t bytes)
 
 static int visit(struct executor *exec, void *context, const struct tile_job *jobs, uint32_t count)
 {
-    const struct hst_update_bytes *bytes = &exec->in.update->bytes;
+    const struct optimizer *o = exec->in.kernel.optimizer;
     for (uint32_t i = 0; i < count; i++) {
-        const struct hst_update_arrays *a = &jobs[i].arrays;
+        const struct optimizer_arrays *a = &jobs[i].arrays;
         const size_t n = jobs[i].range.elements;
-        append(context, a->weights, n * bytes->weights);
-        append(context, a->master, n * bytes->master);
-        append(context, a->m, n * bytes->m);
-        append(context, a->v, n * bytes->v);
+        append(context, a->weights, n * optimizer_weight_bytes(o));
+        for (uint32_t s = 0; s < o->state_count; s++)
+            append(context, a->states[s], optimizer_array_bytes(o, s, n));
     }
     return 0;
 }

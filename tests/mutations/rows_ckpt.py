@@ -25,9 +25,9 @@ mutate(
     ('fp16 alone has derived weights',
      'if (ckpt->derived_weights != (ckpt->precision == HST_PRECISION_FP16))'),
     ('weights are as large as their tiles',
-     'weights.bytes != (uint64_t)elements * ckpt->bytes.weights ||', ''),
+     'weights.bytes != elements * optimizer_weight_bytes(ckpt->optimizer) ||', ''),
     ('states are as large as their tiles',
-     'states.bytes != record_layout(ckpt->bytes, elements).bytes ||', ''),
+     'states.bytes != record_layout(ckpt->optimizer, elements).bytes ||', ''),
     ('ranks have their shares',
      'if (tile->rank != rank || tile->index != t)'),
     ('a kept copy is looked for',
@@ -86,9 +86,9 @@ mutate(
     ('gaps are zero', 'memset(lane->bytes[lane->at], 0, extent_bytes(c, kind, tile.elements));',
      ''),
     ('what was never written stays so', 'if (!lane->holds_bytes)', 'if (lane->holds_bytes)'),
-    ('arrays lie as the tile is long', 'record_layout(bytes, from_range.elements);',
-     'record_layout(bytes, to_range.elements);'),
-    ('elements have their places', 'from + (common.first - from_range.offset) * bytes.weights',
+    ('arrays lie as the tile is long', 'record_layout(optimizer, from_range.elements);',
+     'record_layout(optimizer, to_range.elements);'),
+    ('elements have their places', 'from + (common.first - from_range.offset) * bytes',
      'from'),
 )
 
@@ -103,7 +103,7 @@ mutate(
 mutate(
     'engine/session/load.c', 'engine/ckpt',
     ('gaps are zero from the start',
-     'record_zero_gaps(job->record, exec->in.update->bytes, n);', ''),
+     'record_zero_gaps(job->record, exec->in.kernel.optimizer, n);', ''),
 )
 
 mutate(
@@ -165,13 +165,25 @@ mutate(
     'engine/ckpt/save.c', CKPT,
     ('damage is not exported', 'if (part->error)'),
     ('masters in fp16 are not rounded', 'if (s->masters)'),
-    ('masters in bf16 have the bits of both', 'if (s->joined)'),
-    ('masters in fp32 are the weights', ' && s->ckpt->bytes.master > 0', ''),
+    ('masters in fp32 are the weights', ' && s->ckpt->optimizer->has_master', ''),
 )
 
 mutate(
-    'engine/session/load.c', CKPT,
-    ('masters in fp16 are not the weights', 'type == HST_CPU_F16 ? job->arrays.master :', ''),
+    'engine/optimizer/optimizer.c', CKPT + ' engine/optimizer',
+    ('masters in fp16 are not the weights', 'if (kernel->optimizer->host.weights == HST_CPU_F16)'),
+    ('masters in bf16 have the bits of both',
+     'kernel->ops->join_f32(arrays->weights, arrays->states[0], room, n);', ''),
+    ('states begin as zero', 'memset(arrays->states[i], 0, optimizer_array_bytes(o, i, n));', ';'),
+    ('a step that fails leaves its coefficients', 'struct optimizer_coefs all;',
+     'struct optimizer_coefs all = *coefs;\n    memset(coefs, 0, sizeof *coefs);'),
+    ('weight decay is left out where it is', 'group.weight_decay = 0;', ''),
+    ('a scale covers its elements', '+ optimizer_array_bytes(optimizer, i, first);',
+     '+ first;'),
+)
+
+mutate(
+    'engine/plan/placement/record.c', 'engine/optimizer',
+    ('a byte of a scale is of its elements', 'number * state->covers', 'number'),
 )
 
 mutate(

@@ -135,7 +135,7 @@ mutate(
 mutate(
     'engine/session/predict.c', 'engine/plan',
     ("half is of the precision's update",
-     'rates->figures[bf16 ? HST_RATE_HALF_BF16 : HST_RATE_HALF_FP32].value',
+     'rates->figures[engine->optimizer->half_rate].value',
      'rates->figures[HST_RATE_HALF_FP32].value'),
     ('it is a share', 'return all > 0 ? half / all : 0;', 'return half;'),
     ('what was measured is of the threads that did it',

@@ -138,7 +138,7 @@ mutate(
     ('the most help comes first', 'p->helps[at - 1].step_s > step_s',
      'p->helps[at - 1].step_s < 0'),
     ('the update of bf16 is its own',
-     'f[bf16 ? HST_RATE_UPDATE_BF16 : HST_RATE_UPDATE_FP32].value',
+     'f[engine->optimizer->update_rate].value',
      'f[HST_RATE_UPDATE_BF16].value'),
 )
 mutate(

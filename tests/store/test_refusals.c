@@ -315,9 +315,12 @@ static void other_ranks_worlds_and_models_are_refused(void **state)
     toy.config.derived_weights = true;
     assert_open_refused(&toy, -EINVAL, HST_E_STORE_OTHER);
     toy.config.derived_weights = false;
-    toy.placement.bytes.weights = 2;
+    const struct optimizer *own = toy.placement.optimizer;
+    struct optimizer narrow = *own;
+    narrow.host.weights = HST_CPU_BF16;
+    toy.placement.optimizer = &narrow;
     assert_open_refused(&toy, -EINVAL, HST_E_STORE_OTHER);
-    toy.placement.bytes.weights = 4;
+    toy.placement.optimizer = own;
     toy.layout.tile_count--;
     assert_open_refused(&toy, -EINVAL, HST_E_STORE_OTHER);
     toy.layout.tile_count++;

@@ -18,7 +18,7 @@ static int plan(struct toy *toy, uint32_t drives)
         .name = "p", .dim_count = 1, .dims = {(TOY_TILES - 1) * TILE + 5000}};
     struct hst_unit_desc unit = {.name = "u", .params = &param, .param_count = 1};
     struct placement_in in = {.layout = &toy->layout,
-                              .bytes = record_bytes(HST_PRECISION_FP32, HST_STATE_FP32),
+                              .optimizer = optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32),
                               .has_nvme = true,
                               .compute_tier = HST_TIER_DRAM,
                               .dram_budget = 1u << 30,

@@ -28,7 +28,7 @@ FLOORS = (
     ('kernels',),
     ('engine/include',),
     ('engine/base',),
-    ('engine/comm', 'engine/machine', 'engine/plan/layout'),
+    ('engine/comm', 'engine/machine', 'engine/optimizer', 'engine/plan/layout'),
     ('engine/probe', 'engine/plan/placement'),
     ('engine/plan/graph', 'engine/tier'),
     ('engine/plan/search', 'engine/store'),

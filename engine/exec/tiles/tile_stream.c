@@ -207,15 +207,9 @@ static struct tile_job job_at(const struct stream_state *s, const struct slot *s
 {
     const struct executor *exec = s->exec;
     struct tile_job job = {.tile = tile, .range = layout_tile(exec->in.layout, tile)};
-    job.arrays.weights = part_at(s, slot, EXTENT_WEIGHTS, tile);
     job.record = part_at(s, slot, EXTENT_STATES, tile);
-    if (job.record) {
-        struct record at = record_layout(exec->in.update->bytes, job.range.elements);
-        job.arrays.m = job.record + at.m_at;
-        job.arrays.v = job.record + at.v_at;
-        if (exec->in.update->bytes.master)
-            job.arrays.master = job.record + at.master_at;
-    }
+    job.arrays = record_arrays(exec->in.kernel.optimizer, part_at(s, slot, EXTENT_WEIGHTS, tile),
+                               job.record, job.range.elements);
     return job;
 }
 

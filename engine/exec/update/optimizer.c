@@ -17,7 +17,7 @@
 
 #define NORM_PIECE_BLOCKS                                                                          \
     32u /* 131,072 elements: long enough to hide the hand-out, short enough to share */
-#define UPDATE_PIECE 16384u /* elements; divides no parameter, the update is element by element */
+#define UPDATE_PIECE 16384u /* elements; a multiple of each optimizer's granularity */
 
 /* ---- norm ---- */
 
@@ -39,7 +39,7 @@ static void norm_piece(void *arg, size_t index, unsigned worker)
         left < NORM_PIECE_BLOCKS * HST_NORM_BLOCK ? left : NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     const void *grads = job->grads + start * executor_element_bytes(exec);
     double *partial = job->partial + start / HST_NORM_BLOCK;
-    exec->in.adam->norm2[exec->in.update->kind.grads](grads, n, partial);
+    exec->in.adam->norm2[exec->in.kernel.optimizer->host.grads](grads, n, partial);
 }
 
 int optimizer_norm(struct executor *exec, struct scheduled at)
@@ -96,7 +96,8 @@ int optimizer_check_norm(struct executor *exec, double stored_norm)
     if (!overflows(exec, stored_norm))
         return 0;
     if (isfinite(stored_norm))
-        snprintf(cause, sizeof cause, "Adam's v may overflow from %.4g on", HST_GRAD_NORM_MOST);
+        snprintf(cause, sizeof cause, "%s from %.4g on", exec->in.kernel.optimizer->too_large,
+                 HST_GRAD_NORM_MOST);
     return report_fail(
         exec->in.report, HST_E_NONFINITE, -EOVERFLOW,
         "the gradient norm of step %llu is %g%s: %s; %s. Fix: lower --lr or raise --warmup; "
@@ -120,13 +121,14 @@ struct update_job {
 
 /* The parts of parameters that lie in [at, at + n) of a tile. */
 static void update_range(const struct update_job *update, const struct tile_job *job, uint64_t at,
-                         uint64_t n, bool decay)
+                         uint64_t n, const struct layout_param *param)
 {
-    const struct hst_update *kind = update->exec->in.update;
-    const struct hst_adam_coef *coef = decay ? &update->coefs->decayed : &update->coefs->plain;
-    const struct hst_update_arrays from = hst_update_arrays_at(kind, &job->arrays, at);
-    const struct hst_update_arrays into = hst_update_arrays_at(kind, &job->into, at);
-    int rc = hst_update_run_into(kind, coef, &from, &into, n);
+    const struct optimizer_kernel *kernel = &update->exec->in.kernel;
+    const struct optimizer *optimizer = kernel->optimizer;
+    const struct optimizer_coef *coef = optimizer_coef(update->coefs, param->group, param->decay);
+    const struct optimizer_arrays from = optimizer_arrays_at(optimizer, &job->arrays, at);
+    const struct optimizer_arrays into = optimizer_arrays_at(optimizer, &job->into, at);
+    int rc = optimizer_run_into(kernel, coef, &from, &into, n);
     assert(rc >= 0); /* the layout aligns the arrays and keeps them apart */
     (void)rc;
 }
@@ -156,25 +158,15 @@ static void update_piece(void *arg, size_t index, unsigned worker)
             return;
         uint64_t from = param->offset > start ? param->offset : start;
         uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
-        update_range(update, job, from - job->range.offset, to - from, param->decay);
+        update_range(update, job, from - job->range.offset, to - from, param);
     }
 }
 
 int optimizer_coefs(const struct executor *exec, double stored_norm, struct optimizer_coefs *coefs)
 {
-    struct hst_adam_hyper hyper = {
-        .lr = exec->in.standing->lr,
-        .beta1 = exec->in.config->beta1,
-        .beta2 = exec->in.config->beta2,
-        .eps = exec->in.config->eps,
-        .weight_decay = exec->in.config->weight_decay,
-    };
-    uint64_t t = exec->in.standing->updates + 1;
-    float scale;
-    int rc = grad_scale(exec, stored_norm, &scale);
-    rc = rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->decayed);
-    hyper.weight_decay = 0;
-    return rc ? rc : hst_adam_coef_init(&hyper, t, scale, &coefs->plain);
+    struct optimizer_step step = {.lr = exec->in.standing->lr, .t = exec->in.standing->updates + 1};
+    int rc = grad_scale(exec, stored_norm, &step.grad_scale);
+    return rc ? rc : optimizer_coefs_init(exec->in.kernel.optimizer, exec->in.config, &step, coefs);
 }
 
 void optimizer_update(struct executor *exec, struct scheduled at)

@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_ENGINE_EXEC_OPTIMIZER_H
 #define HOISTWAY_ENGINE_EXEC_OPTIMIZER_H
 /*
- * The arithmetic behind a backward: gradient norms, the clip factor, AdamW on tiles. Where tiles
+ * The arithmetic behind a backward: gradient norms, the clip factor, updates of tiles. Where tiles
  * are in DRAM or on NVMe the workers do it (optimizer.c); where they are in HBM, or are streamed
  * through it, the device does (optimizer_device.c), with the same bits.
  */
@@ -19,12 +19,12 @@ int optimizer_coefs(const struct executor *exec, double stored_norm,
  * For a started NORM: f64 partials of the unit's rounded gradients per 4,096 elements, in the fixed
  * order of cpu_adam.h; of a device with memory of its own they are there already. Errors:
  * -EOVERFLOW where the update does not wait for the other units and the gradients of this one are
- * not finite, or too large for v.
+ * not finite, or too large for the states.
  */
 int optimizer_norm(struct executor *exec, struct scheduled at);
 /** Global norm of the stored gradients: all partials in order. May be non-finite. */
 double optimizer_grad_norm(const struct executor *exec);
-/** Errors: -EOVERFLOW (sticky) a norm that is not finite, or with which v may become infinite. */
+/** Errors: -EOVERFLOW (sticky) a norm that is not finite, or too large for the states. */
 int optimizer_check_norm(struct executor *exec, double stored_norm);
 /** True where that norm leaves the step without an update: a lower loss scale may do. */
 bool optimizer_skips(const struct executor *exec, double stored_norm);

@@ -7,7 +7,6 @@
  */
 #include "exec/update/optimizer.h"
 
-#include "base/adamw_args.h"
 #include "base/precision.h"
 #include "exec/moves.h"
 #include "exec/streams.h"
@@ -38,30 +37,19 @@ int optimizer_device_norm(struct executor *exec, uint32_t unit)
 /* A tile in the device's memory. */
 struct device_tile {
     struct tile_range range;
-    unsigned char *weights, *states;
-    const unsigned char *grads;
+    struct optimizer_arrays arrays;
     struct hst_stream *stream;
     const struct optimizer_coefs *coefs;
 };
 
 /* `count` elements of it, from `offset` in it on. */
-static int update_part(struct executor *exec, const struct device_tile *tile, bool decay,
-                       uint64_t offset, uint64_t count)
+static int update_part(struct executor *exec, const struct device_tile *tile,
+                       const struct layout_param *param, uint64_t offset, uint64_t count)
 {
-    uint64_t element = executor_element_bytes(exec);
-    struct record record = record_layout(exec->in.update->bytes, tile->range.elements);
-    struct hst_adamw args = adamw_args(decay ? &tile->coefs->decayed : &tile->coefs->plain);
-    args.count = count;
-    args.dtype = precision_dtype(exec->in.config->precision);
-    args.weight = tile->weights + offset * element;
-    args.grad = tile->grads + offset * element;
-    args.m = (float *)(void *)(tile->states + record.m_at) + offset;
-    args.v = (float *)(void *)(tile->states + record.v_at) + offset;
-    if (args.dtype == HST_BF16)
-        args.remainder = (int16_t *)(void *)(tile->states + record.master_at) + offset;
-    if (args.dtype == HST_F16)
-        args.master = (float *)(void *)(tile->states + record.master_at) + offset;
-    return hst_op_adamw(tile->stream, &args);
+    const struct optimizer *optimizer = exec->in.kernel.optimizer;
+    const struct optimizer_coef *coef = optimizer_coef(tile->coefs, param->group, param->decay);
+    const struct optimizer_arrays arrays = optimizer_arrays_at(optimizer, &tile->arrays, offset);
+    return optimizer->device(optimizer, tile->stream, coef, &arrays, count);
 }
 
 /* The parameters' parts in a tile; the padding between them is left alone. */
@@ -81,7 +69,7 @@ static int update_tile(struct executor *exec, const struct device_tile *tile)
             break;
         uint64_t from = param->offset > range.offset ? param->offset : range.offset;
         uint64_t to = param->offset + param->count < end ? param->offset + param->count : end;
-        rc = update_part(exec, tile, param->decay, from - range.offset, to - from);
+        rc = update_part(exec, tile, param, from - range.offset, to - from);
     }
     return rc;
 }
@@ -93,9 +81,7 @@ static struct device_tile device_tile(const struct executor *exec, struct schedu
     bool late = node_is_late(program_node(exec, at));
     return (struct device_tile){
         .range = job.range,
-        .weights = job.arrays.weights,
-        .states = job.record,
-        .grads = job.arrays.grads,
+        .arrays = job.arrays,
         .stream = stream,
         .coefs = late ? &exec->verdict.coefs : &exec->verdict.early,
     };

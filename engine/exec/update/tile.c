@@ -4,17 +4,12 @@
 
 #include "exec/moves.h"
 
-static struct hst_update_arrays arrays_in(const struct executor *exec, struct scheduled at,
-                                          const struct tile_job *job, int slot)
+static struct optimizer_arrays arrays_in(const struct executor *exec, struct scheduled at,
+                                         const struct tile_job *job, int slot)
 {
-    struct record record = record_layout(exec->in.update->bytes, job->range.elements);
-    unsigned char *states = moves_part(exec, at, EXTENT_STATES, job->tile, slot);
-    return (struct hst_update_arrays){
-        .weights = moves_part(exec, at, EXTENT_WEIGHTS, job->tile, slot),
-        .master = exec->in.update->bytes.master ? states + record.master_at : NULL,
-        .m = states + record.m_at,
-        .v = states + record.v_at,
-    };
+    return record_arrays(exec->in.kernel.optimizer,
+                         moves_part(exec, at, EXTENT_WEIGHTS, job->tile, slot),
+                         moves_part(exec, at, EXTENT_STATES, job->tile, slot), job->range.elements);
 }
 
 struct tile_job update_tile_job(const struct executor *exec, struct scheduled at, uint32_t tile)

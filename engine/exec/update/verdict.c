@@ -24,11 +24,6 @@ void verdict_early_begins(struct executor *exec)
     exec->verdict.early_begun = true;
 }
 
-static bool are_equal(const struct hst_adam_coef *a, const struct hst_adam_coef *b)
-{
-    return a->grad_scale == b->grad_scale; /* the rest follows from the step */
-}
-
 /* What it means for the update, which is made already where it is optimistic. */
 static int follow(struct executor *exec, double stored_norm)
 {
@@ -37,7 +32,7 @@ static int follow(struct executor *exec, double stored_norm)
     v->left = v->skipped ? 0 : PHASE_UPDATE;
     if (rc || !v->optimistic)
         return rc;
-    bool stands = !v->skipped && are_equal(&v->coefs.plain, &v->early.plain);
+    bool stands = !v->skipped && optimizer_coefs_agree(&v->coefs, &v->early);
     if (!stands)
         v->left |= v->skipped ? (unsigned)PHASE_REVERT : (unsigned)PHASE_REVERT | PHASE_REDO;
     v->slot ^= !v->skipped;

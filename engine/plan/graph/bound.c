@@ -5,6 +5,8 @@
  * unit's way in and the last unit's way out. docs/nvme-bench.md derives each term, says what can
  * beat it, and works two examples by hand.
  */
+#include "optimizer/optimizer.h"
+
 #include <hoistway/plan.h>
 
 #include <errno.h>
@@ -16,18 +18,20 @@
 
 static const struct {
     const char *name;
-    struct hst_param_bytes bytes;
+    enum hst_precision precision;
 } precisions[] = {
-    {"bf16", {.weight = 2, .state = 10, .grad = 2}}, /* state: i16 remainder, m and v in f32 */
-    {"fp32", {.weight = 4, .state = 8, .grad = 4}},
-    {"fp16", {.weight = 2, .state = 12, .grad = 2}}, /* state: f32 master, m and v */
+    {"bf16", HST_PRECISION_BF16},
+    {"fp32", HST_PRECISION_FP32},
+    {"fp16", HST_PRECISION_FP16},
 };
 
 bool hst_precision_bytes(const char *precision, struct hst_param_bytes *bytes)
 {
     for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
         if (strcmp(precision, precisions[i].name) == 0) {
-            *bytes = precisions[i].bytes;
+            const struct optimizer *o = optimizer_find(precisions[i].precision, HST_STATE_DEFAULT);
+            const double weight = (double)optimizer_weight_bytes(o);
+            *bytes = (struct hst_param_bytes){weight, optimizer_state_bytes(o), weight};
             return true;
         }
     }

@@ -15,7 +15,7 @@ static void describe_aliases(const struct placement_in *in, uint32_t times, uint
 {
     const struct layout *layout = in->layout;
     struct gather gathers[GATHER_MAX];
-    int n = placement_gather(layout, in->bytes, unit, gathers);
+    int n = placement_gather(layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
     for (int i = 0; i < n; i++) {
         struct tile_range first = layout_tile(layout, gathers[i].first_tile);
         if (first.unit == unit)
@@ -23,7 +23,8 @@ static void describe_aliases(const struct placement_in *in, uint32_t times, uint
         u->alias_of[u->alias_count] = first.unit;
         u->alias_tile[u->alias_count] =
             (gathers[i].first_tile - layout->units[first.unit].first_tile) / times;
-        u->alias_bytes[u->alias_count++] = placement_gather_bytes(layout, in->bytes, &gathers[i]);
+        u->alias_bytes[u->alias_count++] =
+            placement_gather_bytes(layout, optimizer_weight_bytes(in->optimizer), &gathers[i]);
     }
 }
 
@@ -123,18 +124,19 @@ struct making {
     bool optimistic;
 };
 
-/* Padding of a record is the same whatever its elements. */
-static uint64_t record_pad(struct hst_update_bytes bytes)
+/* Padding of a record is the same whatever its elements, as each state has whole pages of each
+ * LAYOUT_UNIT_ALIGN elements. (Those of a scale would be less than a page.) */
+static uint64_t record_pad(const struct optimizer *optimizer)
 {
-    return record_layout(bytes, LAYOUT_UNIT_ALIGN).bytes -
-           LAYOUT_UNIT_ALIGN * record_state_bytes(bytes);
+    return record_layout(optimizer, LAYOUT_UNIT_ALIGN).bytes -
+           (uint64_t)(LAYOUT_UNIT_ALIGN * optimizer_state_bytes(optimizer));
 }
 
 static int build(const struct placement_in *in, const struct placement *p,
                  const struct graph_unit *described, const uint32_t *visits,
                  const struct making *making, struct graph *graph)
 {
-    uint64_t weight_bytes = in->bytes.weights;
+    uint64_t weight_bytes = optimizer_weight_bytes(in->optimizer);
     struct graph_in graph_in = {
         .units = described,
         .unit_count = in->layout->unit_count,
@@ -142,9 +144,9 @@ static int build(const struct placement_in *in, const struct placement *p,
         .backward = visits + in->layout->unit_count,
         .tile_elements = in->layout->tile_elements * making->times,
         .weight_bytes = (double)weight_bytes,
-        .state_bytes = (double)record_state_bytes(in->bytes),
+        .state_bytes = optimizer_state_bytes(in->optimizer),
         .grad_bytes = (double)weight_bytes,
-        .record_pad = record_pad(in->bytes) * making->times,
+        .record_pad = record_pad(in->optimizer) * making->times,
         .slot_record_at = p->slot_record_at,
         .device_tile_grads_at = p->device_tile_grads_at,
         .device_tile_record_at = p->device_tile_record_at,

@@ -25,13 +25,14 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
                                   uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
-    int n = placement_gather(in->layout, in->bytes, unit, gathers);
+    int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         const struct gather *g = &gathers[i];
         if (placement_weights(p, g->first_tile).tier != HST_TIER_NVME)
             continue;
-        bytes = g->reservation_at + placement_gather_bytes(in->layout, in->bytes, g);
+        bytes = g->reservation_at +
+                placement_gather_bytes(in->layout, optimizer_weight_bytes(in->optimizer), g);
     }
     return bytes;
 }
@@ -40,15 +41,16 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
 static uint64_t view_bytes(const struct placement_in *in, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
-    int n = placement_gather(in->layout, in->bytes, unit, gathers);
+    int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
     return n > 0 ? gathers[n - 1].reservation_at +
-                       placement_gather_bytes(in->layout, in->bytes, &gathers[n - 1])
+                       placement_gather_bytes(in->layout, optimizer_weight_bytes(in->optimizer),
+                                              &gathers[n - 1])
                  : 0;
 }
 
 static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
 {
-    return in->layout->units[unit].elements * in->bytes.weights;
+    return in->layout->units[unit].elements * optimizer_weight_bytes(in->optimizer);
 }
 
 /* Rounded gradients, and behind them the partials of their norm. */
@@ -172,10 +174,10 @@ static void place_device_tiles(const struct placement_in *in, const struct choic
     if (share == 0 || !offloaded || !may || in->host_updates)
         return;
     uint64_t largest = layout_largest_tile(in->layout);
-    p->device_tile_grads_at = sat_page_up(largest * in->bytes.weights);
+    p->device_tile_grads_at = sat_page_up(largest * optimizer_weight_bytes(in->optimizer));
     p->device_tile_record_at = 2 * p->device_tile_grads_at;
     p->device_tiles.bytes =
-        p->device_tile_record_at + sat_page_up(record_layout(in->bytes, largest).bytes);
+        p->device_tile_record_at + sat_page_up(record_layout(in->optimizer, largest).bytes);
     uint64_t count = STREAM_BYTES / p->device_tiles.bytes;
     count = count < STREAM_TILES ? STREAM_TILES : count;
     count = count > STREAM_TILES_MOST ? STREAM_TILES_MOST : count;

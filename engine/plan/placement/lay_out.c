@@ -81,7 +81,7 @@ static void take_on_drives(struct placement *p, enum hst_class class, struct run
 static struct run tiles_of(const struct placement_in *in, uint32_t unit)
 {
     const struct layout_unit *u = &in->layout->units[unit];
-    uint64_t element_bytes = in->bytes.weights;
+    uint64_t element_bytes = optimizer_weight_bytes(in->optimizer);
     return (struct run){u->first_tile, u->tile_count, in->layout->tile_elements * element_bytes,
                         u->elements * element_bytes};
 }
@@ -167,11 +167,11 @@ static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint
     const struct layout_unit *u = &layout->units[unit];
     if (count == 0)
         return 0;
-    uint64_t full = record_layout(in->bytes, layout->tile_elements).bytes;
+    uint64_t full = record_layout(in->optimizer, layout->tile_elements).bytes;
     if (!last)
         return sat_times(count, full);
     uint64_t rest = u->elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
-    return sat_add(sat_times(count - 1, full), record_layout(in->bytes, rest).bytes);
+    return sat_add(sat_times(count - 1, full), record_layout(in->optimizer, rest).bytes);
 }
 
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
@@ -410,8 +410,8 @@ static void place_slots(const struct placement_in *in, const struct choice *c, s
     if (!hbm && !grads && !weights && !states)
         return;
     uint64_t largest_tile = layout_largest_tile(in->layout);
-    uint64_t record = record_layout(in->bytes, largest_tile).bytes;
-    uint64_t weight_bytes = sat_page_up(largest_tile * in->bytes.weights);
+    uint64_t record = record_layout(in->optimizer, largest_tile).bytes;
+    uint64_t weight_bytes = sat_page_up(largest_tile * optimizer_weight_bytes(in->optimizer));
     p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
     p->slots.bytes = p->slot_record_at + (states || hbm ? record : 0);
     uint32_t depth = grads || weights || states ? c->depths.slots : HBM_SLOTS;
@@ -478,7 +478,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
 void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     *p = (struct placement){.layout = in->layout,
-                            .bytes = in->bytes,
+                            .optimizer = in->optimizer,
                             .compute_tier = in->compute_tier,
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);

@@ -35,11 +35,10 @@ uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit)
     return sat_times(placement->layout->units[unit].saved_bytes, placement->micro_count);
 }
 
-int placement_gather(const struct layout *layout, struct hst_update_bytes bytes, uint32_t unit,
+int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX])
 {
     const struct layout_unit *u = &layout->units[unit];
-    uint64_t element_bytes = bytes.weights;
     uint64_t at = 0;
     uint32_t n = 0;
     if (u->tile_count > 0) {
@@ -63,12 +62,12 @@ int placement_gather(const struct layout *layout, struct hst_update_bytes bytes,
     return (int)n;
 }
 
-uint64_t placement_gather_bytes(const struct layout *layout, struct hst_update_bytes bytes,
+uint64_t placement_gather_bytes(const struct layout *layout, uint64_t element_bytes,
                                 const struct gather *gather)
 {
     struct tile_range first = layout_tile(layout, gather->first_tile);
     struct tile_range last = layout_tile(layout, gather->first_tile + gather->tile_count - 1);
-    return (last.offset + last.elements - first.offset) * bytes.weights;
+    return (last.offset + last.elements - first.offset) * element_bytes;
 }
 
 /* Tiles of a unit that share a drive follow one another there; only the unit's last is shorter. */
@@ -96,7 +95,7 @@ struct address placement_weights(const struct placement *placement, uint32_t til
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
     const struct unit_placement *home = &placement->units[range.unit];
-    uint64_t element_bytes = placement->bytes.weights;
+    uint64_t element_bytes = optimizer_weight_bytes(placement->optimizer);
     struct address at = home->weights;
     if (at.tier == HST_TIER_NVME)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->weights_at,
@@ -110,7 +109,7 @@ struct address placement_states(const struct placement *placement, uint32_t tile
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
     const struct unit_placement *home = &placement->units[range.unit];
-    uint64_t stride = record_layout(placement->bytes, layout->tile_elements).bytes;
+    uint64_t stride = record_layout(placement->optimizer, layout->tile_elements).bytes;
     uint32_t local = tile - layout->units[range.unit].first_tile;
     if (local < home->nvme_states)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->nvme_states_at,
@@ -145,7 +144,7 @@ static struct address tile_grads(const struct placement *placement, uint32_t til
 {
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
-    uint64_t element_bytes = placement->bytes.weights;
+    uint64_t element_bytes = optimizer_weight_bytes(placement->optimizer);
     const struct unit_placement *home = &placement->units[range.unit];
     struct address at = home->grads;
     if (at.tier == HST_TIER_NVME)
@@ -162,10 +161,10 @@ struct address placement_extent(const struct placement *placement, enum extent_k
         return act_block(placement, index, bytes);
     uint32_t elements = layout_tile(placement->layout, index).elements;
     if (kind == EXTENT_STATES) {
-        *bytes = record_layout(placement->bytes, elements).bytes;
+        *bytes = record_layout(placement->optimizer, elements).bytes;
         return placement_states(placement, index);
     }
-    *bytes = elements * placement->bytes.weights;
+    *bytes = elements * optimizer_weight_bytes(placement->optimizer);
     return kind == EXTENT_GRADS ? tile_grads(placement, index)
                                 : placement_weights(placement, index);
 }

@@ -31,7 +31,7 @@ int place_parse(const char *text, struct place_wish *wish, char *why, size_t why
 
 struct placement_in {
     const struct layout *layout;
-    struct hst_update_bytes bytes; /* of each array, per element */
+    const struct optimizer *optimizer; /* says what an element has beside its weight */
     struct place_wish wish;
     bool has_nvme; /* there is a store directory */
     /* one file on each drive: how many (0 as 1), how fast each, how much each may hold */
@@ -114,7 +114,7 @@ enum extent_kind {
 
 struct placement {
     const struct layout *layout;
-    struct hst_update_bytes bytes; /* of each array, per element */
+    const struct optimizer *optimizer; /* says what an element has beside its weight */
     enum hst_tier compute_tier;
     uint32_t resident_units; /* so many are, on a GPU */
     uint32_t saved_units;    /* so many keep their activations */
@@ -249,10 +249,10 @@ struct gather {
 };
 #define GATHER_MAX 8u
 /** The runs of tiles a unit needs. Returns how many, or -EINVAL for more than GATHER_MAX. */
-int placement_gather(const struct layout *layout, struct hst_update_bytes bytes, uint32_t unit,
+int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX]);
 /** Bytes of the weights of a run's tiles. */
-uint64_t placement_gather_bytes(const struct layout *layout, struct hst_update_bytes bytes,
+uint64_t placement_gather_bytes(const struct layout *layout, uint64_t element_bytes,
                                 const struct gather *gather);
 
 #endif

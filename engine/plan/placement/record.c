@@ -2,28 +2,7 @@
 /* Decides how one tile's optimizer states lie: see record.h. */
 #include "plan/placement/record.h"
 
-#include <assert.h>
 #include <string.h>
-
-struct hst_update_kind record_kind(enum hst_precision precision, enum hst_state state)
-{
-    enum hst_cpu_type type = precision == HST_PRECISION_BF16   ? HST_CPU_BF16
-                             : precision == HST_PRECISION_FP16 ? HST_CPU_F16
-                                                               : HST_CPU_F32;
-    return (struct hst_update_kind){
-        .weights = type,
-        .moments = state == HST_STATE_BF16 ? HST_CPU_BF16 : HST_CPU_F32,
-        .grads = type,
-    };
-}
-
-struct hst_update_bytes record_bytes(enum hst_precision precision, enum hst_state state)
-{
-    const struct hst_update *update =
-        hst_update_find(hst_cpu_adam_ops(HST_CPU_ISA_C), record_kind(precision, state));
-    assert(update); /* the configuration was checked */
-    return update->bytes;
-}
 
 /* The first byte from `end` on that is k·1,088 modulo 4,096. */
 static uint64_t staggered(uint64_t end, unsigned k)
@@ -33,29 +12,46 @@ static uint64_t staggered(uint64_t end, unsigned k)
     return at >= end ? at : at + RECORD_PAGE_BYTES;
 }
 
-struct record record_layout(struct hst_update_bytes bytes, uint64_t elements)
+struct record record_layout(const struct optimizer *optimizer, uint64_t elements)
 {
     struct record record = {0};
-    uint64_t end = elements * bytes.master;
-    unsigned k = bytes.master > 0;
-    record.m_at = staggered(end, k++);
-    record.v_at = staggered(record.m_at + elements * bytes.m, k);
-    end = record.v_at + elements * bytes.v;
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < optimizer->state_count; i++) {
+        record.at[i] = staggered(end, i);
+        end = record.at[i] + optimizer_array_bytes(optimizer, i, elements);
+    }
     record.bytes = (end + RECORD_PAGE_BYTES - 1) / RECORD_PAGE_BYTES * RECORD_PAGE_BYTES;
     return record;
 }
 
-void record_zero_gaps(void *record, struct hst_update_bytes bytes, uint64_t elements)
+void record_zero_gaps(void *record, const struct optimizer *optimizer, uint64_t elements)
 {
-    const struct record at = record_layout(bytes, elements);
-    const uint64_t starts[] = {at.m_at, at.v_at, at.bytes};
-    const uint64_t ends[] = {elements * bytes.master, at.m_at + elements * bytes.m,
-                             at.v_at + elements * bytes.v};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
-        memset((unsigned char *)record + ends[i], 0, starts[i] - ends[i]);
+    const struct record at = record_layout(optimizer, elements);
+    for (uint32_t i = 0; i < optimizer->state_count; i++) {
+        const uint64_t end = at.at[i] + optimizer_array_bytes(optimizer, i, elements);
+        const uint64_t next = i + 1 < optimizer->state_count ? at.at[i + 1] : at.bytes;
+        memset((unsigned char *)record + end, 0, next - end);
+    }
 }
 
-uint64_t record_state_bytes(struct hst_update_bytes bytes)
+struct optimizer_arrays record_arrays(const struct optimizer *optimizer, void *weights,
+                                      void *record, uint64_t elements)
 {
-    return (uint64_t)bytes.master + bytes.m + bytes.v;
+    struct optimizer_arrays arrays = {.weights = weights};
+    const struct record at = record_layout(optimizer, elements);
+    for (uint32_t i = 0; record && i < optimizer->state_count; i++)
+        arrays.states[i] = (unsigned char *)record + at.at[i];
+    return arrays;
+}
+
+uint64_t record_element(const struct optimizer *optimizer, uint64_t elements, uint64_t at)
+{
+    const struct record record = record_layout(optimizer, elements);
+    uint32_t i = optimizer->state_count - 1;
+    while (i > 0 && at < record.at[i])
+        i--;
+    const struct optimizer_state *state = &optimizer->states[i];
+    const uint64_t number = (at - record.at[i]) / optimizer_number_bytes(state->number);
+    const uint64_t element = number * state->covers;
+    return element < elements ? element : elements - 1;
 }

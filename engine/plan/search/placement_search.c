@@ -450,7 +450,7 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
     }
     struct gather gathers[GATHER_MAX];
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        if (placement_gather(in->layout, in->bytes, u, gathers) >= 0)
+        if (placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), u, gathers) >= 0)
             continue;
         snprintf(why, why_bytes, "unit \"%s\" uses more than %u tied parameters",
                  in->layout->units[u].name, GATHER_MAX - 1);

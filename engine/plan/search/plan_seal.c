@@ -76,7 +76,7 @@ static int plan_usual(const struct plan_in *in, uint32_t tile_elements, bool sli
     of->layout = plan->layout;
     of->second_slots = in->update.optimistic;
     if (in->store_fixed)
-        in->store_fixed(plan->layout, of->bytes, of->drive_count, of->store_fixed);
+        in->store_fixed(plan->layout, of->optimizer, of->drive_count, of->store_fixed);
     return placement_try(of, &plan->homes.placement, plan->why, sizeof plan->why);
 }
 

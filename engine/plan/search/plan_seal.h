@@ -19,8 +19,8 @@ struct plan_in {
     struct update_wish update;
     /* Bytes of a store's file on each drive beside its extents, once the tiles are known; null:
        there is no store. Pure, too. */
-    void (*store_fixed)(const struct layout *layout, struct hst_update_bytes bytes, uint32_t drives,
-                        uint64_t fixed_bytes[STRIPE_DRIVES_MAX]);
+    void (*store_fixed)(const struct layout *layout, const struct optimizer *optimizer,
+                        uint32_t drives, uint64_t fixed_bytes[STRIPE_DRIVES_MAX]);
     /* True where all rates of the machine are known that a step could need; else the usual homes
        are taken. */
     bool is_known;

@@ -421,8 +421,7 @@ static int derive_visit(struct executor *exec, void *context, const struct tile_
 {
     (void)context;
     for (uint32_t i = 0; i < count; i++)
-        exec->in.update->set_weights(jobs[i].arrays.master, jobs[i].arrays.weights,
-                                     jobs[i].arrays.master, jobs[i].range.elements);
+        optimizer_derive(&exec->in.kernel, &jobs[i].arrays, jobs[i].range.elements);
     return 0;
 }
 

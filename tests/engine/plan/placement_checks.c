@@ -54,7 +54,7 @@ struct placement_in inputs(const struct layout *layout, const char *place)
 {
     struct placement_in in = {
         .layout = layout,
-        .bytes = record_bytes(HST_PRECISION_FP32, HST_STATE_FP32),
+        .optimizer = optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32),
         .has_nvme = true,
         .compute_tier = HST_TIER_DRAM,
         .dram_budget = 1u << 30,
@@ -148,7 +148,7 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
     struct span turns = {0};
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         uint64_t at = p->units[u].grads.offset,
-                 end = at + in->layout->units[u].elements * in->bytes.weights;
+                 end = at + in->layout->units[u].elements * optimizer_weight_bytes(in->optimizer);
         if (!in->deferred && placement_is_resident(p, u))
             turns = (struct span){at, end > turns.end ? end : turns.end};
     }

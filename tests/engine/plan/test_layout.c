@@ -157,17 +157,17 @@ static void record_arrays_do_not_overlap_and_are_staggered(void **state)
 {
     (void)state;
     for (uint64_t n = 4096; n <= 131072 * 4; n += 4096) {
-        struct record fp32 = record_layout(record_bytes(HST_PRECISION_FP32, HST_STATE_FP32), n);
-        assert_int_equal(fp32.m_at % 4096, 0);
-        assert_int_equal(fp32.v_at % 4096, 1088);
-        assert_true(fp32.v_at >= fp32.m_at + 4 * n);
-        assert_true(fp32.bytes >= fp32.v_at + 4 * n && fp32.bytes % 4096 == 0);
-        struct record bf16 = record_layout(record_bytes(HST_PRECISION_BF16, HST_STATE_FP32), n);
-        assert_int_equal(bf16.master_at, 0);
-        assert_int_equal(bf16.m_at % 4096, 1088);
-        assert_int_equal(bf16.v_at % 4096, 2176);
-        assert_true(bf16.m_at >= 2 * n && bf16.v_at >= bf16.m_at + 4 * n);
-        assert_true(bf16.bytes >= bf16.v_at + 4 * n && bf16.bytes <= 10 * n + 3 * 4096);
+        struct record fp32 = record_layout(optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32), n);
+        assert_int_equal(fp32.at[0] % 4096, 0);
+        assert_int_equal(fp32.at[1] % 4096, 1088);
+        assert_true(fp32.at[1] >= fp32.at[0] + 4 * n);
+        assert_true(fp32.bytes >= fp32.at[1] + 4 * n && fp32.bytes % 4096 == 0);
+        struct record bf16 = record_layout(optimizer_find(HST_PRECISION_BF16, HST_STATE_FP32), n);
+        assert_int_equal(bf16.at[0], 0);
+        assert_int_equal(bf16.at[1] % 4096, 1088);
+        assert_int_equal(bf16.at[2] % 4096, 2176);
+        assert_true(bf16.at[1] >= 2 * n && bf16.at[2] >= bf16.at[1] + 4 * n);
+        assert_true(bf16.bytes >= bf16.at[2] + 4 * n && bf16.bytes <= 10 * n + 3 * 4096);
     }
 }
 

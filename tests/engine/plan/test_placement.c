@@ -78,7 +78,7 @@ static void states_leave_before_weights_and_no_more_than_needed(void **state)
     assert_true(p.table[HST_CLASS_STATES][HST_TIER_DRAM] > 0);
     assert_true(p.table[HST_CLASS_STATES][HST_TIER_NVME] > 0);
     /* One tile more in DRAM would not have fitted. */
-    uint64_t record = record_layout(in.bytes, 4096).bytes;
+    uint64_t record = record_layout(in.optimizer, 4096).bytes;
     assert_true(p.dram_bytes + record > in.dram_budget);
     placement_free(&all);
     placement_free(&p);
@@ -405,7 +405,7 @@ static void drives_hold_shares_as_large_as_their_rates(void **state)
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EDQUOT);
     assert_non_null(strstr(why, "directory 2 of --store"));
     in = inputs(&layout, "states=nvme");
-    in.bytes = record_bytes(HST_PRECISION_BF16, HST_STATE_BF16);
+    in.optimizer = optimizer_find(HST_PRECISION_BF16, HST_STATE_BF16);
     in.drive_count = 2;
     in.drive_rates[0] = 3;
     in.drive_rates[1] = 1;
@@ -525,13 +525,10 @@ static void a_unit_gathers_its_tiles_and_those_of_what_it_is_tied_to(void **stat
     (void)state;
     struct layout layout = model(4096);
     struct gather gathers[GATHER_MAX];
-    assert_int_equal(
-        placement_gather(&layout, record_bytes(HST_PRECISION_FP32, HST_STATE_FP32), 2, gathers), 1);
+    assert_int_equal(placement_gather(&layout, sizeof(float), 2, gathers), 1);
     assert_int_equal(gathers[0].first_tile, layout.units[2].first_tile);
     assert_int_equal(gathers[0].tile_count, layout.units[2].tile_count);
-    assert_int_equal(placement_gather(&layout, record_bytes(HST_PRECISION_FP32, HST_STATE_FP32),
-                                      UNITS - 1, gathers),
-                     2);
+    assert_int_equal(placement_gather(&layout, sizeof(float), UNITS - 1, gathers), 2);
     assert_int_equal(gathers[1].first_tile, 0);
     assert_int_equal(gathers[1].reservation_at, layout.units[UNITS - 1].elements * 4);
     /* 64 + 20,000 elements in tiles of 4,096: five tiles. */

@@ -59,12 +59,13 @@ static bool is_all_resident(const struct placement *p)
 static void check_offloaded(const struct placement_in *in, const struct placement *p, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
-    int n = placement_gather(in->layout, in->bytes, unit, gathers);
+    const uint64_t element = optimizer_weight_bytes(in->optimizer);
+    int n = placement_gather(in->layout, element, unit, gathers);
     for (int g = 0; g < n; g++)
         assert_true(gathers[g].reservation_at +
-                        placement_gather_bytes(in->layout, in->bytes, &gathers[g]) <=
+                        placement_gather_bytes(in->layout, element, &gathers[g]) <=
                     p->device_weights[0].bytes);
-    assert_true(in->layout->units[unit].elements * in->bytes.grads <= p->device_grads[0].bytes);
+    assert_true(in->layout->units[unit].elements * element <= p->device_grads[0].bytes);
     assert_true(p->units[unit].weights.tier != HST_TIER_HBM);
     assert_true(p->units[unit].grads.tier != HST_TIER_HBM);
 }
@@ -505,10 +506,9 @@ static void a_share_of_what_is_in_dram_is_streamed(void **state)
         assert_int_equal(streamed, of[i].streamed);
         assert_int_equal(p.streamed_tiles, streamed);
         /* a buffer for each, 16 at most: weights, gradients, record */
-        uint32_t buffers = (uint32_t)(8 * of[i].tiles * of[i].share);
-        buffers = buffers < 16 ? buffers : 16;
+        uint32_t all = (uint32_t)(8 * of[i].tiles * of[i].share), buffers = all < 16 ? all : 16;
         assert_int_equal(p.device_tiles.count, streamed ? buffers : 0);
-        uint64_t tile = 4096 * in.bytes.weights, record = record_layout(in.bytes, 4096).bytes;
+        uint64_t tile = 4096 * sizeof(float), record = record_layout(in.optimizer, 4096).bytes;
         assert_int_equal(p.device_tiles.bytes, streamed ? 2 * tile + record : 0);
         assert_true(p.device_tiles.at + p.device_tiles.count * p.device_tiles.bytes <= p.hbm_bytes);
         check_gpu(&in, &p);

@@ -327,10 +327,10 @@ static void slots_are_made_room_for_where_they_are_worth_it(void **state)
     }
 }
 
-static void fixed_of_store(const struct layout *layout, struct hst_update_bytes bytes,
+static void fixed_of_store(const struct layout *layout, const struct optimizer *optimizer,
                            uint32_t drives, uint64_t fixed_bytes[STRIPE_DRIVES_MAX])
 {
-    assert_true(bytes.weights > 0);
+    assert_true(optimizer_weight_bytes(optimizer) > 0);
     for (uint32_t d = 0; d < drives; d++)
         fixed_bytes[d] = layout->tile_count * UINT64_C(4096);
 }

@@ -69,7 +69,7 @@ static void make_problem(uint32_t number, struct problem *p)
     p->rates = c.rates;
     p->in = inputs(&p->layout, NULL);
     if (c.in.weight_bytes < 4)
-        p->in.bytes = record_bytes(HST_PRECISION_BF16, HST_STATE_FP32);
+        p->in.optimizer = optimizer_find(HST_PRECISION_BF16, HST_STATE_FP32);
     p->in.batch_tokens = p->in.micro_batch_tokens = tokens;
     p->in.hidden_bytes_per_token = 8192;
     p->in.deferred = c.in.deferred;

@@ -244,11 +244,11 @@ static void as_many_threads_update_as_the_plan_chose(void **state)
         TOY_CONFIG(.device = "far", .threads = 4, .tile_elements = 65536, .place = "weights=dram"));
     struct hst_step_stats stats;
     toy_must(engine, toy_seal_and_load(engine));
-    struct hst_update update = *engine->update;
+    struct hst_update update = *engine->kernel.update;
     noted.kernel = update.kernel;
     noted.caller = pthread_self();
     update.kernel = note_thread;
-    engine->exec.in.update = &update;
+    engine->exec.in.kernel.update = &update;
     engine->placement.update_threads[0] = engine->placement.update_threads[1] = 1;
     for (int s = 0; s < TOY_STEPS; s++)
         toy_must(engine, toy_step(engine, &stats));

@@ -124,7 +124,7 @@ static unsigned char *copy_homes(struct hst_engine *engine, size_t *bytes)
         uint64_t elements = layout_tile(&engine->layout, t).elements;
         uint64_t states = placement_states(p, t).offset, weights = placement_weights(p, t).offset;
         memcpy(copy + states, engine->host_arena + states,
-               record_layout(engine->update->bytes, elements).bytes);
+               record_layout(engine->optimizer, elements).bytes);
         memcpy(copy + weights, engine->host_arena + weights, elements * sizeof(uint16_t));
     }
     return copy;

@@ -57,7 +57,7 @@ static void open_slots(struct fixture *f, enum hst_precision precision, uint32_t
     assert_int_equal(layout_add(&f->layout, &unit, why, sizeof why), 0);
     assert_int_equal(layout_seal(&f->layout, TILE, SHARE_ALL), 0);
     f->in = (struct placement_in){.layout = &f->layout,
-                                  .bytes = record_bytes(precision, HST_STATE_FP32),
+                                  .optimizer = optimizer_find(precision, HST_STATE_FP32),
                                   .has_nvme = true,
                                   .compute_tier = HST_TIER_DRAM,
                                   .dram_budget = 1u << 30,
@@ -125,7 +125,8 @@ static void *buffer_filled(size_t bytes, unsigned seed)
 static size_t extent_bytes(const struct fixture *f, enum extent_kind kind, uint32_t tile)
 {
     uint32_t n = layout_tile(&f->layout, tile).elements;
-    return kind == EXTENT_WEIGHTS ? n * f->in.bytes.weights : record_layout(f->in.bytes, n).bytes;
+    return kind == EXTENT_WEIGHTS ? n * optimizer_weight_bytes(f->in.optimizer)
+                                  : record_layout(f->in.optimizer, n).bytes;
 }
 
 static void write_then_read(enum hst_precision precision, uint32_t drives)

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_OPTIMIZER_H
+#define HOISTWAY_ENGINE_OPTIMIZER_H
+/*
+ * An optimizer is a row of a table. The row says what an element has beside its weight, how a step
+ * makes its coefficients of the user's numbers, and who updates on the host and on a device. All
+ * other rooms read the row: none of them names a state, or a number of the user's.
+ *
+ * In the order of a run:
+ *   optimizer_resolve, optimizer_refusal                     the user's numbers, once
+ *   optimizer_find, optimizer_kernel_find                    the row, and its kernel here, once
+ *   optimizer_begin                                          first values of each tile
+ *   optimizer_coefs_init                                     each step
+ *   optimizer_run_into, or the row's `device`                each range of a tile
+ *
+ * All functions are pure, or write what they are given and nothing else. Thread-safety: safe on
+ * disjoint ranges. The table is static and immutable.
+ */
+#include <hoistway/cpu_adam.h>
+#include <hoistway/hoistway.h>
+#include <hoistway/kernels.h>
+#include <hoistway/machine.h>
+
+/* ---- what there is of an element ------------------------------------------------------------- */
+
+#define OPTIMIZER_STATES_MOST 3u /* of a row */
+
+/** The numbers of a state. */
+enum optimizer_number { OPTIMIZER_F32, OPTIMIZER_BF16, OPTIMIZER_I16 };
+uint32_t optimizer_number_bytes(enum optimizer_number number);
+
+/** One array of a tile's record; record.h says where it lies there. */
+struct optimizer_state {
+    const char *name;             /* "remainder", "master", "m", "v" */
+    enum optimizer_number number; /* what it is an array of */
+    uint32_t covers;              /* elements to one number: 1; more for a scale. Divides 4,096 */
+};
+
+/** Of one range. */
+struct optimizer_arrays {
+    void *weights;
+    void *states[OPTIMIZER_STATES_MOST]; /* [state_count]; the others are null */
+    const void *grads;                   /* of the weights' type; for an update alone */
+    uint64_t index; /* of the first element in the model: see struct hst_update_arrays */
+};
+
+/* ---- the user's numbers, and a step's -------------------------------------------------------- */
+
+/**
+ * Tensors of one group share their numbers; struct layout_param says which it belongs to. There is
+ * one group, that of hst_config.
+ */
+#define OPTIMIZER_GROUPS 1u
+struct optimizer_group {
+    double beta1, beta2, eps, weight_decay; /* as in struct hst_config, resolved */
+};
+
+/** What a step adds to them. */
+struct optimizer_step {
+    double lr;        /* >= 0, finite */
+    uint64_t t;       /* 1 is the first update */
+    float grad_scale; /* finite; every gradient is multiplied with it first */
+};
+
+/** One step's coefficients, for tensors of one group that decay, or do not. */
+struct optimizer_coef {
+    struct hst_adam_coef host; /* of cpu_adam's kernels; a device's are copied from it */
+};
+struct optimizer_coefs {
+    struct optimizer_coef groups[OPTIMIZER_GROUPS][2]; /* [group][whether it decays] */
+};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+struct optimizer {
+    const char *name;             /* "adamw" */
+    enum hst_precision precision; /* it is chosen by these two */
+    enum hst_state state;
+    struct hst_update_kind host;  /* its kernel in cpu_adam; the type of weights and gradients */
+    struct optimizer_state states[OPTIMIZER_STATES_MOST];
+    uint32_t state_count;
+    bool has_master;              /* states[0] is what the weights' own bits lack */
+    /* Elements that are updated together, counted from the record's start. Tensors begin, and
+       ranges are cut, at multiples of it: it divides LAYOUT_PARAM_ALIGN. */
+    uint32_t granularity;
+    const char *too_large;        /* what a norm beyond HST_GRAD_NORM_MOST does: "... overflow" */
+    /* What is measured of it (elements per second): all of the host's threads, half of them, a
+       device. Rows may share a rate where their traffic is nearly the same. */
+    enum hst_rate update_rate, half_rate, device_rate;
+
+    /** A step's coefficients. Errors, *coef being untouched: -EINVAL a number out of its range. */
+    int (*coef)(const struct optimizer_group *group, const struct optimizer_step *step,
+                struct optimizer_coef *coef);
+    /** What cpu_adam calls these arrays. */
+    struct hst_update_arrays (*host_arrays)(const struct optimizer *optimizer,
+                                            const struct optimizer_arrays *arrays);
+    /**
+     * Enqueues the update of n elements in a device's memory, in place, with the host's bits. Null:
+     * devices have none, and the host updates. Errors: the device's.
+     */
+    int (*device)(const struct optimizer *optimizer, struct hst_stream *stream,
+                  const struct optimizer_coef *coef, const struct optimizer_arrays *arrays,
+                  size_t n);
+};
+
+/** The table's rows of each optimizer, one file each. */
+extern const struct optimizer optimizer_adamw[];
+extern const size_t optimizer_adamw_count;
+
+/** The row of such a run, defaults included; null: no optimizer has these states. */
+const struct optimizer *optimizer_find(enum hst_precision precision, enum hst_state state);
+
+/* ---- its sizes ------------------------------------------------------------------------------- */
+
+/** Bytes of a weight, and of a gradient. */
+static inline uint64_t optimizer_weight_bytes(const struct optimizer *optimizer)
+{
+    return optimizer->host.weights == HST_CPU_F32 ? 4 : 2;
+}
+/** Bytes of the nth state of so many elements. */
+static inline uint64_t optimizer_array_bytes(const struct optimizer *optimizer, uint32_t nth,
+                                             uint64_t elements)
+{
+    const struct optimizer_state *state = &optimizer->states[nth];
+    return (elements + state->covers - 1) / state->covers * optimizer_number_bytes(state->number);
+}
+/** Bytes of an element's states; a scale counts as its share. */
+double optimizer_state_bytes(const struct optimizer *optimizer);
+/** Bytes that an update in place reads and writes of an element. */
+double optimizer_traffic_bytes(const struct optimizer *optimizer);
+/** The arrays from their element `first` on, a multiple of the granularity; index included. */
+struct optimizer_arrays optimizer_arrays_at(const struct optimizer *optimizer,
+                                            const struct optimizer_arrays *arrays, uint64_t first);
+
+/* ---- its numbers ----------------------------------------------------------------------------- */
+
+/** Gives each number that is 0 its default; HST_NONE becomes 0. */
+void optimizer_resolve(struct hst_config *config);
+/** Why these resolved numbers cannot be; null: they can. */
+const char *optimizer_refusal(const struct hst_config *config);
+/** The lines of a version's settings that say them. Returns the bytes, as snprintf does. */
+int optimizer_settings_write(const struct hst_config *config, char *text, size_t bytes);
+
+/** All groups' coefficients of a step. Errors, *coefs being untouched: as the row's `coef`. */
+int optimizer_coefs_init(const struct optimizer *optimizer, const struct hst_config *config,
+                         const struct optimizer_step *step, struct optimizer_coefs *coefs);
+static inline const struct optimizer_coef *optimizer_coef(const struct optimizer_coefs *coefs,
+                                                          uint32_t group, bool decays)
+{
+    return &coefs->groups[group][decays];
+}
+/** Of one step: whether an update by the one stands for an update by the other. */
+bool optimizer_coefs_agree(const struct optimizer_coefs *a, const struct optimizer_coefs *b);
+
+/* ---- on the host ----------------------------------------------------------------------------- */
+
+/** A row with its kernel of one instruction set. */
+struct optimizer_kernel {
+    const struct optimizer *optimizer;
+    const struct hst_cpu_adam_ops *ops;
+    const struct hst_update *update;
+};
+struct optimizer_kernel optimizer_kernel_find(const struct optimizer *optimizer,
+                                              const struct hst_cpu_adam_ops *ops);
+
+/** First values of n f32 (x may be the weights, where those are f32); all states that are no
+ * masters begin as zero. */
+void optimizer_begin(const struct optimizer_kernel *kernel, const float *x,
+                     const struct optimizer_arrays *arrays, size_t n);
+/** The masters of a range: where they are, or joined into room[n], which may be null where no
+ * weight is split. */
+const float *optimizer_masters(const struct optimizer_kernel *kernel,
+                               const struct optimizer_arrays *arrays, float *room, size_t n);
+/** Weights that are f32 masters, rounded, are made of these anew. */
+void optimizer_derive(const struct optimizer_kernel *kernel, const struct optimizer_arrays *arrays,
+                      size_t n);
+
+/** The update in place: see hst_update_run, whose result it returns. */
+int optimizer_run(const struct optimizer_kernel *kernel, const struct optimizer_coef *coef,
+                  const struct optimizer_arrays *arrays, size_t n);
+/** The update from the one into the other: see hst_update_run_into. */
+int optimizer_run_into(const struct optimizer_kernel *kernel, const struct optimizer_coef *coef,
+                       const struct optimizer_arrays *from, const struct optimizer_arrays *into,
+                       size_t n);
+
+#endif
