@@ -5,26 +5,8 @@
  * checked first, so that no product an implementation forms of the same extents can overflow.
  */
 #include "base/object.h"
+#include "check.h"
 #include <errno.h>
-
-/* A dense tensor of these extents can exist. Counted as f32, which covers all with one rule. */
-static bool fits(size_t a, size_t b, size_t c, size_t d)
-{
-    size_t bytes;
-    return !__builtin_mul_overflow(a, b, &bytes) && !__builtin_mul_overflow(bytes, c, &bytes) &&
-           !__builtin_mul_overflow(bytes, d, &bytes) && !__builtin_mul_overflow(bytes, 4, &bytes) &&
-           bytes <= PTRDIFF_MAX;
-}
-
-static bool dtype_ok(enum hst_dtype dtype)
-{
-    return hst_dtype_bytes(dtype) != 0;
-}
-
-static bool tensor_ok(const void *data)
-{
-    return data && (uintptr_t)data % 16 == 0;
-}
 
 /* Ids and one f32 per row: a caller may start anywhere in them. */
 static bool words_ok(const void *data)
@@ -40,17 +22,6 @@ static bool words_or_none_ok(const void *data)
 static bool work_ok(const struct hst_work *work, size_t need_bytes)
 {
     return need_bytes == 0 || (work->size_bytes >= need_bytes && tensor_ok(work->data));
-}
-
-static bool apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return x < y ? y - x >= a_bytes : x - y >= b_bytes;
-}
-
-static bool same_or_apart(const void *a, const void *b, size_t bytes)
-{
-    return a == b || apart(a, bytes, b, bytes);
 }
 
 /* A part of a matrix is one too: it may begin at any element. */

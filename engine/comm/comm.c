@@ -25,7 +25,7 @@ static int open_plugin(const struct comm_config *config, struct comm **comm,
         return comm_fail(failure, rc, COMM_NOBODY, "%s", story.text);
     const struct comm_plugin *plugin = found;
     struct comm_config filled = *config;
-    filled.sum = sum_ways;
+    filled.sum = hst_host_sum_ways;
     filled.piece_bytes = config->piece_bytes ? config->piece_bytes : COMM_PIECE_BYTES;
     filled.limit_s = config->limit_s > 0 ? config->limit_s : COMM_LIMIT_S;
     return plugin->open(&filled, comm, failure);
@@ -54,12 +54,12 @@ int comm_open(const struct comm_config *config, struct comm **comm, struct comm_
     return open_plugin(config, comm, told);
 }
 
-void comm_close(struct comm **comm)
+int comm_close(struct comm **comm)
 {
-    if (comm && *comm)
-        (*comm)->ops->close(*comm);
-    if (comm)
+    int rc = comm && *comm ? (*comm)->ops->close(*comm) : 0;
+    if (comm && !rc)
         *comm = NULL;
+    return rc;
 }
 
 void comm_abort(struct comm *comm, int status)
@@ -92,9 +92,9 @@ int comm_free(struct comm *comm, void *memory)
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /* True where the ranks' parts are nodes of the tree that add up to all of it. */
-static bool tree_fits(const struct sum_tree *tree, uint32_t ranks)
+static bool tree_fits(const struct hst_sum_tree *tree, uint32_t ranks)
 {
-    if (!sum_tree_valid(tree) || tree->ways % ranks)
+    if (!hst_sum_tree_valid(tree) || tree->ways % ranks)
         return false;
     const uint32_t each = tree->ways / ranks;
     return ranks == 1 || !(each & (each - 1));
@@ -137,8 +137,8 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
     return comm_begin(comm, &op, ticket);
 }
 
-int comm_exchange(struct comm *comm, const char *name, const struct sum_tree *tree, const void *in,
-                  void *out, size_t elements, uint64_t *ticket)
+int comm_exchange(struct comm *comm, const char *name, const struct hst_sum_tree *tree,
+                  const void *in, void *out, size_t elements, uint64_t *ticket)
 {
     if (!tree)
         return -EINVAL;

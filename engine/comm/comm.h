@@ -16,7 +16,7 @@
  *   - Memory from comm_alloc can be read by the other ranks of the node in place: operations on it
  *     then need no messages. Elsewhere they take messages; the bytes are the same.
  *
- * Sums: gradients are added by the tree of tree.h alone, integers by comm_sum64, which is exact.
+ * Sums: gradients are added by the tree of ways.h alone, integers by comm_sum64, which is exact.
  * Nothing is ever added by the library below. So results do not depend on ranks, nodes, transport
  * or time.
  *
@@ -27,8 +27,7 @@
  * failure comm_abort is what is left: other ranks may be waiting.
  * Thread-safety: a comm belongs to one thread. A transport may have a thread of its own.
  */
-#include "comm/tree.h"
-
+#include <hoistway/kernels.h>
 #include <hoistway/ranks.h>
 
 enum { COMM_IN_FLIGHT = 64, COMM_NOBODY = -1 };
@@ -48,11 +47,11 @@ struct comm_config {
     struct hst_launch launch; /* who this rank is */
     /* bytes of a buffer that an exchange receives into, of two; at most 512 MiB; 0: 64 MiB */
     size_t piece_bytes;
-    /* seconds for which an operation may wait for a rank before it fails; 0: 60 */
+    /* seconds for which an operation, or closing, may wait for a rank before it fails; 0: 60 */
     double limit_s;
     bool messages; /* use messages even where memory could be shared (for tests and figures) */
     /* set by comm_open: what adds, so that a plugin has no kernel of its own */
-    int (*sum)(const struct sum_ways *sum, const void *const *in, void *out, size_t elements);
+    int (*sum)(const struct hst_sum_ways *args);
 };
 
 /** This is what went wrong first. */
@@ -89,11 +88,14 @@ struct comm_info {
  */
 int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
 /**
- * All ranks must, with nothing under way. Frees what was allocated. Accepts null in *comm. With MPI
- * it waits for all ranks without a limit: one of them may have a checkpoint to write first. After a
- * failure it waits for none.
+ * All ranks must, with nothing under way. Frees what was allocated and sets *comm to null. Accepts
+ * null in *comm. Waits at most limit_s for a rank, as an operation does: MPI ends all ranks
+ * together. Who has more left to do than that lets the others know by operations meanwhile.
+ * Errors: -EINVAL (operations are under way), -EPIPE (a rank has gone, does not come, or begins
+ * another operation): then the comm stays open, comm_failure names the rank, and comm_abort is what
+ * is left. After a failure it waits for none, and closes.
  */
-void comm_close(struct comm **comm);
+int comm_close(struct comm **comm);
 /**
  * Ends all other ranks, as far as the transport can, and with them this process, with `status`.
  * What MPI_Abort has not ended after 5 s, _exit does. Returns where there is one rank: it has
@@ -133,7 +135,7 @@ struct comm_op {
     const void *in;
     void *out;
     size_t count;
-    struct sum_tree tree; /* COMM_EXCHANGE */
+    struct hst_sum_tree tree; /* COMM_EXCHANGE */
     uint32_t root;        /* COMM_BCAST */
 };
 
@@ -161,16 +163,16 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
  *   out ← round(tree(rank 0's in[s], …, rank N-1's in[s]))     s: this rank's shard
  * tree  its ways are cut among the ranks: rank r's `in` is the sum of ways [r·W/N, (r+1)·W/N),
  *       W/N a power of two, or one rank
- * in    [ranks · elements] of the type sum_type tells for that node, which may be another one on
- *       the last rank; unchanged
+ * in    [ranks · elements] of the type that hst_sum_type tells for that node, which may be another
+ *       one on the last rank; unchanged
  * out   [elements] of the gradient's type
  * Cost: receives (ranks - 1)·elements, in pieces, through two buffers of piece_bytes; sums them on
  * the transport's thread. In shared memory it reads peers in place. Between nodes of 2^k ranks each
  * it takes two hops: (nodes - 1)·elements come from other nodes, in the type of a node's sum.
- * Source: ZeRO stage 2 (arXiv:1910.02054, section 5.2); equal volume, other order: tree.h.
+ * Source: ZeRO stage 2 (arXiv:1910.02054, section 5.2); equal volume, other order: hoistway/ways.h.
  */
-int comm_exchange(struct comm *comm, const char *name, const struct sum_tree *tree, const void *in,
-                  void *out, size_t elements, uint64_t *ticket);
+int comm_exchange(struct comm *comm, const char *name, const struct hst_sum_tree *tree,
+                  const void *in, void *out, size_t elements, uint64_t *ticket);
 /** values[i] ← Σ over ranks, modulo 2^64. values [count], count ≤ 2^20: exact.h, votes. */
 int comm_sum64(struct comm *comm, const char *name, int64_t *values, size_t count,
                uint64_t *ticket);
@@ -198,7 +200,7 @@ int comm_fd(struct comm *comm);
 /** One entry per call above, arguments already checked. Every entry is set. */
 struct comm_ops {
     size_t size; /* sizeof(struct comm_ops): append only */
-    void (*close)(struct comm *comm);
+    int (*close)(struct comm *comm); /* frees the comm, unless it fails */
     void (*abort)(struct comm *comm, int status);
     void (*info)(struct comm *comm, struct comm_info *info);
     void (*failure)(struct comm *comm, struct comm_failure *failure);

@@ -33,7 +33,8 @@ uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks)
 {
     uint64_t each = op->count;
     if (op->kind == COMM_EXCHANGE) /* no rank's type is wider than rank 0's */
-        each *= hst_dtype_bytes(sum_type(&op->tree, (struct sum_node){0, op->tree.ways / ranks}));
+        each *= hst_dtype_bytes(
+            hst_sum_type(&op->tree, (struct hst_sum_node){0, op->tree.ways / ranks}));
     else if (op->kind == COMM_SUM64)
         each *= sizeof(int64_t);
     return each * (ranks - 1);

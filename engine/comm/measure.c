@@ -87,7 +87,7 @@ static struct comm_op op_of(const struct bench *b, const struct contest *c, enum
     op.in = b->buffer[c->buffer];
     op.out = b->out;
     op.count = b->shard;
-    op.tree = (struct sum_tree){b->info.ranks, 8, type, type};
+    op.tree = (struct hst_sum_tree){b->info.ranks, 8, type, type};
     return op;
 }
 
@@ -197,6 +197,15 @@ static void tell(const struct bench *b, struct hst_ranks_measured *out)
     snprintf(out->transport, sizeof out->transport, "%s", b->info.transport);
 }
 
+/* Others may wait within MPI: the comm stays open, and its buffers with it. */
+static int failed(struct bench *b, int rc, char *why)
+{
+    struct comm_failure failure;
+    comm_failure(b->comm, &failure);
+    snprintf(why, WHY_BYTES, "%.390s", failure.native ? failure.text : strerror(-rc));
+    return rc;
+}
+
 int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measured *out, char *why)
 {
     struct comm_failure failure = {0};
@@ -214,13 +223,12 @@ int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measu
     const size_t block = (size_t)BLOCK * b.info.ranks * sizeof(float);
     b.shard = (in->size_bytes + block - 1) / block * BLOCK;
     rc = measure(&b, &measured);
-    if (rc) { /* others may wait within MPI: it stays open, and its buffers with it */
-        comm_failure(b.comm, &failure);
-        snprintf(why, WHY_BYTES, "%.390s", failure.native ? failure.text : strerror(-rc));
-        return rc;
-    }
+    if (rc)
+        return failed(&b, rc, why);
     tell(&b, &measured);
-    comm_close(&b.comm);
+    rc = comm_close(&b.comm);
+    if (rc)
+        return failed(&b, rc, why);
     munmap(b.buffer[PRIVATE_IN], own_bytes(&b));
     *out = measured;
     return 0;

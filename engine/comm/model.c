@@ -106,13 +106,16 @@ static int model_fd(struct comm *comm)
     return ((struct model *)comm)->epoll;
 }
 
-static void model_close(struct comm *comm)
+static int model_close(struct comm *comm)
 {
     struct model *m = (struct model *)comm;
-    comm_close(&m->wrap.inner);
+    int rc = comm_close(&m->wrap.inner);
+    if (rc)
+        return rc;
     close(m->timer);
     close(m->epoll);
     free(m);
+    return 0;
 }
 
 static int watch(const struct model *m, int fd)

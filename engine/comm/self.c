@@ -42,12 +42,13 @@ static int self_free(struct comm *comm, void *memory)
     return -EINVAL;
 }
 
-static void self_close(struct comm *comm)
+static int self_close(struct comm *comm)
 {
     struct self *self = self_of(comm);
     while (self->blocks)
         self_free(comm, self->blocks->memory);
     free(self);
+    return 0;
 }
 
 /* There is nobody else to end. */

@@ -9,10 +9,12 @@ struct comm *wrap_inner(struct comm *comm)
     return ((struct wrap *)comm)->inner;
 }
 
-static void close_both(struct comm *comm)
+static int close_both(struct comm *comm)
 {
-    comm_close(&((struct wrap *)comm)->inner);
-    free(comm);
+    int rc = comm_close(&((struct wrap *)comm)->inner);
+    if (!rc)
+        free(comm);
+    return rc;
 }
 
 static void abort_inner(struct comm *comm, int status)

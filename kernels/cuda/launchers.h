@@ -39,6 +39,8 @@ cudaError_t hst_cuda_cross_entropy(cudaStream_t stream, const struct hst_cross_e
 /* ops/optimizer.cu */
 cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args);
 cudaError_t hst_cuda_adamw(cudaStream_t stream, const struct hst_adamw *args);
+/* ops/sum_ways.cu */
+cudaError_t hst_cuda_sum_ways(cudaStream_t stream, const struct hst_sum_ways *args);
 /* ops/attention*.cu: every head_dim, every dtype */
 cudaError_t hst_cuda_attention(cudaStream_t stream, const struct hst_attention *args);
 cudaError_t hst_cuda_attention_backward(cudaStream_t stream,

@@ -115,6 +115,14 @@ static int op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
               : cuda_stream_end(stream, hst_cuda_adamw(cuda_stream_native(stream), args), "adamw");
 }
 
+static int op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args)
+{
+    int rc = cuda_stream_begin(stream);
+    return rc ? rc
+              : cuda_stream_end(stream, hst_cuda_sum_ways(cuda_stream_native(stream), args),
+                                "sum of ways");
+}
+
 static size_t rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width)
 {
     (void)dev;
@@ -185,4 +193,5 @@ const struct hst_dev_ops cuda_ops = {
     .event_seconds = cuda_event_seconds,
     .host_lock = cuda_host_lock,
     .host_unlock = cuda_host_unlock,
+    .sum_ways = op_sum_ways,
 };

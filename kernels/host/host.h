@@ -20,7 +20,7 @@ struct host_math {
     const char *isa;
     host_op *matmul, *rmsnorm, *rmsnorm_backward, *rope, *attention, *attention_backward, *swiglu,
         *swiglu_backward, *add, *bias, *bias_backward, *cast, *embedding, *embedding_backward,
-        *cross_entropy;
+        *cross_entropy, *sum_ways;
 };
 extern const struct host_math host_math_baseline, host_math_avx2, host_math_avx512;
 
@@ -85,6 +85,9 @@ int host_event_query(struct hst_event *event);
 int host_event_sync(struct hst_event *event);
 /* Copies args and queues op; blocks while the ring is full. Returns 0 or the sticky error. */
 int host_enqueue(struct hst_stream *stream, host_op *op, const void *args, size_t args_bytes);
+
+/* The sum of ways, on this thread (host/sum_ways.c). */
+void host_sum_ways(const struct hst_sum_ways *args);
 
 /* The operations' part of the table (host/table.c), and what they need of workspace. */
 extern const struct hst_dev_ops host_ops;

@@ -146,6 +146,11 @@ static int op_cross_entropy(struct hst_stream *stream, const struct hst_cross_en
     return host_enqueue(stream, host_dev_of(stream->dev)->math->cross_entropy, args, sizeof *args);
 }
 
+static int op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args)
+{
+    return host_enqueue(stream, host_dev_of(stream->dev)->math->sum_ways, args, sizeof *args);
+}
+
 static size_t embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t vocab)
 {
     (void)dev, (void)tokens, (void)vocab;
@@ -224,4 +229,5 @@ const struct hst_dev_ops host_ops = {
     .event_seconds = host_event_seconds,
     .host_lock = lock_pages,
     .host_unlock = lock_pages,
+    .sum_ways = op_sum_ways,
 };

@@ -6,6 +6,7 @@
  *   --ways W  --messages  --piece BYTES  --limit SECONDS
  *   --fault stop|late|die|leave|order|alloc|abort  what rank 1 does in the middle of it
  *   --fault roots                               each rank broadcasts its own then
+ *   --fault stays|stays-stopped                 rank 1 does not close; others run into the limit
  *   --fault pause                               all ranks stay there for some seconds
  */
 #include "comm/comm.h"
@@ -76,22 +77,30 @@ static void fill_way(uint32_t way, float *value)
 }
 
 /* Of this rank's ways, each rounded to its type. */
-static void *own_sum(const struct sum_tree *tree, uint32_t first, uint32_t count)
+static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t count)
 {
     void *way[WAYS_MOST];
     float *value = malloc(ROW * sizeof *value);
     for (uint32_t i = 0; i < count; i++) {
-        const enum hst_dtype type = sum_type(tree, (struct sum_node){first + i, 1});
-        const struct sum_tree two = {2, 1, HST_F32, type};
+        const enum hst_dtype type = hst_sum_type(tree, (struct hst_sum_node){first + i, 1});
+        const struct hst_sum_tree two = {2, 1, HST_F32, type};
         const void *const in[] = {value, value};
         fill_way(first + i, value);
         way[i] = malloc(ROW * sizeof *value);
         /* value/2 + value/2 is exact: a sum of two f32 ways, whose root is of the type wanted */
         for (size_t k = 0; k < ROW; k++)
             value[k] *= 0.5f;
-        check(sum_ways(&(struct sum_ways){two, 0, 1, 2}, in, way[i], ROW), "rounding");
+        check(hst_host_sum_ways(&(struct hst_sum_ways){
+                  .tree = two, .each = 1, .inputs = 2, .in = in, .out = way[i], .count = ROW}),
+              "rounding");
     }
-    check(sum_ways(&(struct sum_ways){*tree, first, 1, count}, (const void *const *)way, g.in, ROW),
+    check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
+                                                   .first = first,
+                                                   .each = 1,
+                                                   .inputs = count,
+                                                   .in = (const void *const *)way,
+                                                   .out = g.in,
+                                                   .count = ROW}),
           "own sum");
     for (uint32_t i = 0; i < count; i++)
         free(way[i]);
@@ -99,7 +108,7 @@ static void *own_sum(const struct sum_tree *tree, uint32_t first, uint32_t count
     return g.in;
 }
 
-static void add_up(const struct sum_tree *tree, const char *name)
+static void add_up(const struct hst_sum_tree *tree, const char *name)
 {
     const uint32_t each = tree->ways / g.info.ranks;
     const size_t shard = ROW / g.info.ranks, bytes = hst_dtype_bytes(tree->root);
@@ -151,7 +160,7 @@ static void misbehave(void)
         void *memory;
         check(comm_alloc(g.comm, g.info.rank == 1 ? 5000 : 4000, &memory), "other size");
     }
-    if (!g.fault || g.info.rank != 1)
+    if (!g.fault || g.info.rank != 1 || strncmp(g.fault, "stays", 5) == 0)
         return;
     if (strcmp(g.fault, "stop") == 0)
         raise(SIGSTOP);
@@ -169,17 +178,18 @@ static void misbehave(void)
 }
 
 /* Bytes of an element of the sums of `count` ranks, of all such sums in ranks [first, last). */
-static uint64_t bytes_of(const struct sum_tree *tree, uint32_t count, uint32_t first, uint32_t last)
+static uint64_t bytes_of(const struct hst_sum_tree *tree, uint32_t count, uint32_t first,
+                         uint32_t last)
 {
     const uint32_t each = tree->ways / g.info.ranks;
     uint64_t bytes = 0;
     for (uint32_t r = first; r < last; r += count)
-        bytes += hst_dtype_bytes(sum_type(tree, (struct sum_node){r * each, count * each}));
+        bytes += hst_dtype_bytes(hst_sum_type(tree, (struct hst_sum_node){r * each, count * each}));
     return bytes;
 }
 
 /* What a sum and its gather bring to this rank, and from other nodes. */
-static void expect_bytes(const struct sum_tree *tree)
+static void expect_bytes(const struct hst_sum_tree *tree)
 {
     const uint32_t ranks = g.info.ranks, locals = g.info.locals, nodes = g.info.nodes;
     const uint32_t own = g.info.rank, head = own - g.info.local;
@@ -267,7 +277,7 @@ int main(int argc, char **argv)
     for (int t = 0; t < 3; t++)
         for (uint32_t hop = 2; hop <= 8; hop *= 4) {
             char name[40];
-            const struct sum_tree tree = {g.ways, hop, types[t], types[t]};
+            const struct hst_sum_tree tree = {g.ways, hop, types[t], types[t]};
             snprintf(name, sizeof name, "type-%d-hop-%u", types[t], hop);
             add_up(&tree, name);
             expect_bytes(&tree);
@@ -280,6 +290,10 @@ int main(int argc, char **argv)
     check(comm_free(g.comm, g.in), "free");
     if (comm_free(g.comm, g.in) != -EINVAL)
         fail("memory can be freed twice", -EIO);
-    comm_close(&g.comm);
-    return 0;
+    if (g.fault && strcmp(g.fault, "stays") == 0 && g.info.rank == 1)
+        sleep(600);
+    if (g.fault && strcmp(g.fault, "stays-stopped") == 0 && g.info.rank == 1)
+        raise(SIGSTOP);
+    check(comm_close(&g.comm), "close");
+    return g.comm != NULL;
 }

@@ -235,6 +235,20 @@ class Ranks(unittest.TestCase):
                 self.assertRegex(self.ends(fault, 40).stderr,
                                  'rank 1 has begun another operation .*' + told)
 
+    def test_a_rank_that_does_not_close_is_named(self):
+        for fault, why in (('stays', 'has not come this far'),
+                           ('stays-stopped', 'has not answered: it is stopped or gone')):
+            with self.subTest(fault=fault):
+                told = self.ends(fault, 40, '--limit', '3').stderr
+                self.assertRegex(told, r'rank [02]: close: .*rank 1 ' + why + '; waited 3 s for it '
+                                 r'in the closing \(names 1\)')
+
+    def test_a_rank_of_another_node_that_does_not_close_ends_all(self):
+        with Nodes(self) as nodes:
+            done = nodes.mpirun((1, 1), '--ways', '2', '--limit', '3', '--fault', 'stays')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('ranks of other nodes have not answered for 3 s: closing', done.stderr)
+
     def test_a_rank_that_dies_ends_all(self):
         for fault in ('die', 'leave', 'abort'):
             with self.subTest(fault=fault):

@@ -3,8 +3,6 @@
  * The tree of sums: against a recursion that follows its definition, and the same bytes however the
  * ways are cut among ranks and nodes, and in whatever order ranks are asked.
  */
-#include "comm/tree.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -12,10 +10,11 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <hoistway/cpu_adam.h>
+#include <hoistway/kernels.h>
 #include <stdlib.h>
 
-enum { WAYS = 37, N = 1030 }; /* more than a chunk of the kernel's */
-static const uint32_t way_counts[] = {1, 2, 3, 6, 8, 16, 24, 37};
+enum { WAYS = 130, N = 1030 }; /* more than a chunk of the kernel's */
+static const uint32_t way_counts[] = {1, 2, 3, 6, 8, 16, 24, 37, WAYS};
 static const uint32_t hops[] = {1, 2, 8};
 static float way[WAYS][N]; /* as accumulated, before any rounding */
 
@@ -43,7 +42,7 @@ static void round_to(enum hst_dtype type, float *values)
 }
 
 /* The definition: a node of n ways is split at the largest power of two below n. */
-static void expected(const struct sum_tree *tree, uint32_t first, uint32_t count, float *out)
+static void expected(const struct hst_sum_tree *tree, uint32_t first, uint32_t count, float *out)
 {
     if (count == 1) {
         memcpy(out, way[first], sizeof way[0]);
@@ -58,7 +57,7 @@ static void expected(const struct sum_tree *tree, uint32_t first, uint32_t count
             out[i] += right[i];
         free(right);
     }
-    round_to(sum_type(tree, (struct sum_node){first, count}), out);
+    round_to(hst_sum_type(tree, (struct hst_sum_node){first, count}), out);
 }
 
 static void store(enum hst_dtype type, const float *values, void *out)
@@ -73,22 +72,28 @@ static void store(enum hst_dtype type, const float *values, void *out)
 }
 
 /* The value of a node in the type that it has by place; the caller frees it. */
-static void *add(const struct sum_tree *tree, uint32_t first, uint32_t each, uint32_t inputs,
+static void *add(const struct hst_sum_tree *tree, uint32_t first, uint32_t each, uint32_t inputs,
                  const void *const *in)
 {
-    const struct sum_ways sum = {*tree, first, each, inputs};
     void *out = malloc(sizeof way[0]);
-    assert_int_equal(sum_ways(&sum, in, out, N), 0);
+    const struct hst_sum_ways sum = {.tree = *tree,
+                                     .first = first,
+                                     .each = each,
+                                     .inputs = inputs,
+                                     .in = in,
+                                     .out = out,
+                                     .count = N};
+    assert_int_equal(hst_host_sum_ways(&sum), 0);
     return out;
 }
 
 /* A rank's own sum of its ways. */
-static void *own_sum(const struct sum_tree *tree, uint32_t first, uint32_t count)
+static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t count)
 {
     void *ways[WAYS], *out;
     for (uint32_t i = 0; i < count; i++) {
         ways[i] = malloc(sizeof way[0]);
-        store(sum_type(tree, (struct sum_node){first + i, 1}), way[first + i], ways[i]);
+        store(hst_sum_type(tree, (struct hst_sum_node){first + i, 1}), way[first + i], ways[i]);
     }
     out = add(tree, first, 1, count, (const void *const *)ways);
     for (uint32_t i = 0; i < count; i++)
@@ -97,7 +102,7 @@ static void *own_sum(const struct sum_tree *tree, uint32_t first, uint32_t count
 }
 
 /* Ranks [first, first + count) of `each` ways; those of odd numbers are asked first. */
-static void *sum_of_ranks(const struct sum_tree *tree, uint32_t first, uint32_t count,
+static void *sum_of_ranks(const struct hst_sum_tree *tree, uint32_t first, uint32_t count,
                           uint32_t each)
 {
     void *rank[WAYS];
@@ -118,7 +123,7 @@ static bool divides_well(uint32_t ways, uint32_t ranks)
 
 static unsigned long compared;
 
-static void compare_all_cuts(const struct sum_tree *tree)
+static void compare_all_cuts(const struct hst_sum_tree *tree)
 {
     static float value[N];
     void *want = malloc(sizeof way[0]);
@@ -159,16 +164,16 @@ static void any_number_of_ranks_and_hops_has_the_bytes_of_one_rank(void **state)
         for (size_t h = 0; h < sizeof hops / sizeof *hops; h++)
             for (int r = 0; r < 3; r++)
                 for (int wide = 0; wide < 2; wide++)
-                    compare_all_cuts(&(struct sum_tree){way_counts[w], hops[h],
-                                                        wide ? HST_F32 : roots[r], roots[r]});
+                    compare_all_cuts(&(struct hst_sum_tree){way_counts[w], hops[h],
+                                                            wide ? HST_F32 : roots[r], roots[r]});
     assert_true(compared > 300);
 }
 
 static void each_value_has_its_type_by_place(void **state)
 {
     (void)state;
-    const struct sum_tree tree = {20, 8, HST_BF16,
-                                  HST_F16}; /* no valid one, but tells them apart */
+    const struct hst_sum_tree tree = {20, 8, HST_BF16,
+                                      HST_F16}; /* no valid one, but tells them apart */
     const struct {
         uint32_t first, count;
         enum hst_dtype type;
@@ -176,23 +181,29 @@ static void each_value_has_its_type_by_place(void **state)
                 {8, 8, HST_BF16}, {16, 4, HST_BF16}, {16, 2, HST_F32},  {0, 4, HST_F32},
                 {4, 4, HST_F32},  {0, 16, HST_F32},  {18, 2, HST_F32}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_int_equal(sum_type(&tree, (struct sum_node){rows[i].first, rows[i].count}),
+        assert_int_equal(hst_sum_type(&tree, (struct hst_sum_node){rows[i].first, rows[i].count}),
                          rows[i].type);
-    const struct sum_tree one = {1, 8, HST_F32, HST_BF16};
-    assert_int_equal(sum_type(&one, (struct sum_node){0, 1}), HST_BF16);
+    const struct hst_sum_tree one = {1, 8, HST_F32, HST_BF16};
+    assert_int_equal(hst_sum_type(&one, (struct hst_sum_node){0, 1}), HST_BF16);
 }
 
 static void the_sum_may_take_the_place_of_its_first_input(void **state)
 {
     (void)state;
     static float a[N], b[N], want[N];
-    const struct sum_ways sum = {{2, 8, HST_F32, HST_F32}, 0, 1, 2};
     const void *const in[] = {a, b};
+    struct hst_sum_ways sum = {.tree = {2, 8, HST_F32, HST_F32},
+                               .each = 1,
+                               .inputs = 2,
+                               .in = in,
+                               .out = want,
+                               .count = N};
     fill();
     memcpy(a, way[0], sizeof a);
     memcpy(b, way[1], sizeof b);
-    assert_int_equal(sum_ways(&sum, in, want, N), 0);
-    assert_int_equal(sum_ways(&sum, in, a, N), 0);
+    assert_int_equal(hst_host_sum_ways(&sum), 0);
+    sum.out = a;
+    assert_int_equal(hst_host_sum_ways(&sum), 0);
     assert_memory_equal(a, want, sizeof a);
 }
 
@@ -201,10 +212,13 @@ static void what_is_no_tree_or_no_node_is_refused(void **state)
     (void)state;
     static float value[N], out[N];
     const void *const in[] = {value, value, value, value, value};
-    const struct sum_tree good = {8, 8, HST_BF16, HST_BF16};
-    const struct sum_ways bad[] = {
+    const struct hst_sum_tree good = {8, 8, HST_BF16, HST_BF16};
+    const struct {
+        struct hst_sum_tree tree;
+        uint32_t first, each, inputs;
+    } bad[] = {
         {{0, 8, HST_F32, HST_F32}, 0, 1, 1},
-        {{SUM_WAYS_MOST + 1, 8, HST_F32, HST_F32}, 0, 1, 1},
+        {{HST_WAYS_MOST + 1, 8, HST_F32, HST_F32}, 0, 1, 1},
         {{8, 0, HST_F32, HST_F32}, 0, 1, 1},
         {{8, 3, HST_F32, HST_F32}, 0, 1, 1},
         {{8, 8, HST_BF16, HST_F32}, 0, 1, 1},
@@ -218,10 +232,27 @@ static void what_is_no_tree_or_no_node_is_refused(void **state)
         {good, 0, 3, 1},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(sum_ways(&bad[i], in, out, N), -EINVAL);
+        assert_int_equal(hst_host_sum_ways(&(struct hst_sum_ways){.tree = bad[i].tree,
+                                                                  .first = bad[i].first,
+                                                                  .each = bad[i].each,
+                                                                  .inputs = bad[i].inputs,
+                                                                  .in = in,
+                                                                  .out = out,
+                                                                  .count = N}),
+                         -EINVAL);
     for (int i = 0; i < N; i++)
         assert_true(out[i] == 0);
-    assert_int_equal(sum_ways(&(struct sum_ways){good, 0, 1, 2}, NULL, out, N), -EINVAL);
+    const struct hst_sum_ways two = {
+        .tree = good, .each = 1, .inputs = 2, .in = in, .out = out, .count = N};
+    struct hst_sum_ways wrong[4] = {two, two, two, two};
+    wrong[0].in = NULL;
+    wrong[1].out = NULL;
+    wrong[2].out = value + 1; /* overlaps an input */
+    wrong[3].tree.root = HST_F32, wrong[3].tree.reduce = HST_F32;
+    wrong[3].out = value;
+    wrong[3].in = (const void *const[]){value, NULL};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(hst_host_sum_ways(&wrong[i]), -EINVAL);
 }
 
 int main(void)

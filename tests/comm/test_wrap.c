@@ -32,12 +32,14 @@ static struct four {
     struct comm base;
     uint64_t begun, ended;
     bool closed, full; /* full: it begins nothing */
+    bool stays;        /* it does not close */
 } four;
 
-static void four_close(struct comm *comm)
+static int four_close(struct comm *comm)
 {
     (void)comm;
-    four.closed = true;
+    four.closed = !four.stays;
+    return four.stays ? -EPIPE : 0;
 }
 
 static void four_info(struct comm *comm, struct comm_info *info)
@@ -292,6 +294,21 @@ static void what_makes_no_sense_is_refused(void **state)
     comm_close(&comm);
 }
 
+static void a_comm_that_does_not_close_stays_open_through_wrappers(void **state)
+{
+    (void)state;
+    struct comm *comm = four_ranks(&(struct comm_model){.bytes_per_s = INFINITY});
+    assert_int_equal(comm_fault_wrap(&comm, NULL, 0), 0);
+    four.stays = true;
+    assert_int_equal(comm_close(&comm), -EPIPE);
+    assert_non_null(comm);
+    four.stays = false;
+    assert_int_equal(comm_close(&comm), 0);
+    assert_null(comm);
+    assert_true(four.closed);
+    assert_int_equal(comm_close(&comm), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +322,7 @@ int main(void)
         cmocka_unit_test(the_nth_operation_is_late),
         cmocka_unit_test(the_nth_operation_never_ends),
         cmocka_unit_test(the_nth_operation_kills),
+        cmocka_unit_test(a_comm_that_does_not_close_stays_open_through_wrappers),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests_name("comm/wrap", tests, NULL, NULL);

@@ -3,14 +3,29 @@
 from rows import mutate
 
 mutate(
-    'engine/comm/tree.c', 'comm/tree',
-    ('sums of a group are rounded, wherever they are made',
-     'type != HST_F32 && w->node[left].count != w->tree->ways', 'false'),
-    ('what is no node is refused', '    if (!sum_node_valid(&sum->tree, whole) ||', '    if ('),
+    'kernels/base/sum_tree.c', 'comm/tree',
+    ('the last group may be shorter', '(node.count < tree->hop && last)', 'false'),
+    ('what is no node is refused', 'hst_sum_node_valid(&args->tree, sum_output(args)) &&',
+     'true &&'),
 )
 mutate(
-    'engine/comm/tree_type.c', 'comm/tree',
-    ('the last group may be shorter', '(node.count < tree->hop && last)', 'false'),
+    'kernels/host/ops/sum_ways.c', 'kernels/ways',
+    ('sums of a group are rounded, wherever they are made',
+     'node.count == w->sum->tree.ways ? HST_F32', 'node.count ? HST_F32'),
+    ('two inputs at once are rounded as one by one', 'if (rounded != HST_F32)', 'if (false)'),
+    ('a NaN has one pattern',
+     '(vec)vec_pick((uvec)(x != x), (uvec){0} + 0x7fc00000, (uvec)x)', 'x'),
+)
+mutate(
+    'kernels/cuda/ops/sum_ways.cu', 'simt/suite/ways',
+    ('an addition within a group of four is rounded', 'rounds >> 2 & 1', 'false'),
+    ('an addition of two groups is rounded', 'a.rounds >> right & 1', 'false'),
+    ('an addition is named by its right node', 'group >> level << level', 'group'),
+    ('a NaN has one pattern', 'isnan(v[i]) ? __uint_as_float(0x7fc00000u) : v[i]', 'v[i]'),
+)
+mutate(
+    'engine/comm/mpi/plugin.c', 'comm/ranks',
+    ('ranks meet before MPI ends', 'do_now(m, &(struct job){.kind = JOB_CLOSE})', '0'),
 )
 mutate(
     'engine/comm/exact.c', 'comm/exact',

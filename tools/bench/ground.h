@@ -5,6 +5,7 @@
 #include "bench/figure.h"
 
 #define GROUND_BUFFERS 5u
+#define GROUND_WAYS    4u
 
 struct ground_sizes {
     size_t tokens, hidden, inner, heads, kv_heads, head_dim, seq;
@@ -26,6 +27,7 @@ struct ground {
        per row */
     void *buffers[GROUND_BUFFERS], *zeros, *ones, *rows;
     struct hst_work work;
+    const void *ways[GROUND_WAYS]; /* the sum's inputs: buffers */
     double gemm_flops_per_s; /* of the large product; 0: not measured yet */
 };
 

@@ -17,7 +17,7 @@ struct hops {
     const struct block *block; /* null: the first hop takes messages */
     uint32_t groups, group;    /* of the world; this rank's */
     uint32_t ranks, place;     /* of a group; this rank's in it */
-    struct sum_ways inner, outer;
+    struct hst_sum_ways inner, outer;
     const size_t *in_size;        /* [ranks], bytes of an element of a rank's row */
     const size_t *mid_size;       /* [groups], of a group's sum */
     size_t in_widest, mid_widest; /* of any in the world */
@@ -73,9 +73,11 @@ static int describe(struct mpi *m, const struct comm_op *op, const struct block 
     h->groups = m->info.ranks / h->ranks;
     h->group = m->info.rank / h->ranks;
     h->place = m->info.rank % h->ranks;
-    h->inner = (struct sum_ways){op->tree, h->group * h->ranks * each, each, h->ranks};
-    h->outer = (struct sum_ways){op->tree, 0, h->ranks * each, h->groups};
-    const struct sum_ways world = {op->tree, 0, each, m->info.ranks};
+    h->inner = (struct hst_sum_ways){
+        .tree = op->tree, .first = h->group * h->ranks * each, .each = each, .inputs = h->ranks};
+    h->outer =
+        (struct hst_sum_ways){.tree = op->tree, .each = h->ranks * each, .inputs = h->groups};
+    const struct hst_sum_ways world = {.tree = op->tree, .each = each, .inputs = m->info.ranks};
     h->in_widest = mpi_sizes(&world, m->size);
     h->in_size = m->size + h->group * h->ranks;
     h->mid_widest = mpi_sizes(&h->outer, m->size + m->info.ranks);
@@ -156,7 +158,7 @@ static int sum_inner(struct mpi *m, const struct hops *h, size_t k)
             const size_t n = count - at < CHUNK_ELEMENTS ? count - at : CHUNK_ELEMENTS;
             for (uint32_t i = 0; i < h->ranks; i++)
                 m->input[i] = inner_input(m, h, i, g, k) + at * h->in_size[i];
-            rc = m->config.sum(&h->inner, m->input, h->mid[k % 2] + (g * count + at) * size, n);
+            rc = mpi_sum(m, &h->inner, h->mid[k % 2] + (g * count + at) * size, n);
             if (!rc && k)
                 rc = mpi_turn_push(m, &before, &done);
             mpi_beat(m);
@@ -178,7 +180,7 @@ static int sum_outer(struct mpi *m, const struct hops *h, size_t k)
             m->input[g] = (g == h->group ? turn.send + g * turn.send_stride
                                          : turn.receive + g * turn.receive_stride) +
                           at * h->mid_size[g];
-        rc = m->config.sum(&h->outer, m->input, out + at * out_bytes, n);
+        rc = mpi_sum(m, &h->outer, out + at * out_bytes, n);
         mpi_beat(m);
     }
     return rc;

@@ -12,13 +12,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum job_kind { JOB_OPERATION = 1, JOB_ALLOC, JOB_FREE, JOB_LIBRARY };
+enum job_kind { JOB_OPERATION = 1, JOB_ALLOC, JOB_FREE, JOB_LIBRARY, JOB_CLOSE };
 
 /*
  * This is what ranks of a node tell of what they have begun, to find out that it is one. kind: an
  * operation's, a broadcast's with its root from bit 8 on, or one of these.
  */
-enum { TAG_ALLOC = 0xfe, TAG_FREE = 0xff };
+enum { TAG_CLOSE = 0xfd, TAG_ALLOC, TAG_FREE };
 struct tag {
     uint64_t kind, count, where; /* where: number of the allocation and offset; 0: elsewhere */
 };
@@ -109,6 +109,8 @@ int mpi_finish(struct mpi *m, MPI_Request *request);
 /* Numbers the ranks node by node, and makes the page that each shows to the node. */
 int mpi_node_open(struct mpi *m);
 void mpi_node_close(struct mpi *m);
+/* Until all ranks of the world want to close. */
+int mpi_meet_all(struct mpi *m);
 /* Until all ranks of the node have come here, with the same tag. */
 int mpi_meet(struct mpi *m, const struct tag *tag);
 /* Meets the node's ranks first, as mpi_free does: MPI itself would wait for them for ever. */
@@ -158,7 +160,9 @@ int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct block 
  * Bytes of an element of each input of a sum; returns the most. They differ where the tree's last
  * group of `hop` ways is short: its sum has the reduce type, others of as many ways are f32.
  */
-size_t mpi_sizes(const struct sum_ways *sum, size_t *size);
+size_t mpi_sizes(const struct hst_sum_ways *sum, size_t *size);
+/* out ← the sum of count elements of each of m->input. */
+int mpi_sum(struct mpi *m, const struct hst_sum_ways *sum, void *out, size_t count);
 int mpi_run(struct mpi *m, const struct comm_op *op);
 int mpi_library(struct mpi *m, const struct comm_op *op);
 

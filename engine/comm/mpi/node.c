@@ -178,9 +178,10 @@ void mpi_node_close(struct mpi *m)
 static const char *tag_name(const struct tag *tag)
 {
     const uint64_t kind = tag->kind & 0xff;
-    return kind == TAG_ALLOC  ? "allocation"
-           : kind == TAG_FREE ? "free"
-                              : comm_kind_name((enum comm_kind)kind);
+    return kind == TAG_ALLOC   ? "allocation"
+           : kind == TAG_FREE  ? "free"
+           : kind == TAG_CLOSE ? "closing"
+                               : comm_kind_name((enum comm_kind)kind);
 }
 
 static int compare_tags(struct mpi *m, uint32_t local, const struct tag *mine)
@@ -215,6 +216,15 @@ int mpi_meet(struct mpi *m, const struct tag *tag)
             return rc;
     }
     return 0;
+}
+
+/* Those of the node are named; the barrier waits for all others. */
+int mpi_meet_all(struct mpi *m)
+{
+    MPI_Request request;
+    int rc = mpi_meet(m, &(struct tag){TAG_CLOSE, 0, 0});
+    rc = rc ? rc : mpi_check(m, MPI_Ibarrier(m->world, &request), "MPI_Ibarrier");
+    return rc ? rc : mpi_finish(m, &request);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -17,15 +17,24 @@ static uint32_t each_of(const struct mpi *m, const struct comm_op *op)
     return op->tree.ways / m->info.ranks;
 }
 
-size_t mpi_sizes(const struct sum_ways *sum, size_t *size)
+size_t mpi_sizes(const struct hst_sum_ways *sum, size_t *size)
 {
     size_t most = 1; /* no element is smaller */
     for (uint32_t i = 0; i < sum->inputs; i++) {
-        const struct sum_node node = {sum->first + i * sum->each, sum->each};
-        size[i] = hst_dtype_bytes(sum_type(&sum->tree, node));
+        const struct hst_sum_node node = {sum->first + i * sum->each, sum->each};
+        size[i] = hst_dtype_bytes(hst_sum_type(&sum->tree, node));
         most = size[i] > most ? size[i] : most;
     }
     return most;
+}
+
+int mpi_sum(struct mpi *m, const struct hst_sum_ways *sum, void *out, size_t count)
+{
+    struct hst_sum_ways args = *sum;
+    args.in = m->input;
+    args.out = out;
+    args.count = count;
+    return m->config.sum(&args);
 }
 
 /* Number of the allocation and offset in it: the same on all ranks, or no way to read in place. */
@@ -84,7 +93,7 @@ static int gather(struct mpi *m, const struct comm_op *op)
 /* ---- exchange -------------------------------------------------------------------------------- */
 
 static int exchange_in_place(struct mpi *m, const struct comm_op *op, const struct block *block,
-                             const struct sum_ways *sum, const struct tag *tag)
+                             const struct hst_sum_ways *sum, const struct tag *tag)
 {
     const size_t out_bytes = hst_dtype_bytes(op->tree.root);
     const size_t row = (size_t)((const char *)op->in - block->memory);
@@ -93,7 +102,7 @@ static int exchange_in_place(struct mpi *m, const struct comm_op *op, const stru
         const size_t n = op->count - at < CHUNK_ELEMENTS ? op->count - at : CHUNK_ELEMENTS;
         for (uint32_t r = 0; r < m->info.ranks; r++)
             m->input[r] = block->peer[r] + row + (m->info.rank * op->count + at) * m->size[r];
-        rc = m->config.sum(sum, m->input, (char *)op->out + at * out_bytes, n);
+        rc = mpi_sum(m, sum, (char *)op->out + at * out_bytes, n);
         mpi_beat(m);
     }
     return rc ? rc : mpi_meet(m, tag);
@@ -102,7 +111,7 @@ static int exchange_in_place(struct mpi *m, const struct comm_op *op, const stru
 /* Pieces of an exchange: elements [k · most, …) of every shard. */
 struct pieces {
     const struct comm_op *op;
-    const struct sum_ways *sum;
+    const struct hst_sum_ways *sum;
     size_t widest; /* bytes of an element, of the rank that has the widest */
     size_t most;   /* elements of a piece */
 };
@@ -143,7 +152,7 @@ static int sum_piece(struct mpi *m, const struct pieces *p, size_t k)
         for (uint32_t r = 0; r < m->info.ranks; r++)
             m->input[r] =
                 (r == m->info.rank ? own : now.receive + r * now.receive_stride) + at * m->size[r];
-        rc = m->config.sum(p->sum, m->input, out + at * out_bytes, n);
+        rc = mpi_sum(m, p->sum, out + at * out_bytes, n);
         if (!rc && next.count)
             rc = mpi_turn_push(m, &next, &done);
         mpi_beat(m);
@@ -151,8 +160,8 @@ static int sum_piece(struct mpi *m, const struct pieces *p, size_t k)
     return rc;
 }
 
-static int exchange_by_messages(struct mpi *m, const struct comm_op *op, const struct sum_ways *sum,
-                                size_t widest)
+static int exchange_by_messages(struct mpi *m, const struct comm_op *op,
+                                const struct hst_sum_ways *sum, size_t widest)
 {
     struct pieces p = {.op = op, .sum = sum, .widest = widest};
     p.most = m->config.piece_bytes / m->info.ranks / widest / ALIGN * ALIGN;
@@ -187,7 +196,8 @@ static void count_exchange(struct mpi *m, const struct comm_op *op)
 
 static int exchange(struct mpi *m, const struct comm_op *op)
 {
-    const struct sum_ways sum = {op->tree, 0, each_of(m, op), m->info.ranks};
+    const struct hst_sum_ways sum = {
+        .tree = op->tree, .each = each_of(m, op), .inputs = m->info.ranks};
     const size_t widest = mpi_sizes(&sum, m->size);
     const size_t bytes = op->count * m->info.ranks * m->size[m->info.rank];
     const bool hops = m->info.nodes > 1 && m->group > 1;

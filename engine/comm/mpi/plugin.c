@@ -140,15 +140,37 @@ static void destroy(struct mpi *m)
     free(m);
 }
 
-static void close_comm(struct comm *comm)
+/* Ranks that all want to close end at once: whom MPI_Finalize waits for now has gone since. */
+static int join_thread(struct mpi *m)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)m->config.limit_s + 1;
+    if (pthread_timedjoin_np(m->thread, NULL, &until) == 0)
+        return 0;
+    return mpi_fail(m, -EPIPE, COMM_NOBODY,
+                    "MPI_Finalize has not ended for %.0f s: a rank that "
+                    "wanted to close has gone",
+                    m->config.limit_s);
+}
+
+/* All ranks meet before MPI ends, which has no limit; after a failure nobody is waited for. */
+static int close_comm(struct comm *comm)
 {
     struct mpi *m = mpi_of(comm);
+    struct comm_failure before;
+    failure(comm, &before);
+    int rc = before.native ? 0 : do_now(m, &(struct job){.kind = JOB_CLOSE});
+    if (rc)
+        return rc;
     pthread_mutex_lock(&m->lock);
     m->closing = true;
     pthread_cond_broadcast(&m->wake);
     pthread_mutex_unlock(&m->lock);
-    pthread_join(m->thread, NULL);
-    destroy(m);
+    rc = join_thread(m);
+    if (!rc)
+        destroy(m);
+    return rc;
 }
 
 /* The watchdog of the thread's own MPI_Abort, which may not return where a link is cut. */

@@ -77,6 +77,8 @@ static int run_job(struct mpi *m)
         return mpi_alloc(m, m->job.block);
     case JOB_FREE:
         return mpi_free(m, m->job.block);
+    case JOB_CLOSE:
+        return mpi_meet_all(m);
     default:
         return mpi_library(m, &m->job.op);
     }

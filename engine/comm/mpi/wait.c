@@ -67,9 +67,10 @@ static void say_operation(const struct mpi *m, char text[80])
         snprintf(text, 80, "%s of %.40s", comm_kind_name(op->kind), op->name ? op->name : "data");
     else
         snprintf(text, 80, "%s",
-                 m->job.kind == JOB_ALLOC  ? "allocation"
-                 : m->job.kind == JOB_FREE ? "free"
-                                           : "start");
+                 m->job.kind == JOB_ALLOC   ? "allocation"
+                 : m->job.kind == JOB_FREE  ? "free"
+                 : m->job.kind == JOB_CLOSE ? "closing"
+                                            : "start");
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */

@@ -8,13 +8,13 @@
  * Bytes moved per element: norm2 4 (f32) or 2 (bf16, f16); AdamW 28 (f32, f16) or 26 (bf16).
  */
 #include "launchers.h"
-#include "vector.h"
+#include "norm.h"
 
 #if defined(__USE_FAST_MATH__) || (defined(__CUDA_FTZ) && __CUDA_FTZ)
 #error "the optimizer's kernels keep denormals: build them without --use_fast_math and --ftz=true"
 #endif
 
-enum { BLOCK = 4096, LANES = 16, THREADS = 128 };
+enum { THREADS = 128 };
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
@@ -30,15 +30,6 @@ static __device__ __forceinline__ double add_square(const pack<T, 1> &p, double 
     return __fma_rn((double)x[0], (double)x[0], lane);
 }
 
-/* Lane j ← lane j + lane j+8, then +4, +2, +1: lane 0 of each 16 has the sum. */
-static __device__ __forceinline__ double tree_sum(double lane)
-{
-    HST_UNROLL
-    for (int distance = LANES / 2; distance > 0; distance /= 2)
-        lane = __dadd_rn(lane, __shfl_down_sync(HST_FULL_WARP, lane, distance, LANES));
-    return isnan(lane) ? __longlong_as_double(0x7ff8000000000000ll) : lane;
-}
-
 /*
  * A partial is 16 chains of 256 additions, each of which waits for the one before; half a warp does
  * it, a lane per chain, so its reads are whole sectors. 32 elements per thread are read ahead. A
@@ -49,7 +40,7 @@ static __device__ __forceinline__ double tree_sum(double lane)
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) k_norm2(const T *x, size_t count, double *partial)
 {
-    enum { AHEAD = 32, PER_BLOCK = THREADS / LANES };
+    enum { BLOCK = NORM_BLOCK, LANES = NORM_LANES, AHEAD = 32, PER_BLOCK = THREADS / LANES };
     const size_t partials = (count + BLOCK - 1) / BLOCK;
     const unsigned lane = threadIdx.x % LANES;
     for (size_t b = (size_t)blockIdx.x * PER_BLOCK; b < partials;
@@ -72,7 +63,7 @@ static __global__ void __launch_bounds__(THREADS) k_norm2(const T *x, size_t cou
             for (size_t i = lane; i < left; i += LANES)
                 sum = add_square(load<1>(x + begin + i), sum);
         }
-        sum = tree_sum(sum);
+        sum = norm_of_lanes(sum);
         if (lane == 0 && p < partials)
             partial[p] = sum;
     }
@@ -80,8 +71,8 @@ static __global__ void __launch_bounds__(THREADS) k_norm2(const T *x, size_t cou
 
 template <typename T> static cudaError_t norm2(cudaStream_t stream, const struct hst_norm2 *a)
 {
-    HST_LAUNCH((k_norm2<T>), grid_of(a->count, (size_t)BLOCK * (THREADS / LANES)), THREADS, 0,
-               stream, (const T *)a->x, a->count, a->partial);
+    HST_LAUNCH((k_norm2<T>), grid_of(a->count, (size_t)NORM_BLOCK * (THREADS / NORM_LANES)),
+               THREADS, 0, stream, (const T *)a->x, a->count, a->partial);
     return cudaGetLastError();
 }
 

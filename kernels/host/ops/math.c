@@ -22,4 +22,5 @@ const struct host_math HOST_SUFFIXED(host_math, HOST_ISA) = {
     .embedding = HOST_OP(embedding),
     .embedding_backward = HOST_OP(embedding_backward),
     .cross_entropy = HOST_OP(cross_entropy),
+    .sum_ways = HOST_OP(sum_ways),
 };

@@ -77,18 +77,40 @@ VEC_INLINE vec vec_below(vec a, vec b)
 #endif
 }
 
+/* Between 16 and 32 bits. Compilers make several instructions of what is one. */
+VEC_INLINE uvec vec_widen(half_vec x)
+{
+#if defined(__AVX512F__)
+    return (uvec)_mm512_cvtepu16_epi32((__m256i)x);
+#elif defined(__AVX2__)
+    return (uvec)_mm256_cvtepu16_epi32((__m128i)x);
+#else
+    return __builtin_convertvector(x, uvec);
+#endif
+}
+
+/* The upper half of each. */
+VEC_INLINE half_vec vec_upper(uvec x)
+{
+#if defined(__AVX512F__)
+    return (half_vec)_mm512_cvtepi32_epi16((__m512i)(x >> 16));
+#else
+    return __builtin_convertvector(x >> 16, half_vec);
+#endif
+}
+
 /* Round to nearest even; a NaN keeps its sign and upper payload and is made quiet. */
 VEC_INLINE half_vec vec_to_bf16(vec x)
 {
     uvec bits = (uvec)x;
     uvec rounded = bits + 0x7fff + ((bits >> 16) & 1);
     uvec result = vec_pick((uvec)(x != x), bits | 0x400000, rounded);
-    return __builtin_convertvector(result >> 16, half_vec);
+    return vec_upper(result);
 }
 
 VEC_INLINE vec vec_from_bf16(half_vec x)
 {
-    return (vec)(__builtin_convertvector(x, uvec) << 16);
+    return (vec)(vec_widen(x) << 16);
 }
 
 /*

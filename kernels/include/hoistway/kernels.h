@@ -272,4 +272,5 @@ int hst_stream_zero(struct hst_stream *stream, void *dst, size_t size_bytes);
 #endif
 
 #include <hoistway/operations.h>
+#include <hoistway/ways.h>
 #endif

@@ -68,6 +68,7 @@ struct hst_dev_ops {
     int (*event_seconds)(struct hst_event *begin, struct hst_event *end, double *seconds);
     int (*host_lock)(struct hst_dev *dev, void *memory, size_t size_bytes);
     int (*host_unlock)(struct hst_dev *dev, void *memory, size_t size_bytes);
+    int (*sum_ways)(struct hst_stream *stream, const struct hst_sum_ways *args);
 };
 
 /** A plugin exports this under the name hst_dev_plugin. */

@@ -189,6 +189,25 @@ static void run_window(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     attend(s, arena, dtype, 77);
 }
 
+/* Ways of odd numbers, in groups and not, whose partials go to the end of the arena. */
+static void run_ways(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    static const void *in[7];
+    for (size_t i = 0; i < 7; i++)
+        in[i] = arena + i * TENSOR_BYTES;
+    for (uint32_t turn = 0; turn < 6; turn++) {
+        const struct hst_sum_ways args = {
+            .tree = {7 - turn % 3, 1u << turn % 4, turn % 2 ? HST_F32 : dtype, dtype},
+            .each = 1,
+            .inputs = 7 - turn % 3,
+            .in = in,
+            .out = arena + 8 * TENSOR_BYTES + turn / 3 * TENSOR_BYTES,
+            .count = 20011 - turn,
+            .partial = (double *)(arena + (10 + turn / 3) * TENSOR_BYTES) + 8 * turn};
+        assert_int_equal(hst_op_sum_ways(s, &args), 0);
+    }
+}
+
 /* Everything that f16 knows: f32 wherever its rounding turns and NaNs to it, and all of it back. */
 static void run_casts(struct hst_stream *s, char *arena, enum hst_dtype dtype)
 {
@@ -265,6 +284,14 @@ static void attention_gives_the_same_bytes_in_every_instruction_set(void **state
     compare(run_window, HST_BF16);
 }
 
+static void sums_of_ways_have_the_same_bytes_in_every_instruction_set(void **state)
+{
+    (void)state;
+    compare(run_ways, HST_F32);
+    compare(run_ways, HST_BF16);
+    compare(run_ways, HST_F16);
+}
+
 int main(void)
 {
     if (!host_math_usable()[1]) {
@@ -276,6 +303,7 @@ int main(void)
         cmocka_unit_test(blocks_of_a_vocabulary_give_the_same_bytes_in_every_instruction_set),
         cmocka_unit_test(casts_of_every_f16_are_the_same_with_and_without_instructions_for_them),
         cmocka_unit_test(attention_gives_the_same_bytes_in_every_instruction_set),
+        cmocka_unit_test(sums_of_ways_have_the_same_bytes_in_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,22 @@ static int norm2(void *arg)
                                                        .partial = g->rows});
 }
 
+/* As ranks add gradients: the root's partials, too. */
+static int sum_ways(void *arg)
+{
+    struct ground *g = arg;
+    for (size_t i = 0; i < GROUND_WAYS; i++)
+        g->ways[i] = g->buffers[i];
+    const struct hst_sum_ways args = {.tree = {GROUND_WAYS, 8, HST_BF16, HST_BF16},
+                                      .each = 1,
+                                      .inputs = GROUND_WAYS,
+                                      .in = g->ways,
+                                      .out = g->buffers[GROUND_WAYS],
+                                      .count = g->sizes.elements,
+                                      .partial = g->rows};
+    return hst_op_sum_ways(g->stream, &args);
+}
+
 /* A learning rate of 0, and moments of 0 to start with: the numbers stay finite. */
 static int adamw(void *arg)
 {
@@ -245,6 +261,7 @@ int ground_moving(struct ground *g)
         {"cross-entropy", chunk_text, cross_entropy,
          4.0 * (double)s->chunk * (double)s->vocab}, /* logits read, gradient written */
         {"norm2", count_text, norm2, 2 * count},
+        {"sum of 4 ways", count_text, sum_ways, 2 * (GROUND_WAYS + 1) * count},
         {"adamw", count_text, adamw, 26 * count}, /* 2+2, 2+2, 4+4, 4+4, and the gradient's 2 */
     };
     struct bench_figure copied = {0};

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sum of ways (hoistway/ways.h): n inputs added by the tree, rounded by place, and the norm's
+ * partials of what is written. The tree is decided before the launch: which inputs are of the
+ * narrow type, and which additions are rounded to it. An addition is named by the input that its
+ * right node begins at; each input but the first begins the right node of exactly one.
+ *
+ * Bytes moved per element: those of n inputs and of one output. Inputs are read four at a time, so
+ * that a thread has four loads under way; sums that wait for their right neighbour stay in
+ * registers, of which there are four vectors, as 64 inputs are 16 groups of four.
+ */
+#include "../../base/sum_tree.h"
+#include "launchers.h"
+#include "norm.h"
+
+enum { THREADS = 128, GROUP = 4, LEVELS = 4 };
+static_assert(HST_SUM_INPUTS <= GROUP << LEVELS, "as many sums may wait as there are levels");
+
+struct sum_args {
+    const void *in[HST_SUM_INPUTS];
+    void *out;
+    double *partial; /* null: none */
+    size_t count;
+    uint64_t narrow; /* bit i: input i is of T; else of f32 */
+    uint64_t rounds; /* bit i: the addition whose right node begins at input i is rounded to T */
+    unsigned inputs;
+    bool out_narrow;
+};
+
+/* ---- in registers ---------------------------------------------------------------------------- */
+
+template <typename From, int N>
+static __device__ __forceinline__ void read_some(const void *in, size_t at, float (&v)[N])
+{
+    constexpr int W = N < WIDE<From> ? N : WIDE<From>;
+    HST_UNROLL
+    for (int k = 0; k < N; k += W) {
+        float some[W];
+        load_f32((const From *)in + at + k, some);
+        HST_UNROLL
+        for (int i = 0; i < W; i++)
+            v[k + i] = some[i];
+    }
+}
+
+/* left ← left + right, rounded to T where its place says so. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_right(float (&left)[N], const float (&right)[N],
+                                                 bool rounds)
+{
+    HST_UNROLL
+    for (int i = 0; i < N; i++)
+        left[i] = __fadd_rn(left[i], right[i]);
+    if (rounds) {
+        pack<T, N> p;
+        fill(p, left);
+        unpack(p, left);
+    }
+}
+
+/* The sum of up to four inputs from `first` on: v[0]. */
+template <typename T, int N>
+static __device__ __forceinline__ void add_group(const struct sum_args &a, unsigned first,
+                                                 size_t at, float (&v)[GROUP][N])
+{
+    const unsigned count = a.inputs - first < GROUP ? a.inputs - first : GROUP;
+    const unsigned all = (1u << count) - 1, narrow = (unsigned)(a.narrow >> first) & all;
+    if (narrow == all) {
+        HST_UNROLL
+        for (unsigned i = 0; i < GROUP; i++)
+            if (i < count)
+                read_some<T>(a.in[first + i], at, v[i]);
+    } else {
+        HST_UNROLL
+        for (unsigned i = 0; i < GROUP; i++)
+            if (i < count && !(narrow >> i & 1))
+                read_some<float>(a.in[first + i], at, v[i]);
+            else if (i < count)
+                read_some<T>(a.in[first + i], at, v[i]);
+    }
+    const unsigned rounds = (unsigned)(a.rounds >> first);
+    if (count > 1)
+        add_right<T>(v[0], v[1], rounds >> 1 & 1);
+    if (count > 3)
+        add_right<T>(v[2], v[3], rounds >> 3 & 1);
+    if (count > 2)
+        add_right<T>(v[0], v[2], rounds >> 2 & 1);
+}
+
+/*
+ * A binary counter of groups: the sum of a group joins those that wait and have its size. The last
+ * one joins all that wait, from the right.
+ */
+template <typename T, int N>
+static __device__ __forceinline__ void add_ways(const struct sum_args &a, size_t at,
+                                                float (&sum)[N])
+{
+    float waiting[LEVELS][N];
+    for (unsigned first = 0; first < a.inputs; first += GROUP) {
+        const unsigned group = first / GROUP;
+        const bool last = a.inputs - first <= GROUP;
+        float v[GROUP][N];
+        add_group<T>(a, first, at, v);
+        bool joins = true;
+        HST_UNROLL
+        for (unsigned level = 0; level < LEVELS; level++) {
+            if (joins && (group >> level & 1)) {
+                const unsigned right = (group >> level << level) * GROUP;
+                add_right<T>(waiting[level], v[0], a.rounds >> right & 1);
+                HST_UNROLL
+                for (int i = 0; i < N; i++)
+                    v[0][i] = waiting[level][i];
+            } else if (joins && !last) {
+                HST_UNROLL
+                for (int i = 0; i < N; i++)
+                    waiting[level][i] = v[0][i];
+                joins = false;
+            }
+        }
+        HST_UNROLL
+        for (int i = 0; i < N; i++)
+            sum[i] = v[0][i];
+    }
+}
+
+/* ---- what is written ------------------------------------------------------------------------- */
+
+template <typename To, int N>
+static __device__ __forceinline__ void write_some(void *out, size_t at, float (&v)[N])
+{
+    constexpr int W = N < WIDE<To> ? N : WIDE<To>;
+    HST_UNROLL
+    for (int k = 0; k < N; k += W) {
+        float some[W];
+        HST_UNROLL
+        for (int i = 0; i < W; i++)
+            some[i] = v[k + i];
+        pack<To, W> p;
+        fill<true>(p, some);
+        store((To *)out + at + k, p);
+        unpack(p, some);
+        HST_UNROLL
+        for (int i = 0; i < W; i++)
+            v[k + i] = some[i];
+    }
+}
+
+/* N elements from `at` on; those as they were stored go to `stored`, which may be null. */
+template <typename T, int N>
+static __device__ __forceinline__ void sum_some(const struct sum_args &a, size_t at, float *stored)
+{
+    float v[N];
+    add_ways<T>(a, at, v);
+    HST_UNROLL
+    for (int i = 0; i < N; i++)
+        v[i] = isnan(v[i]) ? __uint_as_float(0x7fc00000u) : v[i];
+    if (a.out_narrow)
+        write_some<T>(a.out, at, v);
+    else
+        write_some<float>(a.out, at, v);
+    if (!stored)
+        return;
+    constexpr int W = N < 4 ? N : 4;
+    HST_UNROLL
+    for (int k = 0; k < N; k += W) {
+        float some[W];
+        HST_UNROLL
+        for (int i = 0; i < W; i++)
+            some[i] = v[k + i];
+        store_f32(stored + k, some);
+    }
+}
+
+/* Half a warp adds up the squares, and the other half does the same for nothing. */
+static __device__ __forceinline__ void write_partial(const float *stored, double *partial)
+{
+    const unsigned lane = threadIdx.x % NORM_LANES;
+    double sum = 0;
+    HST_UNROLL_BY(8)
+    for (int i = 0; i < NORM_BLOCK; i += NORM_LANES) {
+        double x = stored[i + lane];
+        sum = __fma_rn(x, x, sum);
+    }
+    sum = norm_of_lanes(sum);
+    if (threadIdx.x == 0)
+        *partial = sum;
+}
+
+/*
+ * A block has a partial's elements. What lies beyond the last one is 0 there, which changes no sum
+ * of squares. The chain of 256 additions runs while the card's other blocks read.
+ */
+template <typename T>
+static __global__ void __launch_bounds__(THREADS) k_sum_ways(const struct sum_args a)
+{
+    constexpr unsigned N = WIDE<T>;
+    __shared__ float4 room[NORM_BLOCK / 4]; /* aligned as vectors are stored */
+    float *stored = (float *)room;
+    const size_t blocks = (a.count + NORM_BLOCK - 1) / NORM_BLOCK;
+    for (size_t b = blockIdx.x; b < blocks; b += gridDim.x) {
+        const size_t begin = b * NORM_BLOCK;
+        const size_t left = a.count - begin < NORM_BLOCK ? a.count - begin : NORM_BLOCK;
+        for (unsigned i = threadIdx.x * N; i < NORM_BLOCK; i += THREADS * N) {
+            float *here = a.partial ? stored + i : nullptr;
+            if (i + N <= left) {
+                sum_some<T, N>(a, begin + i, here);
+                continue;
+            }
+            for (unsigned k = 0; k < N && (here || i + k < left); k++)
+                if (i + k < left)
+                    sum_some<T, 1>(a, begin + i + k, here ? here + k : nullptr);
+                else
+                    here[k] = 0;
+        }
+        if (!a.partial)
+            continue;
+        __syncthreads();
+        if (threadIdx.x < 32)
+            write_partial(stored, a.partial + b);
+        __syncthreads();
+    }
+}
+
+/* ---- the launch ------------------------------------------------------------------------------ */
+
+static bool is_narrow(const struct hst_sum_ways *a, struct hst_sum_node node)
+{
+    return hst_sum_type(&a->tree, node) != HST_F32;
+}
+
+/* The two nodes before `depth` become one. The root is rounded when it is written. */
+static void plan_addition(const struct hst_sum_ways *a, struct hst_sum_node *left,
+                          struct sum_args *args)
+{
+    const unsigned right = (left[1].first - a->first) / a->each;
+    left->count += left[1].count;
+    if (left->count != a->tree.ways && is_narrow(a, *left))
+        args->rounds |= 1ull << right;
+}
+
+static struct sum_args plan(const struct hst_sum_ways *a)
+{
+    struct sum_args args = {};
+    struct hst_sum_node waiting[HST_SUM_INPUTS];
+    unsigned depth = 0;
+    args.out = a->out;
+    args.partial = a->partial;
+    args.count = a->count;
+    args.inputs = a->inputs;
+    args.out_narrow = is_narrow(a, sum_output(a));
+    for (uint32_t i = 0; i < a->inputs; i++) {
+        args.in[i] = a->in[i];
+        args.narrow |= (uint64_t)is_narrow(a, sum_input(a, i)) << i;
+        waiting[depth++] = sum_input(a, i);
+        for (; depth > 1 && waiting[depth - 2].count == waiting[depth - 1].count; depth--)
+            plan_addition(a, waiting + depth - 2, &args);
+    }
+    for (; depth > 1; depth--)
+        plan_addition(a, waiting + depth - 2, &args);
+    return args;
+}
+
+template <typename T> static cudaError_t sum_ways(cudaStream_t stream, const struct sum_args &args)
+{
+    HST_LAUNCH((k_sum_ways<T>), grid_of(args.count, NORM_BLOCK), THREADS, 0, stream, args);
+    return cudaGetLastError();
+}
+
+cudaError_t hst_cuda_sum_ways(cudaStream_t stream, const struct hst_sum_ways *args)
+{
+    if (!args->count)
+        return cudaSuccess;
+    return HST_BY_DTYPE(args->tree.root, sum_ways, stream, plan(args));
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_WAYS_H
+#define HOISTWAY_WAYS_H
+/*
+ * The one way in which gradients of different ways of a batch are added; part of kernels.h. A
+ * step's batch is cut into W ways; their gradients are added in f32 by a binary tree that W alone
+ * decides (a node of n ways is split at the largest power of two below n). Each value has one type
+ * by its place in the tree, whoever computes it: the bits do not depend on how many ranks there
+ * are, on hops between them, on devices, or on the order in which anything arrives.
+ */
+#include <hoistway/kernels.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    HST_WAYS_MOST = 65536,
+    HST_SUM_INPUTS = 64 /* of one operation of a device; more are added in nodes of so many */
+};
+
+/** This is what decides every bit of a sum, beside the values. */
+struct hst_sum_tree {
+    uint32_t ways;         /* W, 1 to HST_WAYS_MOST */
+    uint32_t hop;          /* H, a power of two: sums of H ways have the reduce type too */
+    enum hst_dtype reduce; /* of a way's gradient: the root's type, or HST_F32 */
+    enum hst_dtype root;   /* of the gradient, which is the sum of all ways */
+};
+
+/** True where its numbers are within the ranges above. Pure. */
+bool hst_sum_tree_valid(const struct hst_sum_tree *tree);
+
+/** Ways [first, first + count). */
+struct hst_sum_node {
+    uint32_t first, count;
+};
+
+/**
+ * True where these ways are a node that ranks may hold: all of them, or an aligned power of two of
+ * them (first a multiple of count). Pure.
+ */
+bool hst_sum_node_valid(const struct hst_sum_tree *tree, struct hst_sum_node node);
+
+/**
+ * The type of a node's value: the root is of the gradient's type; a way, and a group of ways
+ * [k·H, (k+1)·H), the last of which may be shorter, of the reduce type; every other sum is f32.
+ * Pure.
+ */
+enum hst_dtype hst_sum_type(const struct hst_sum_tree *tree, struct hst_sum_node node);
+
+/**
+ * One addition of n neighbouring nodes of the tree, up to the node that they make together:
+ *   out ← round(tree(in[0], …, in[n-1]))     in f32, rounded to nearest even by place
+ *   partial ← Σ out² of each block of 4,096 elements, as hst_norm2 has it, of out as it is stored:
+ *             what an update reads of a gradient's norm, without another pass over it
+ *
+ * tree, first, each, inputs   the inputs are nodes [first + i·each, first + (i+1)·each), together a
+ *            node again; each is a power of two; where there is one input, any number
+ * in         pointers [inputs] in host memory, to count elements each, of the type that
+ *            hst_sum_type tells for the input's node
+ * out        [count], of the type of the node that all make; may be an input of the same type
+ * partial    f64[⌈count/4096⌉], or null: none
+ * count      elements, 0 allowed; a caller may cut a row where it likes, at multiples of 4,096
+ *            where it wants partials
+ *
+ * A NaN is written as 0x7fc00000, 0x7fc0 in bf16, 0x7e00 in f16, whatever its bits were; a partial
+ * as 0x7ff8000000000000. A sum that rounds beyond a type's range is an infinity there.
+ * Cost: reads n inputs and writes one output.
+ * Source: ZeRO (Rajbhandari et al. 2020), arXiv:1910.02054, section 5: the reduction of gradients;
+ * the order of additions and their types are ours.
+ */
+struct hst_sum_ways {
+    struct hst_sum_tree tree;
+    uint32_t first, each, inputs;
+    const void *const *in;
+    void *out;
+    size_t count;
+    double *partial;
+};
+
+/**
+ * The operation, on at most HST_SUM_INPUTS inputs. The array of pointers is borrowed as all memory
+ * is. Rounding is by elements: the same bits on every device.
+ */
+int hst_op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args);
+
+/**
+ * The same bits on host memory, at once, on the calling thread and without a device; of any number
+ * of inputs. in and out need the alignment of their elements alone.
+ * Errors: -EINVAL where tree or nodes are none, a pointer is null or out overlaps an input in part;
+ * out and partial are untouched then. Thread-safety: safe on disjoint outputs.
+ * Cost: 8 KiB a level of the tree on the stack.
+ */
+int hst_host_sum_ways(const struct hst_sum_ways *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

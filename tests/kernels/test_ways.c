@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sum of ways: on every device the bytes of a recursion that follows the tree's definition, and
+ * of cpu_adam's norm over what is written; and near the same sum in float64. Values are of every
+ * magnitude, and some are infinite or no number.
+ */
+#include "half.h"
+#include "suite.h"
+#include <errno.h>
+#include <hoistway/cpu_adam.h>
+#include <stdlib.h>
+
+enum { MOST = HST_SUM_INPUTS, ROOM = 12305 };
+
+/* Of inputs [first, first + each·inputs) of a tree. */
+struct parameters {
+    uint32_t inputs;
+    size_t count;
+    bool whole; /* all ways; else some within a larger tree */
+};
+
+struct operands {
+    struct tensor *in, *out, *partial, *kept;
+    size_t input_bytes; /* from one input to the next */
+};
+
+static uint32_t random_bits(struct suite *s)
+{
+    return (uint32_t)((suite_random(s) + 1) * 0x1p31);
+}
+
+/* Mostly moderate numbers that cancel in part; some tiny, huge, infinite, -0 or NaN. */
+static float any_value(struct suite *s, enum hst_dtype dtype)
+{
+    static const float special[] = {0,     -0.0f,    1e-40f,    -3e-39f,  65504,    65519,
+                                    65520, 3.38e38f, -3.38e38f, 1e-7f,    INFINITY, -INFINITY,
+                                    NAN,   -65504,   0x1p-24f,  0x1p-133f};
+    const uint32_t bits = random_bits(s);
+    if (bits % 512 == 0)
+        return special[bits >> 16 & 15];
+    const float x = (float)suite_random(s) * (float)(1 + (bits & 63));
+    return dtype == HST_F16 ? x : x * (bits & 64 ? 1.0f : 0x1p-20f);
+}
+
+static void round_row(enum hst_dtype type, float *row, size_t count)
+{
+    for (size_t i = 0; i < count && type != HST_F32; i++)
+        row[i] = (float)half_value(type, half_round(type, row[i]));
+}
+
+/* The bytes of a row in its type, every NaN as the interface says. */
+static void store_row(enum hst_dtype type, const float *row, size_t count, void *bytes)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint16_t half = type == HST_F32 ? 0 : half_round(type, row[i]);
+        const float single = isnan(row[i]) ? NAN : row[i];
+        if (type == HST_F32)
+            memcpy((char *)bytes + i * 4, &single, 4);
+        else
+            memcpy((char *)bytes + i * 2, &half, 2);
+    }
+}
+
+/* The definition: a node of n ways is split at the largest power of two below n. rows[i] is the
+ * value of input i, and becomes that of the node that begins with it. */
+static void add_node(const struct hst_sum_ways *a, uint32_t first, uint32_t inputs, float **rows)
+{
+    if (inputs == 1)
+        return;
+    uint32_t left = 1;
+    while (left * 2 < inputs)
+        left *= 2;
+    add_node(a, first, left, rows);
+    add_node(a, first + left, inputs - left, rows + left);
+    for (size_t i = 0; i < a->count; i++)
+        rows[0][i] += rows[left][i];
+    const struct hst_sum_node node = {a->first + first * a->each, inputs * a->each};
+    if (node.count != a->tree.ways)
+        round_row(hst_sum_type(&a->tree, node), rows[0], a->count);
+}
+
+/* Fills the inputs, of both sides, and tells how far from a sum in float64 rounding may lead. */
+static void fill(struct suite *s, const struct operands *o, const struct hst_sum_ways *a,
+                 float **rows, double *exact, double *magnitude)
+{
+    memset(exact, 0, ROOM * sizeof *exact);
+    memset(magnitude, 0, ROOM * sizeof *magnitude);
+    for (uint32_t i = 0; i < a->inputs; i++) {
+        const struct hst_sum_node node = {a->first + i * a->each, a->each};
+        const enum hst_dtype type = hst_sum_type(&a->tree, node);
+        for (size_t k = 0; k < a->count; k++)
+            rows[i][k] = any_value(s, a->tree.root);
+        round_row(type, rows[i], a->count);
+        store_row(type, rows[i], a->count, s->staging + i * o->input_bytes);
+        for (size_t k = 0; k < a->count; k++) {
+            exact[k] += rows[i][k];
+            magnitude[k] += fabs(rows[i][k]);
+        }
+    }
+    assert_int_equal(
+        hst_stream_copy(s->stream, o->in->data, s->staging, a->inputs * o->input_bytes), 0);
+    suite_sync(s);
+}
+
+static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
+{
+    return dtype == HST_BF16 ? HST_CPU_BF16 : dtype == HST_F16 ? HST_CPU_F16 : HST_CPU_F32;
+}
+
+static void expect_bytes(struct suite *s, const struct hst_sum_ways *a, const char *what,
+                         const void *got, const void *want, size_t bytes, size_t each)
+{
+    assert_int_equal(hst_stream_copy(s->stream, s->staging, got, bytes), 0);
+    suite_sync(s);
+    for (size_t i = 0; i < bytes; i += each)
+        if (memcmp(s->staging + i, (const char *)want + i, each) != 0) {
+            uint64_t is = 0, should = 0;
+            memcpy(&is, s->staging + i, each);
+            memcpy(&should, (const char *)want + i, each);
+            fail_msg("%s[%zu] is %llx, not %llx: %u inputs of %u ways from %u, W %u, H %u, "
+                     "reduce %d, root %d, %zu elements",
+                     what, i / each, (unsigned long long)is, (unsigned long long)should, a->inputs,
+                     a->each, a->first, a->tree.ways, a->tree.hop, a->tree.reduce, a->tree.root,
+                     a->count);
+        }
+}
+
+/* Every addition may be rounded to f32 and to the type that is least exact. */
+static void expect_near(const struct hst_sum_ways *a, const float *got, const double *exact,
+                        const double *magnitude)
+{
+    const double ulp = a->tree.root == HST_F32    ? 0x1p-24
+                       : a->tree.root == HST_BF16 ? 0x1p-9
+                                                  : 0x1p-11;
+    const double most = a->tree.root == HST_F16 ? 65504 : 0x1p127;
+    for (size_t i = 0; i < a->count; i++)
+        if (isfinite(magnitude[i]) && magnitude[i] < most / 2) {
+            const double off = fabs(got[i] - exact[i]);
+            if (!(off <= magnitude[i] * ulp * (2 + 7) + 0x1p-24))
+                fail_msg("element %zu is %g, not %g: %u inputs", i, (double)got[i], exact[i],
+                         a->inputs);
+        }
+}
+
+static void sum_and_compare(struct suite *s, const struct operands *o, struct hst_sum_ways *a)
+{
+    static float values[MOST][ROOM];
+    static double exact[ROOM], magnitude[ROOM];
+    static char want[ROOM * 4];
+    double partial[ROOM / HST_NORM_BLOCK + 1];
+    const void *in[MOST];
+    float *rows[MOST];
+    for (uint32_t i = 0; i < a->inputs; i++) {
+        in[i] = (char *)o->in->data + i * o->input_bytes;
+        rows[i] = values[i];
+    }
+    a->in = in;
+    fill(s, o, a, rows, exact, magnitude);
+    const struct hst_sum_node node = {a->first, a->inputs * a->each};
+    const enum hst_dtype type = hst_sum_type(&a->tree, node);
+    const size_t bytes = hst_dtype_bytes(type),
+                 partials = (a->count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
+    add_node(a, 0, a->inputs, rows);
+    round_row(type, rows[0], a->count);
+    store_row(type, rows[0], a->count, want);
+    hst_cpu_adam_ops(HST_CPU_ISA_C)->norm2[cpu_type(type)](want, a->count, partial);
+    assert_int_equal(hst_op_sum_ways(s->stream, a), 0);
+    expect_bytes(s, a, "out", a->out, want, a->count * bytes, bytes);
+    if (a->partial)
+        expect_bytes(s, a, "partial", a->partial, partial, partials * 8, 8);
+    expect_near(a, rows[0], exact, magnitude);
+}
+
+/* Both types of reduction of a root's type, and all groups, for one shape. */
+static void sums_case(struct suite *s, const void *parameters)
+{
+    const struct parameters *p = parameters;
+    const size_t partials = (p->count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
+    struct operands o = {.input_bytes = (p->count * 4 + 63) / 64 * 64};
+    o.in = tensor_empty(s, p->inputs * o.input_bytes / 4, HST_F32);
+    o.out = tensor_empty(s, p->count, HST_F32);
+    o.partial = tensor_empty(s, partials * 2, HST_F32);
+    o.kept = tensor_filled(s, 1, HST_F32, 3);
+    uint32_t turn = p->inputs;
+    for (uint32_t hop = 1; hop <= 8; hop *= 2)
+        for (size_t r = 0; r < DTYPES; r++)
+            for (int wide = 0; wide <= (suite_dtypes[r] != HST_F32); wide++, turn++) {
+                const uint32_t each = 1u << turn % 3, ways = p->inputs * each;
+                struct hst_sum_ways a = {.tree = {p->whole ? ways : 3 * ways + turn % 5, hop,
+                                                  wide ? HST_F32 : suite_dtypes[r],
+                                                  suite_dtypes[r]},
+                                         .first = p->whole ? 0 : ways,
+                                         .each = each,
+                                         .inputs = p->inputs,
+                                         .out = turn % 4 ? o.out->data : o.in->data,
+                                         .count = p->count,
+                                         .partial = turn % 5 ? o.partial->data : NULL};
+                const struct hst_sum_node all = {a.first, ways}, one = {a.first, each};
+                if (hst_sum_type(&a.tree, all) != hst_sum_type(&a.tree, one))
+                    a.out = o.out->data; /* only of one type may it take an input's place */
+                sum_and_compare(s, &o, &a);
+            }
+    tensor_read(s, o.out);
+    tensor_read(s, o.kept);
+}
+
+static void any_number_of_inputs_has_the_bytes_of_the_definition(void **state)
+{
+    (void)state;
+    for (uint32_t inputs = 1; inputs <= MOST; inputs++)
+        suite_run(sums_case, &(struct parameters){inputs, 1 + inputs * 7 % 41, true});
+}
+
+static void nodes_within_the_tree_have_the_bytes_of_the_definition(void **state)
+{
+    (void)state;
+    for (uint32_t inputs = 1; inputs <= MOST; inputs *= 2)
+        suite_run(sums_case, &(struct parameters){inputs, 37, false});
+}
+
+static void any_number_of_elements_has_its_partials(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {0, 8, 511, 4095, 4096, 4097, ROOM};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        suite_run(sums_case, &(struct parameters){i % 3 + 2, counts[i], true});
+}
+
+static void refusals_case(struct suite *s, const void *parameters)
+{
+    (void)parameters;
+    enum { BAD = 14 };
+    struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
+    float *f = t->data;
+    const void *in[MOST + 1], *odd[] = {f, f + 65}, *none[] = {f, NULL};
+    for (size_t i = 0; i <= MOST; i++)
+        in[i] = f + 8 * i;
+    const struct hst_sum_ways good = {.tree = {2, 8, HST_F32, HST_F32},
+                                      .each = 1,
+                                      .inputs = 2,
+                                      .in = in,
+                                      .out = f + 768,
+                                      .count = 8,
+                                      .partial = (double *)(f + 900)};
+    struct hst_sum_ways bad[BAD];
+    for (size_t i = 0; i < BAD; i++)
+        bad[i] = good;
+    bad[0].tree.ways = 0;
+    bad[1].tree.hop = 3;
+    bad[2].tree.reduce = HST_BF16; /* the root is f32 */
+    bad[3].inputs = 3;             /* more than there are ways */
+    bad[4].each = 0;
+    bad[5].in = NULL;
+    bad[6].in = none;
+    bad[7].in = odd; /* not aligned */
+    bad[8].out = f + 769;
+    bad[9].out = f + 4; /* in part on an input */
+    bad[10].partial = (double *)(f + 901);
+    bad[11].count = SIZE_MAX / 2;
+    bad[12].tree.ways = bad[12].inputs = MOST + 1;
+    bad[13].tree = (struct hst_sum_tree){2, 8, HST_F32, HST_BF16};
+    bad[13].out = f; /* of another type than the input there */
+    for (size_t i = 0; i < BAD; i++)
+        assert_int_equal(hst_op_sum_ways(s->stream, &bad[i]), -EINVAL);
+    assert_int_equal(hst_op_sum_ways(NULL, &good), -EINVAL);
+    assert_int_equal(hst_op_sum_ways(s->stream, NULL), -EINVAL);
+    expect_everywhere(s, t, 3);
+}
+
+static void wrong_arguments_are_refused_and_touch_nothing(void **state)
+{
+    (void)state;
+    suite_run(refusals_case, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_inputs_has_the_bytes_of_the_definition),
+        cmocka_unit_test(nodes_within_the_tree_have_the_bytes_of_the_definition),
+        cmocka_unit_test(any_number_of_elements_has_its_partials),
+        cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
+    };
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}
