@@ -14,6 +14,7 @@ import time
 import unittest
 
 PROGRAM, FOLDER = sys.argv[1:3]
+SANITIZERS = ('ASAN_OPTIONS', 'LSAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS')
 
 
 def environment():
@@ -125,6 +126,7 @@ class Nodes:
                 '--oversubscribe', '--bind-to', 'none', '-n', str(sum(ranks)), '--host', hosts,
                 '--mca', 'plm_rsh_agent', self.agent, '--mca', 'oob_tcp_if_include', net,
                 '--mca', 'btl_tcp_if_include', net, '-x', 'HOISTWAY_PLUGIN_PATH',
+                *(word for name in SANITIZERS if name in os.environ for word in ('-x', name)),
                 PROGRAM, *options]
 
 
