@@ -12,6 +12,7 @@
 #include "data/file/files.h"
 #include "data/order.h"
 #include "data/packed.h"
+#include "data/file/prompts.h"
 #include "data/split.h"
 
 #include <errno.h>
@@ -276,6 +277,12 @@ bool data_has_u16(const struct data *data)
 struct data_identity data_identity(const struct data *data)
 {
     return data->identity;
+}
+
+int data_prompts(const struct data *data, uint64_t most, struct prompts *prompts,
+                 struct hst_error *error)
+{
+    return add_fix(error, prompts_read(files_of(data), most, prompts, error));
 }
 
 uint64_t data_order_sequence(const struct data *data, uint64_t index)

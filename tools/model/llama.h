@@ -133,4 +133,24 @@ struct llama_evaluation {
  */
 int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
                    uint64_t tokens, struct llama_evaluation *found);
+
+struct llama_choice {
+    uint64_t token; /* its place in the batch */
+    uint32_t id;    /* found: the likeliest one behind it; of several the least */
+    float logit;    /* of that id */
+};
+
+/**
+ * The ids that the model finds likeliest behind these tokens, after load and between steps: one
+ * sweep as llama_evaluate makes it, over the batch up to the last of them.
+ *
+ * batch    as of a step of this run, of ids that the model has up to the end of a grain; what its
+ *          targets are is no matter
+ * choices  count > 0 of them, each token below batch_tokens; unspecified after an error
+ *
+ * Errors: as llama_evaluate.
+ * Cost: that of llama_evaluate, but for chunks of logits in which no token is asked for.
+ */
+int llama_choose(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
+                 struct llama_choice *choices, size_t count);
 #endif

@@ -7,9 +7,18 @@
 
 #include <string.h>
 
+/* Logits go through their room too, and cannot with less; no more than what it is rounded to. */
+#define LOSSES_LEAST 64u
+
 static size_t table_count(const struct llama *model)
 {
     return (size_t)model->run.seq_len * (model->config.head_dim / 2);
+}
+
+size_t llama_memory_loss_count(const struct llama *model)
+{
+    const size_t tokens = (size_t)model->run.batch_tokens;
+    return tokens > LOSSES_LEAST ? tokens : LOSSES_LEAST;
 }
 
 /* Base null: measures. Returns the bytes. */
@@ -25,7 +34,7 @@ static size_t carve(const struct llama *model, void *base, struct llama_memory *
     const size_t placed = documents ? tokens : 0;
     memory->first = work_take(&area, placed, sizeof(uint32_t));
     memory->position = work_take(&area, placed, sizeof(uint32_t));
-    memory->losses = work_take(&area, tokens, sizeof(float));
+    memory->losses = work_take(&area, llama_memory_loss_count(model), sizeof(float));
     return area.size_bytes;
 }
 

@@ -15,6 +15,8 @@ int llama_memory_take(struct llama *model, struct hst_engine *engine);
 /** Enqueues the upload of a step's batch. The stream must have passed the step before. */
 int llama_memory_batch(struct llama *model, struct hst_stream *stream,
                        const struct llama_batch *batch);
+/** Losses that there is room for: batch_tokens, of a short batch more. */
+size_t llama_memory_loss_count(const struct llama *model);
 /** Enqueues the download of a step's losses. */
 int llama_memory_losses(struct llama *model, struct hst_stream *stream);
 #endif

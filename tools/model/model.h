@@ -41,7 +41,7 @@ struct llama_memory {
     /* u32[batch_tokens], one behind another: a step's batch is one copy */
     uint32_t *inputs, *targets;
     uint32_t *first, *position; /* null without documents */
-    float *losses;              /* f32[batch_tokens], behind them */
+    float *losses; /* f32[llama_memory_loss_count], behind them: batch_tokens at least */
 };
 
 struct llama {

@@ -216,6 +216,17 @@ void pass_cast(struct pass *p, size_t count, const float *src, void *dst)
     p->rc = hst_op_cast(p->stream, &args);
 }
 
+void pass_fetch(struct pass *p, size_t count, const void *src, float *through, float *dst)
+{
+    struct hst_cast args = {
+        .count = count, .src_dtype = p->dtype, .dst_dtype = HST_F32, .src = src, .dst = through};
+    if (enqueues(p))
+        p->rc = hst_op_cast(p->stream, &args);
+    pass_copy(p, dst, through, count * sizeof *dst);
+    if (enqueues(p))
+        p->rc = hst_stream_sync(p->stream);
+}
+
 void pass_embedding(struct pass *p, const uint32_t *ids, size_t param, void *out)
 {
     if (!enqueues(p))

@@ -59,6 +59,9 @@ void pass_swiglu_backward(struct pass *p, size_t count, void *gate, void *up, co
 void pass_add(struct pass *p, size_t count, const void *a, const void *b, void *out);
 /** dst dtype[count] = src f32[count], rounded. */
 void pass_cast(struct pass *p, size_t count, const float *src, void *dst);
+/** dst f32[count], on the host and there when it returns, = src dtype[count], by way of `through`,
+ * f32[count] on the device. */
+void pass_fetch(struct pass *p, size_t count, const void *src, float *through, float *dst);
 void pass_embedding(struct pass *p, const uint32_t *ids, size_t param, void *out);
 void pass_embedding_backward(struct pass *p, const uint32_t *ids, size_t param, const void *dout);
 void pass_cross_entropy(struct pass *p, struct hst_cross_entropy args);

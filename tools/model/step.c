@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 
 /* All units of a step share this. */
 struct step {
@@ -19,6 +20,9 @@ struct step {
     uint32_t micro_count;
     bool documents;   /* the batch has some */
     float grad_scale; /* of one target's loss */
+    /* null: losses are looked for, not ids */
+    struct llama_choice *choices;
+    size_t choice_count;
 };
 
 /* An acquired unit. */
@@ -195,13 +199,30 @@ static struct head_work head_work_of(const struct visit *v, struct pass *p)
     return work;
 }
 
+/* Nobody looks for losses then: logits go through their room. */
+static struct head_choices choices_of(const struct visit *v)
+{
+    const struct llama *model = v->step->model;
+    return (struct head_choices){.list = v->step->choices,
+                                 .count = v->step->choice_count,
+                                 .first_token = first_token(v),
+                                 .room = llama_memory_loss_count(model),
+                                 .device = model->device.losses,
+                                 .host = model->host.losses};
+}
+
 /* It is for slices and evaluations: in a step the head as a whole has no forward. */
 static void head_micro_forward(struct visit *v, struct pass *p)
 {
     struct head_work work = head_work_of(v, p);
     void *n = acquire(v, p, HST_HIDDEN, HST_READ);
     struct head_io io = head_io_of(v, n, NULL);
-    (is_slice(p) ? head_slice_forward : head_evaluate)(p, &work, &io);
+    const struct head_choices choices = choices_of(v);
+    io.choices = &choices;
+    if (choices.list)
+        head_choose(p, &work, &io);
+    else
+        (is_slice(p) ? head_slice_forward : head_evaluate)(p, &work, &io);
     release(v, p, HST_HIDDEN);
 }
 
@@ -377,17 +398,24 @@ static int evaluate_units(const struct step *step)
     return rc;
 }
 
-int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
-                   uint64_t tokens, struct llama_evaluation *found)
+/* Over the first `tokens` of a batch. */
+static struct step evaluating_step(struct llama *model, struct hst_engine *engine,
+                                   const struct llama_batch *batch, uint64_t tokens)
 {
     const uint64_t micro = model->run.micro_batch_tokens;
-    const struct step step = {
+    return (struct step){
         .model = model,
         .engine = engine,
         .stream = hst_engine_stream(engine),
         .micro_count = (uint32_t)((tokens + micro - 1) / micro),
         .documents = batch->first,
     };
+}
+
+int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
+                   uint64_t tokens, struct llama_evaluation *found)
+{
+    const struct step step = evaluating_step(model, engine, batch, tokens);
     assert(tokens > 0 && tokens <= model->run.batch_tokens && tokens % model->run.seq_len == 0);
     if (!batch_ok(batch, model->run.documents != model->run.evaluates_other))
         return -EINVAL;
@@ -399,4 +427,23 @@ int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct 
         *found = (struct llama_evaluation){count_targets(batch->targets, tokens),
                                            sum_losses(model, tokens)};
     return rc;
+}
+
+int llama_choose(struct llama *model, struct hst_engine *engine, const struct llama_batch *batch,
+                 struct llama_choice *choices, size_t count)
+{
+    uint64_t tokens = 0;
+    for (size_t i = 0; i < count; i++) {
+        tokens = choices[i].token >= tokens ? choices[i].token + 1 : tokens;
+        choices[i] = (struct llama_choice){choices[i].token, 0, -INFINITY};
+    }
+    struct step step = evaluating_step(model, engine, batch, tokens);
+    step.choices = choices;
+    step.choice_count = count;
+    assert(count > 0 && tokens <= model->run.batch_tokens);
+    if (!batch_ok(batch, model->run.documents))
+        return -EINVAL;
+    int rc = bring(&step, batch);
+    rc = rc ? rc : evaluate_units(&step);
+    return rc ? rc : hst_stream_sync(step.stream);
 }

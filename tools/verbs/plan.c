@@ -126,6 +126,8 @@ static int describe_model(struct plan *p, struct hst_error *error)
         train_tell_model(t);
     activity_begin("opening the data");
     native = t->options->data ? train_data_open(t, &config) : train_eval_open(t, &config);
+    if (!native && !t->options->data)
+        native = train_samples_open(t);
     activity_end();
     native = native ? native : train_device_choose(t);
     native = native ? native : llama_create(&config, &t->run, &t->model, error);
@@ -263,6 +265,7 @@ int verb_plan(int argc, char **argv)
     if (!native)
         (options.json ? plan_print_json : plan_print)(p, stdout);
     hst_engine_destroy(&p->t.engine);
+    train_samples_close(&p->t);
     data_close(&p->t.data);
     train_eval_close(&p->t);
     llama_destroy(&p->t.model);

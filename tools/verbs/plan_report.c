@@ -125,6 +125,16 @@ static void print_evaluation(const struct plan *p, FILE *out)
     fprintf(out, "\n");
 }
 
+/* Each of their sweeps has no more sequences than a step's. */
+static void print_samples(const struct plan *p, FILE *out)
+{
+    const double sweep_s = p->t.result.prediction.evaluation_s;
+    const uint64_t sweeps = p->t.samples.sweeps;
+    if (sweeps && sweep_s > 0)
+        fprintf(out, "samples take at most %.3g s each time, for up to %" PRIu64 " sweep%s\n",
+                sweep_s * (double)sweeps, sweeps, text_s(sweeps));
+}
+
 /* Half of a store, whose files have two slots of everything. */
 static uint64_t kept_bytes(const struct plan *p)
 {
@@ -231,6 +241,7 @@ void plan_print(const struct plan *p, FILE *out)
     fprintf(out, "fits: ");
     print_prediction(p, out);
     print_evaluation(p, out);
+    print_samples(p, out);
     print_kept(p, out);
     print_start_up(p, out);
 }
@@ -320,9 +331,11 @@ static void put_prediction(struct json_writer *json, const struct plan *p)
 
 static void put_evaluation(struct json_writer *json, const struct plan *p)
 {
-    if (!evaluates(p))
+    if (!evaluates(p) && !p->t.samples.sweeps)
         return;
     json_put_known(json, "predicted_sweep_s", p->t.result.prediction.evaluation_s);
+    if (p->t.samples.sweeps)
+        json_put_whole(json, "sample_sweeps", p->t.samples.sweeps);
     if (sweeps(p))
         json_put_whole(json, "sweeps", sweeps(p));
     if (kept_bytes(p))

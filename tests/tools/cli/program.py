@@ -137,7 +137,8 @@ class Program(Case):
             'epochs seed order precision loss-scale skip-nonfinite state grain store hbm dram '
             'nvme durability update activations gpu-update keep keep-every place threads device '
             'host-math io resume allow-config-change export export-dtype log trace csv tfevents '
-            'html quiet eval eval-split eval-every keep-best patience'.split()))
+            'html quiet eval eval-split eval-every keep-best patience '
+            'samples sample-tokens'.split()))
 
     def test_explain_tells_what_the_page_tells(self):
         with open(PAGE, encoding='utf-8') as f:

@@ -41,6 +41,7 @@ static int read_random(void *context, const struct hst_param_ref *param, uint64_
 struct outcome {
     double losses[STEPS], norms[STEPS];
     struct llama_evaluation evaluated;
+    struct llama_choice chosen[4]; /* in both grains, and in two chunks of logits of one */
     float embedding[VOCAB * 16], head[VOCAB * 16], norm[16];
     size_t calls; /* of the engine's */
 };
@@ -93,6 +94,10 @@ static int train(bool tied, enum hst_precision precision, uint64_t slice_rows, s
     }
     if (rc == 0)
         rc = llama_evaluate(h.model, h.engine, &batch, run.seq_len, &out->evaluated);
+    static const uint64_t asked[] = {2303, 5, 1500, 6};
+    for (size_t i = 0; i < 4; i++)
+        out->chosen[i].token = asked[i];
+    rc = rc ? rc : llama_choose(h.model, h.engine, &batch, out->chosen, 4);
     take_grad(h.engine, "model.embed_tokens.weight", out->embedding);
     take_grad(h.engine, "lm_head.weight", out->head);
     take_grad(h.engine, "model.norm.weight", out->norm);

@@ -183,6 +183,66 @@ static void the_first_failing_call_of_an_evaluation_is_its_last(void **state)
     }
 }
 
+/* The loss of an id is the greater the less likely it is. */
+static uint32_t id_of_least_loss(struct harness *h, const struct llama_batch *batch, uint64_t token,
+                                 uint32_t *targets)
+{
+    const uint64_t tokens = (token / two_grains.seq_len + 1) * two_grains.seq_len;
+    double least = INFINITY;
+    uint32_t found = 0;
+    for (uint32_t id = 0; id < small.vocab; id++) {
+        struct llama_evaluation one = {0};
+        for (uint64_t t = 0; t < two_grains.batch_tokens; t++)
+            targets[t] = t == token ? id : HST_NO_TARGET;
+        assert_int_equal(llama_evaluate(h->model, h->engine, batch, tokens, &one), 0);
+        found = one.loss_sum < least ? id : found;
+        least = one.loss_sum < least ? one.loss_sum : least;
+    }
+    return found;
+}
+
+static void the_chosen_ids_are_those_of_the_least_loss(void **state)
+{
+    (void)state;
+    uint32_t inputs[24], targets[24];
+    const struct llama_batch batch = {.inputs = inputs, .targets = targets};
+    for (uint32_t t = 0; t < 24; t++)
+        inputs[t] = targets[t] = t * 7 % small.vocab;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    struct harness h;
+    harness_open(&h, &small, &two_grains, &engine, &reader);
+    struct llama_choice choices[] = {{.token = 17}, {.token = 0}, {.token = 7}, {.token = 23}};
+    assert_int_equal(llama_choose(h.model, h.engine, &batch, choices, 4), 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(choices[i].id, id_of_least_loss(&h, &batch, choices[i].token, targets));
+    assert_true(choices[0].id != choices[1].id || choices[0].id != choices[2].id);
+    const struct llama_batch documents = {inputs, targets, inputs, inputs};
+    assert_int_equal(llama_choose(h.model, h.engine, &documents, choices, 4), -EINVAL);
+    harness_close(&h);
+}
+
+static void the_first_failing_call_of_a_choice_is_its_last(void **state)
+{
+    (void)state;
+    struct hst_config engine = harness_engine(&two_grains, HST_PRECISION_FP32);
+    uint32_t ids[24] = {0};
+    const struct llama_batch batch = {.inputs = ids, .targets = ids};
+    size_t calls = 1;
+    for (size_t call = 0; call < calls; call++) {
+        struct llama_choice choice = {.token = 9};
+        struct harness h;
+        harness_open(&h, &small, &two_grains, &engine, &reader);
+        if (call > 0)
+            fake_engine_fail_at(h.engine, call - 1);
+        const int rc = llama_choose(h.model, h.engine, &batch, &choice, 1);
+        assert_int_equal(rc, call > 0 ? -EIO : 0);
+        calls = call > 0 ? calls : fake_engine_calls(h.engine) + 1;
+        assert_int_equal(fake_engine_calls(h.engine), call > 0 ? call : calls - 1);
+        harness_close(&h);
+    }
+    assert_true(calls > 10);
+}
+
 static void a_repeated_run_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -452,6 +512,8 @@ int main(void)
         cmocka_unit_test(an_error_of_the_device_is_returned),
         cmocka_unit_test(an_evaluation_gives_the_loss_that_a_step_would_and_changes_no_step),
         cmocka_unit_test(the_first_failing_call_of_an_evaluation_is_its_last),
+        cmocka_unit_test(the_chosen_ids_are_those_of_the_least_loss),
+        cmocka_unit_test(the_first_failing_call_of_a_choice_is_its_last),
         cmocka_unit_test(a_repeated_run_gives_the_same_bits),
         cmocka_unit_test(the_first_loss_of_a_fresh_model_is_that_of_a_guess),
         cmocka_unit_test(the_final_norm_is_a_unit_between_the_layers_and_the_head),

@@ -46,21 +46,38 @@ static uint64_t step_of(const char *line)
     return sscanf(line, "{\"kind\":\"step\",\"step\":%llu", &step) == 1 ||
                    sscanf(line, "{\"kind\":\"commit\",\"step\":%llu", &step) == 1 ||
                    sscanf(line, "{\"kind\":\"eval\",\"step\":%llu", &step) == 1 ||
+                   sscanf(line, "{\"kind\":\"sample\",\"step\":%llu", &step) == 1 ||
                    sscanf(line, "{\"kind\":\"gap\",\"from\":%*u,\"to\":%llu", &step) == 1
                ? step
                : 0;
 }
 
+static bool is_of(const char *line, const char *begin)
+{
+    return strncmp(line, begin, strlen(begin)) == 0;
+}
+
 static bool is_commit(const char *line)
 {
-    static const char begin[] = "{\"kind\":\"commit\"";
-    return strncmp(line, begin, sizeof begin - 1) == 0;
+    return is_of(line, "{\"kind\":\"commit\"");
 }
 
 static bool is_evaluation(const char *line)
 {
-    static const char begin[] = "{\"kind\":\"eval\"";
-    return strncmp(line, begin, sizeof begin - 1) == 0;
+    return is_of(line, "{\"kind\":\"eval\"");
+}
+
+static bool is_sample(const char *line)
+{
+    return is_of(line, "{\"kind\":\"sample\"");
+}
+
+static void note_sample(struct run_log *log, const char *line)
+{
+    if (!is_sample(line))
+        return;
+    log->sampled = log->sampled_step == step_of(line) ? log->sampled + 1 : 1;
+    log->sampled_step = step_of(line);
 }
 
 /* Up to the first line that is cut short, or of a later step; *told: the last step up to there that
@@ -75,10 +92,11 @@ static off_t end_of_steps(struct run_log *log, uint64_t step, uint64_t *told)
     *told = 0;
     while ((bytes = getline(&line, &room, file)) > 0 && line[bytes - 1] == '\n' &&
            step_of(line) <= step) {
-        const bool beside = is_commit(line) || is_evaluation(line);
+        const bool beside = is_commit(line) || is_evaluation(line) || is_sample(line);
         const uint64_t is = beside ? 0 : step_of(line);
         log->evaluated = log->evaluated || is_evaluation(line);
         log->evaluated_step = is_evaluation(line) ? step_of(line) : log->evaluated_step;
+        note_sample(log, line);
         *told = is > *told ? is : *told;
         end += bytes;
     }
@@ -299,6 +317,22 @@ int run_log_evaluation(struct run_log *log, const struct evaluation_report *repo
     json_put_real(&json, "seconds", report->seconds);
     if (report->best_step)
         json_put_whole(&json, "best_step", report->best_step);
+    return end_line(log, &json, error);
+}
+
+int run_log_sample(struct run_log *log, const struct sample_report *report, struct hst_error *error)
+{
+    if (!has_lines(log) || (log->sampled_step == report->step && report->number <= log->sampled))
+        return 0;
+    struct json_writer json = begin_line(log, "sample");
+    json_put_whole(&json, "step", report->step);
+    json_put_whole(&json, "number", report->number);
+    json_put_whole(&json, "count", report->count);
+    json_put_text(&json, "prompt", report->prompt);
+    json_put_text(&json, "text", report->text);
+    json_put_whole(&json, "tokens", report->tokens);
+    json_put_bool(&json, "ended", report->ended);
+    json_put_real(&json, "seconds", report->seconds);
     return end_line(log, &json, error);
 }
 

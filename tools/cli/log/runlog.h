@@ -29,6 +29,8 @@ struct run_log {
     bool sync;        /* each line is on the drive before the next step: a store keeps the run */
     bool evaluated;   /* it has the evaluation of evaluated_step, the last that it has */
     uint64_t evaluated_step;
+    uint64_t sampled; /* the last samples that it has are so many of sampled_step */
+    uint64_t sampled_step;
     uint64_t gap_from, gap_to; /* steps that the run has made and the log has no line of; 0: none */
 };
 
@@ -83,6 +85,9 @@ int run_log_step(struct run_log *log, const struct step_report *step, struct hst
 /** Nothing, where a run that goes on finds the line of that step there. */
 int run_log_evaluation(struct run_log *log, const struct evaluation_report *report,
                        struct hst_error *error);
+/** Nothing, where a run that goes on finds the line of that step and number there. */
+int run_log_sample(struct run_log *log, const struct sample_report *report,
+                   struct hst_error *error);
 /** The last step that a log calls committed; 0: none, or no log. */
 uint64_t run_log_committed(const char *path);
 /** A version of the store that has been made: of that step. */

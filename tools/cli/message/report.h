@@ -23,4 +23,14 @@ struct evaluation_report {
     uint64_t best_step; /* so far; 0: none */
 };
 
+/* What the model says behind a prompt. Bytes that are no UTF-8 are replaced in the log. */
+struct sample_report {
+    uint64_t step, steps;
+    uint64_t number, count; /* of the samples of this step: 1 to count */
+    const char *prompt, *text;
+    uint64_t tokens; /* new ones */
+    bool ended;      /* by the model itself */
+    double seconds;  /* all samples of this step have taken */
+};
+
 #endif

@@ -21,6 +21,15 @@ void norm_forward(struct pass *p, const struct norm_work *w, void *x);
 /** Computes the norm again from its checkpoint, then dx ← the gradient through it, in place. */
 void norm_backward(struct pass *p, const struct norm_work *w, const void *checkpoint, void *dx);
 
+/* It says of which tokens the likeliest ids are looked for, and where logits go through. */
+struct head_choices {
+    struct llama_choice *list; /* of all micro-batches, on the host */
+    size_t count;
+    size_t first_token; /* of the micro-batch, in the batch */
+    size_t room;        /* logits that fit into each of the two */
+    float *device, *host;
+};
+
 /* The head reads and writes these of a micro-batch, all on the device. */
 struct head_io {
     const void *n;           /* dtype[tokens, hidden] */
@@ -28,6 +37,7 @@ struct head_io {
     float *losses;           /* f32[tokens], written */
     float grad_scale;        /* multiplies the gradient of each token's loss */
     void *dn;                /* dtype[tokens, hidden], written */
+    const struct head_choices *choices; /* of head_choose alone */
 };
 /** Loss and gradients at once, with all rows of the vocabulary. */
 void head_loss(struct pass *p, const struct head_work *w, const struct head_io *io);
@@ -39,4 +49,6 @@ void head_slice_forward(struct pass *p, const struct head_work *w, const struct 
 /** In falling order: its rows' gradient and their part of dn, which is complete after the first
  * slice and not written before (f32: holds the sum so far). */
 void head_slice_backward(struct pass *p, const struct head_work *w, const struct head_io *io);
+/** The likeliest ids of all rows that are here, whole or a slice, beside those of slices before. */
+void head_choose(struct pass *p, const struct head_work *w, const struct head_io *io);
 #endif

@@ -10,7 +10,7 @@
 
 /* Tokens of a micro-batch that are worked on at once. */
 struct chunk {
-    size_t tokens;
+    size_t first, tokens;
     const void *n;
     const uint32_t *targets;
     float *losses;
@@ -18,6 +18,7 @@ struct chunk {
     void *dn;
     void *logits;
     float *state, *sum;
+    const struct head_choices *choices;
 };
 
 /* Rows of the vocabulary, and where they begin among those that are here. */
@@ -132,6 +133,61 @@ static void chunk_slice_backward(struct pass *p, const struct chunk *c)
     }
 }
 
+/* ---- the likeliest ids ---- */
+
+static bool is_likelier(const struct llama_choice *a, const struct llama_choice *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
+/* Logits of one token, of the ids from `first_id` on. What is not a number is never it. */
+static void take_likeliest(struct llama_choice *choice, const float *logits, size_t first_id,
+                           size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct llama_choice other = {choice->token, (uint32_t)(first_id + i), logits[i]};
+        if (is_likelier(&other, choice))
+            *choice = other;
+    }
+}
+
+/* Operations take data that begins at 16 bytes: these are so many elements of the shorter types. */
+#define ALIGNED 8u
+
+static void choose_of_block(struct pass *p, const struct chunk *c, struct block b,
+                            struct llama_choice *choice)
+{
+    const struct head_choices *to = c->choices;
+    const size_t row = ((size_t)choice->token - to->first_token - c->first) * b.rows;
+    for (size_t i = 0, count = 0; i < b.rows && p->rc == 0; i += count) {
+        const size_t skipped = (row + i) % ALIGNED;
+        count = least(b.rows - i, to->room - skipped);
+        pass_fetch(p, skipped + count, at(p, c->logits, row + i - skipped), to->device, to->host);
+        if (p->rc == 0)
+            take_likeliest(choice, to->host + skipped, b.first_row + i, count);
+    }
+}
+
+static bool is_in(const struct chunk *c, const struct llama_choice *choice)
+{
+    const size_t first = c->choices->first_token + c->first;
+    return choice->token >= first && choice->token < first + c->tokens;
+}
+
+static void chunk_choose(struct pass *p, const struct chunk *c)
+{
+    const struct head_choices *to = c->choices;
+    size_t asked = 0;
+    for (size_t i = 0; i < to->count; i++)
+        asked += is_in(c, &to->list[i]);
+    for (size_t i = 0; asked && i < count_blocks(p); i++) {
+        block_logits(p, c, block_at(p, i), c->logits);
+        for (size_t k = 0; k < to->count; k++)
+            if (is_in(c, &to->list[k]))
+                choose_of_block(p, c, block_at(p, i), &to->list[k]);
+    }
+}
+
 /* ---- chunk after chunk ---- */
 
 typedef void chunk_fn(struct pass *p, const struct chunk *c);
@@ -143,7 +199,9 @@ static void each_chunk(struct pass *p, const struct head_work *w, const struct h
     size_t hidden = p->model->config.hidden;
     for (size_t first = 0; first < p->tokens; first += LOGIT_CHUNK_TOKENS) {
         size_t kept = first % kept_tokens;
-        struct chunk c = {.tokens = least(p->tokens - first, LOGIT_CHUNK_TOKENS)};
+        struct chunk c = {.first = first,
+                          .tokens = least(p->tokens - first, LOGIT_CHUNK_TOKENS),
+                          .choices = io->choices};
         if (!p->measure) {
             c.n = at(p, io->n, first * hidden);
             c.dn = io->dn ? at(p, io->dn, first * hidden) : NULL;
@@ -176,4 +234,9 @@ void head_slice_forward(struct pass *p, const struct head_work *w, const struct 
 void head_slice_backward(struct pass *p, const struct head_work *w, const struct head_io *io)
 {
     each_chunk(p, w, io, p->tokens, chunk_slice_backward);
+}
+
+void head_choose(struct pass *p, const struct head_work *w, const struct head_io *io)
+{
+    each_chunk(p, w, io, LOGIT_CHUNK_TOKENS, chunk_choose);
 }

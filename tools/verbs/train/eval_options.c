@@ -50,6 +50,24 @@ static const struct hst_option table[] = {
      .least = 1,
      .greatest = 1e9,
      .help = "ends after so many evaluations without a better one"},
+    {.name = "samples",
+     .group = "evaluation",
+     .type = HST_OPTION_COUNT,
+     .offset = FIELD(samples),
+     .argument = "N",
+     .default_text = "none",
+     .least = 1,
+     .greatest = TRAIN_MOST_SAMPLES,
+     .help = "what the model says to N prompts, at evaluations and the end"},
+    {.name = "sample-tokens",
+     .group = "evaluation",
+     .type = HST_OPTION_COUNT,
+     .offset = FIELD(sample_tokens),
+     .argument = "N",
+     .default_text = "64",
+     .least = 1,
+     .greatest = TRAIN_MOST_SAMPLES,
+     .help = "new tokens of a sample, at most"},
 };
 
 const struct hst_option *train_eval_options(size_t *count)
@@ -95,5 +113,9 @@ int train_eval_check_options(const struct train_options *o, struct hst_error *er
                     "%s is for a run that evaluates, and nothing says on what. Fix: --eval FILE, "
                     "or --eval-split 0.05.",
                     idle);
+    if (o->sample_tokens && !o->samples)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--sample-tokens is for a run with samples, and there are none. Fix: --samples "
+                    "4, or leave it out.");
     return o->keep_best ? check_keep_best(o, error) : 0;
 }

@@ -140,7 +140,8 @@ int train_data_open(struct train *t, const struct llama_config *model)
         return native;
     tell_other_ids(t, config.vocab);
     native = train_settle(t);
-    return native ? native : train_eval_open(t, model);
+    native = native ? native : train_eval_open(t, model);
+    return native ? native : train_samples_open(t);
 }
 
 enum hst_precision train_precision(const struct train *t)

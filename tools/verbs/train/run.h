@@ -13,6 +13,7 @@
 #include "verbs/train/train.h"
 #include "verbs/train/eval.h"
 #include "verbs/train/export.h"
+#include "verbs/train/samples.h"
 
 struct train {
     const struct train_options *options; /* behind train_settle those of `settled` */
@@ -26,6 +27,7 @@ struct train {
     struct train_export export;
     struct data *data;
     struct train_evaluation eval;
+    struct train_samples samples;
     struct hst_engine *engine;
     struct run_log log;
     struct trace trace;

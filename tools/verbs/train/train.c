@@ -116,6 +116,7 @@ static int plan(struct train *t)
     if (native)
         return native;
     t->started_s = now_s() - begin_s;
+    train_samples_tell_cost(t);
     (void)hst_engine_start_up(t->engine, &t->rates, &t->start_up); /* sealed */
     progress_begin(&t->progress, "reserving room for the export");
     native = reserve_batch(t);
@@ -375,22 +376,37 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     return 0;
 }
 
+/* Samples come with evaluations; of a run that has none behind its last step. */
+static int look_at(struct train *t, uint64_t step)
+{
+    const uint64_t before = t->eval.count;
+    int native = train_evaluate(t, step);
+    const bool due = t->eval.data ? t->eval.count > before : step >= t->options->steps;
+    return native || !due ? native : train_sample(t, step);
+}
+
+/* What no step has taken. */
+static double looked_s(const struct train *t)
+{
+    return t->eval.seconds + t->samples.seconds;
+}
+
 static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
-    int native = train_evaluate(t, t->began);
+    int native = look_at(t, t->began);
     for (uint64_t number = t->began + 1; !native && number <= t->options->steps; number++) {
         if (t->eval.ended)
             break;
         native = train_stopped(t);
-        native = native ? native : train_step(t, number, begin_s + t->eval.seconds);
+        native = native ? native : train_step(t, number, begin_s + looked_s(t));
         if (native)
             return native;
         t->done = number;
         first_s = number == t->began + 1 ? t->result.seconds : first_s;
         if (is_told(t) && number == t->began + PREDICTED_AFTER)
             predict(t);
-        native = train_evaluate(t, number);
+        native = look_at(t, number);
     }
     if (native)
         return native;
@@ -462,6 +478,7 @@ static void tell_summary(const struct train *t)
                t->updates.optimistic, steps, text_s(steps), t->updates.changed,
                t->updates.last == HST_UPDATE_OPTIMISTIC ? "all" : "none");
     train_eval_tell(t);
+    train_samples_tell(t);
     if (steps > 0)
         train_left_tell(t);
     if (steps >= PREDICTED_AFTER)
@@ -511,6 +528,7 @@ static void close_all(struct train *t)
     train_export_end(&t->export);
     free(t->batch.inputs);
     hst_engine_destroy(&t->engine);
+    train_samples_close(t); /* whose prompts name a file of the data */
     data_close(&t->data);
     train_eval_close(t);
     llama_destroy(&t->model);

@@ -38,6 +38,8 @@ struct train_options {
     struct hst_share eval_every;
     bool keep_best;
     uint64_t patience; /* 0: the run makes all its steps */
+    uint64_t samples;  /* prompts that are answered; 0: none */
+    uint64_t sample_tokens; /* new ones of each, at most; 0: TRAIN_SAMPLE_TOKENS */
     const char *export_directory, *log, *trace;
     struct views_paths views;
     enum export_choice export_dtype;
@@ -47,6 +49,8 @@ struct train_options {
 };
 
 #define TRAIN_MOST_STEPS 1e12
+#define TRAIN_MOST_SAMPLES  1000000.0
+#define TRAIN_SAMPLE_TOKENS 64u
 
 /** The defaults that stand in the help, but for those that train_options_complete fills. */
 void train_options_init(struct train_options *options);

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of a run: when they are made, what the log tells, and that they change nothing.
+
+samples.py PATH_OF_HOISTWAY SOURCE_ROOT
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from sample_files import draw_prompts, ids_of, write  # noqa: E402
+
+PROGRAM, ROOT = sys.argv[1:3]
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'tied-gqa')
+VOCAB = 272
+T = 32
+PLACES = ('states=dram,weights=dram', 'states=nvme,weights=nvme',
+          'states=nvme,weights=nvme,grads=nvme,acts=nvme')  # fmt: skip
+
+
+class Samples(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir='.')
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+        rng = random.Random(5)
+        self.prompts = draw_prompts(2, 5, VOCAB, 9)
+        self.documents = [[rng.randrange(VOCAB) for _ in range(rng.randrange(2, 30))]
+                          for _ in range(60)]
+        self.packed = write(self.path('packed.safetensors'), VOCAB, self.prompts, self.documents)
+        self.plain = write(self.path('plain.safetensors'), VOCAB, self.prompts,
+                           ids=sum(self.documents, []))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def command(self, *more, data=None, steps=4, model=MODEL):
+        return [PROGRAM, 'train', '--device', 'host', '--model', model, '--data',
+                data or self.packed, '--steps', str(steps), '--seq-len', str(T), '--batch-tokens',
+                str(4 * T), '--grain', str(2 * T), '--lr', '1e-3', '--store', self.path('store'),
+                '--log', self.path('log'), '--export', self.path('out'), *more]  # fmt: skip
+
+    def run_it(self, *more, code=0, **kind):
+        done = subprocess.run(self.command(*more, **kind), capture_output=True, text=True,
+                              timeout=120, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def lines(self, kind):
+        with open(self.path('log'), encoding='ascii') as log:
+            return [line for line in map(json.loads, log) if line['kind'] == kind]
+
+    def texts(self):
+        """Of each step, the texts of its samples."""
+        found = {}
+        for line in self.lines('sample'):
+            found.setdefault(line['step'], []).append(line['text'])
+            self.assertEqual(line['number'], len(found[line['step']]))
+        return found
+
+    def steps(self):
+        return [(s['loss'], s['grad_norm'], s['lr']) for s in self.lines('step')]
+
+    def exported(self):
+        with open(self.path('out/model.safetensors'), 'rb') as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def again(self):
+        for name in ('store', 'out'):
+            shutil.rmtree(self.path(name), ignore_errors=True)
+
+    def test_a_run_with_samples_trains_the_bytes_of_one_without(self):
+        for data in (self.packed, self.plain):
+            for more in ((), ('--precision', 'bf16'), ('--eval-split', '0.3'),
+                         ('--update', 'optimistic', '--durability', 'step')):
+                self.run_it(*more, data=data)
+                without = self.exported(), self.steps()
+                self.assertEqual(self.lines('sample'), [])
+                self.again()
+                self.run_it(*more, '--samples', '3', '--sample-tokens', '4', data=data)
+                self.assertEqual((self.exported(), self.steps()), without, (data, more))
+                self.again()
+
+    def test_samples_come_with_evaluations_and_without_them_at_the_end(self):
+        done = self.run_it('--samples', '2', '--sample-tokens', '3')
+        self.assertEqual(list(self.texts()), [4])
+        self.assertRegex(done.stderr, r'note\[I429\] --samples 2 of the 5 prompts of .*packed\.'
+                         r'safetensors: at the end up to 3 forwards over 1 sequence of 32')
+        self.assertIn('sampled 1 time in ', done.stdout)
+        self.assertIn(f'sample 2/2 after step 4/4: {self.texts()[4][1]}', done.stderr)
+        self.again()
+        done = self.run_it('--samples', '2', '--eval', self.plain, '--eval-every', '2')
+        self.assertEqual(list(self.texts()), [0, 2, 4])
+        most = max(T - len(prompt) + 1 for prompt in self.prompts[:2])
+        self.assertIn(f'plain.safetensors: with each evaluation up to {most} forwards over 2 '
+                      'sequences of 32', done.stderr)
+
+    def test_a_line_of_the_log_tells_prompt_and_text(self):
+        self.run_it('--samples', '5', '--sample-tokens', '6')
+        for number, line in enumerate(self.lines('sample')):
+            self.assertEqual(ids_of(line['prompt']), self.prompts[number])
+            self.assertEqual((line['number'], line['count'], line['step']), (number + 1, 5, 4))
+            self.assertEqual(len(ids_of(line['text'])), line['tokens'] - line['ended'])
+            self.assertTrue(line['ended'] or line['tokens'] == 6)
+            self.assertGreater(line['seconds'], 0)
+
+    def test_texts_do_not_depend_on_where_bytes_live(self):
+        seen = set()
+        for place in PLACES:
+            self.run_it('--place', place, '--samples', '5')
+            seen.add(str(self.texts()))
+            self.again()
+        self.assertEqual(len(seen), 1)
+
+    def test_prompts_that_share_a_row_are_answered_as_they_are_alone(self):
+        """More prompts than a batch has rows: of the plain file in two batches."""
+        prompts = draw_prompts(3, 9, VOCAB, 5)
+        options = ('--samples', '9', '--sample-tokens', '6', '--eval', self.plain)
+        found = []
+        for kind in ({'documents': self.documents}, {'ids': sum(self.documents, [])}):
+            data = write(self.path('more.safetensors'), VOCAB, prompts, **kind)
+            evaluated = write(self.path('none.safetensors'), VOCAB, [], ids=[1] * 40)
+            self.run_it(*options[:4], '--eval', evaluated, data=data)
+            found.append(self.texts()[0])
+            self.again()
+        self.assertEqual(found[0], found[1])
+        self.assertGreater(len(set(found[0])), 3)
+
+    def test_an_end_of_the_model_ends_a_sample(self):
+        self.run_it('--samples', '1', '--sample-tokens', '6')
+        ids = ids_of(self.texts()[4][0])
+        ends = next(i for i in ids if i != ids[0]) if len(set(ids)) > 1 else ids[0]
+        model = self.path('model')
+        shutil.copytree(MODEL, model)
+        for name, written in (('generation_config.json', {'eos_token_id': [VOCAB - 1, ends]}),
+                              ('config.json', {'eos_token_id': ends})):
+            self.again()
+            path = os.path.join(model, name)
+            known = {}
+            if os.path.exists(path):
+                with open(path, encoding='ascii') as file:
+                    known = json.load(file)
+            with open(path, 'w', encoding='ascii') as file:
+                json.dump({**known, **written}, file)
+            self.run_it('--samples', '1', '--sample-tokens', '6', model=model)
+            (line,) = self.lines('sample')
+            self.assertEqual((ids_of(line['text']), line['ended'], line['tokens']),
+                             (ids[:ids.index(ends)], True, ids.index(ends) + 1))
+            if name == 'generation_config.json':
+                os.remove(path)
+
+    def test_a_run_that_goes_on_tells_each_sample_once(self):
+        more = ('--samples', '2', '--sample-tokens', '3', '--eval', self.plain, '--eval-every',
+                '2', '--durability', 'step')
+        self.run_it(*more)
+        whole = self.texts()
+        self.again()
+        self.run_it(*more, steps=2)
+        self.run_it(*more, '--resume')
+        self.assertEqual(self.texts(), whole)
+
+    def test_a_run_that_is_killed_and_goes_on_has_the_same_samples(self):
+        more = ('--samples', '2', '--sample-tokens', '3', '--eval', self.plain, '--eval-every',
+                '2', '--durability', 'step')
+        self.run_it(*more, steps=12)
+        whole = self.texts()
+        self.again()
+        os.remove(self.path('log'))
+        with subprocess.Popen(self.command(*more, steps=12), stderr=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL) as child:
+            while child.poll() is None:
+                if os.path.exists(self.path('log')) and len(self.texts()) > 2:
+                    child.send_signal(signal.SIGKILL)
+                    break
+        self.run_it(*more, '--resume', steps=12)
+        self.assertEqual(self.texts(), whole)
+
+    def test_a_plan_tells_what_samples_take(self):
+        command = [PROGRAM, 'plan', '--model', MODEL, '--data', self.packed, '--seq-len', str(T),
+                   '--batch-tokens', str(4 * T), '--device', 'host', '--samples', '2', '--probe']
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        most = max(T - len(prompt) + 1 for prompt in self.prompts[:2])
+        self.assertRegex(done.stdout, r'\nsamples take at most \S+ s each time, for up to '
+                         f'{most} sweeps\n')
+        done = subprocess.run([*command, '--json'], capture_output=True, text=True, timeout=120,
+                              check=True)
+        self.assertEqual(json.loads(done.stdout)['sample_sweeps'], most)
+
+    def refuse(self, words, *more, **kind):
+        self.assertIn('error[E402] ', (done := self.run_it(*more, code=2, **kind)).stderr)
+        self.assertIn(words, done.stderr)
+        self.assertFalse(os.path.exists(self.path('store')))
+
+    def test_what_can_not_be_sampled_is_refused(self):
+        none = write(self.path('none.safetensors'), VOCAB, [], self.documents)
+        mute = write(self.path('mute.safetensors'), VOCAB, self.prompts, self.documents,
+                     spelt=False)
+        long = write(self.path('long.safetensors'), VOCAB, [[1], [2] * (T + 1)], self.documents)
+        self.refuse('--samples 2 needs prompts, and no file of --data has any', '--samples', '2',
+                    data=none)
+        self.refuse('neither --eval nor --data has any', '--samples', '2', '--eval', none,
+                    data=none)
+        self.refuse('mute.safetensors has prompts, but not the bytes', '--samples', '2', data=mute)
+        self.refuse('has 5 prompts. Fix: --samples 5.', '--samples', '6')
+        self.refuse(f'prompt 2 of {long} has {T + 1} tokens', '--samples', '2', data=long)
+        self.refuse('--sample-tokens is for a run with samples', '--sample-tokens', '2')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

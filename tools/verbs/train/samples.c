@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Samples of a run: the likeliest id behind each prompt, then the likeliest behind that, and so on.
+ * There is no cache of keys and values. Each new token is one forward over all prompts at once, as
+ * an evaluation makes it, which runs wherever a step runs. Nothing of it reaches the weights.
+ */
+#include "base/text.h"
+#include "base/utf8.h"
+#include "cli/message/activity.h"
+#include "cli/message/message.h"
+#include "cli/message/say.h"
+#include "verbs/train/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PROMPT_BYTES 1000u /* of a prompt, its last ones, and of what is said, its first ones: */
+#define TEXT_MOST    8000u /* a line of the log is read by programs that limit lines */
+#define SHOWN_BYTES  200u
+
+/* ---- the prompts ---- */
+
+static bool is_packed(const struct train *t)
+{
+    return t->data && data_packing(t->data);
+}
+
+static const char *source_of(const struct train *t)
+{
+    return t->options->eval ? t->options->data ? "--eval nor --data" : "--eval" : "--data";
+}
+
+/* Those of --eval, where it has some: what is asked is no part of what is trained on then. */
+static int find_prompts(struct train *t)
+{
+    struct prompts *p = &t->samples.prompts;
+    const uint64_t most = t->options->samples;
+    int native = t->options->eval ? data_prompts(t->eval.data, most, p, t->error) : 0;
+    if (!native && !p->path && t->data) {
+        prompts_free(p);
+        native = data_prompts(t->data, most, p, t->error);
+    }
+    return native;
+}
+
+static int check_prompts(const struct train *t)
+{
+    const struct prompts *p = &t->samples.prompts;
+    const struct train_options *o = t->options;
+    if (!p->path)
+        return fail(t->error, FAIL_VALUE, -EINVAL,
+                    "--samples %" PRIu64 " needs prompts, and %s%s has any. Fix: a token file that "
+                    "prep made with --prompts, or leave --samples out.",
+                    o->samples, o->eval && o->data ? "neither " : "no file of ", source_of(t));
+    if (p->id_count == 0)
+        return fail(t->error, FAIL_VALUE, -EINVAL,
+                    "%s has prompts, but not the bytes that ids stand for: what --samples make is "
+                    "no text. Fix: a file with the tensor bytes, or leave --samples out.",
+                    p->path);
+    if (p->count < o->samples)
+        return fail(t->error, FAIL_VALUE, -EINVAL,
+                    "--samples %" PRIu64 ", and %s has %" PRIu64
+                    " prompt%s. Fix: --samples %" PRIu64 ".",
+                    o->samples, p->path, p->all, text_s(p->all), p->all);
+    for (uint64_t i = 0; i < p->count; i++)
+        if (p->starts[i + 1] - p->starts[i] > o->seq_len)
+            return fail(t->error, FAIL_VALUE, -EINVAL,
+                        "prompt %" PRIu64 " of %s has %" PRIu64 " tokens, and a sequence of "
+                        "--seq-len %" PRIu64 " has no room for a new one. Fix: a larger --seq-len, "
+                        "or a shorter prompt.",
+                        i + 1, p->path, p->starts[i + 1] - p->starts[i], o->seq_len);
+    return 0;
+}
+
+/* ---- where they lie ---- */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Where the next one may lie. */
+struct place {
+    uint64_t row, column;
+};
+
+/* Packed runs have them side by side, as documents; else each has a row. The last new token is no
+ * input. */
+static void lay_out(const struct train *t, struct train_sample *sample, struct place *next)
+{
+    const uint64_t length = t->options->seq_len;
+    const uint64_t rows = t->options->engine.batch_tokens / length; /* of a batch */
+    const uint64_t inputs = sample->length + sample->most - 1;
+    if (next->column > 0 && (!is_packed(t) || next->column + inputs > length))
+        *next = (struct place){next->row + 1, 0};
+    sample->sweep_row = next->row / rows * rows;
+    sample->begin = (next->row - sample->sweep_row) * length + next->column;
+    next->column += inputs;
+}
+
+/* A time's sweeps are those of each batch's longest sample. */
+static void count_sweeps(struct train_samples *s)
+{
+    uint64_t longest = 0;
+    for (uint64_t i = 0; i < s->prompts.count; i++) {
+        const bool begins = i == 0 || s->list[i].sweep_row != s->list[i - 1].sweep_row;
+        s->sweeps += begins ? longest : 0;
+        longest = begins || s->list[i].most > longest ? s->list[i].most : longest;
+    }
+    s->sweeps += longest;
+}
+
+static void lay_out_all(struct train *t)
+{
+    struct train_samples *s = &t->samples;
+    const uint64_t most =
+        t->options->sample_tokens ? t->options->sample_tokens : TRAIN_SAMPLE_TOKENS;
+    struct place next = {0};
+    uint32_t *ids = s->ids;
+    for (uint64_t i = 0; i < s->prompts.count; i++) {
+        struct train_sample *sample = &s->list[i];
+        sample->length = s->prompts.starts[i + 1] - s->prompts.starts[i];
+        sample->most = least(most, t->options->seq_len - sample->length + 1);
+        sample->ids = ids;
+        ids += sample->most;
+        lay_out(t, sample, &next);
+    }
+    s->rows = next.row + 1;
+    count_sweeps(s);
+}
+
+static int reserve(struct train *t)
+{
+    struct train_samples *s = &t->samples;
+    const uint64_t count = s->prompts.count, wish = t->options->sample_tokens;
+    const uint64_t most = least(wish ? wish : TRAIN_SAMPLE_TOKENS, t->options->seq_len);
+    s->list = calloc(count, sizeof *s->list);
+    s->ids = calloc(count * most, sizeof *s->ids);
+    return s->list && s->ids ? 0
+                             : fail(t->error, FAIL_BUDGET, -ENOMEM,
+                                    "no memory for the samples. Fix: fewer --samples.");
+}
+
+int train_samples_open(struct train *t)
+{
+    if (!t->options->samples || !(t->data || t->eval.data)) /* of a plan that names no data */
+        return 0;
+    int native = find_prompts(t);
+    native = native ? native : check_prompts(t);
+    native = native ? native : reserve(t);
+    if (native)
+        return native;
+    lay_out_all(t);
+    if (t->source)
+        t->samples.end_count = hf_model_ends(t->source, t->samples.ends, TRAIN_ENDS_MOST);
+    return 0;
+}
+
+void train_samples_close(struct train *t)
+{
+    prompts_free(&t->samples.prompts);
+    free(t->samples.list);
+    free(t->samples.ids);
+    t->samples = (struct train_samples){0};
+}
+
+void train_samples_tell_cost(struct train *t)
+{
+    const struct train_samples *s = &t->samples;
+    struct hst_prediction p = {0};
+    char seconds[64] = "";
+    if (!s->list || t->options->quiet)
+        return;
+    if (hst_engine_predict(t->engine, &t->rates, &p) == 0 && p.evaluation_s > 0)
+        snprintf(seconds, sizeof seconds, ", at most %.3g s by what was measured",
+                 p.evaluation_s * (double)s->sweeps);
+    cli_note(CLI_SAMPLES,
+             "--samples %" PRIu64 " of the %" PRIu64 " prompts of %s: %s up to %" PRIu64
+             " forward%s over %" PRIu64 " sequence%s of %" PRIu64 "%s.",
+             s->prompts.count, s->prompts.all, s->prompts.path,
+             t->eval.data ? "with each evaluation" : "at the end", s->sweeps, text_s(s->sweeps),
+             s->rows, text_s(s->rows), t->options->seq_len, seconds);
+}
+
+/* ---- one time ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* What no sample lies in sees itself alone, and nothing sees it. */
+static void clear(struct train *t)
+{
+    const struct data_batch *to = &t->batch;
+    for (uint64_t i = 0; i < t->run.batch_tokens; i++) {
+        to->inputs[i] = 0;
+        to->targets[i] = DATA_NO_TARGET;
+        if (is_packed(t)) {
+            to->first[i] = (uint32_t)(i % t->options->seq_len);
+            to->position[i] = 0;
+        }
+    }
+}
+
+static void put_prompt(struct train *t, uint64_t i)
+{
+    struct train_sample *sample = &t->samples.list[i];
+    const struct prompts *p = &t->samples.prompts;
+    sample->made = 0;
+    sample->ended = false;
+    memcpy(t->batch.inputs + sample->begin, p->ids + p->starts[i], sample->length * sizeof *p->ids);
+    for (uint64_t k = 0; is_packed(t) && k < sample->length + sample->most - 1; k++) {
+        t->batch.first[sample->begin + k] = (uint32_t)(sample->begin % t->options->seq_len);
+        t->batch.position[sample->begin + k] = (uint32_t)k;
+    }
+}
+
+static bool is_end(const struct train_samples *s, uint32_t id)
+{
+    for (size_t i = 0; i < s->end_count; i++)
+        if (s->ends[i] == id)
+            return true;
+    return false;
+}
+
+/* The last of its tokens, behind which the next one is looked for. */
+static uint64_t last_of(const struct train_sample *sample)
+{
+    return sample->begin + sample->length + sample->made - 1;
+}
+
+static void take(struct train *t, struct train_sample *sample, uint32_t id)
+{
+    sample->ended = is_end(&t->samples, id);
+    sample->ids[sample->made++] = id;
+    if (!sample->ended && sample->made < sample->most)
+        t->batch.inputs[last_of(sample)] = id;
+}
+
+static bool goes_on(const struct train_sample *sample)
+{
+    return !sample->ended && sample->made < sample->most;
+}
+
+/* One more token of each of the samples [first, end) that go on. *asked: how many did. */
+static int sweep(struct train *t, uint64_t first, uint64_t end, struct llama_choice *choices,
+                 size_t *asked)
+{
+    const struct data_batch *to = &t->batch;
+    const bool packed = is_packed(t);
+    const struct llama_batch batch = {to->inputs, to->targets, packed ? to->first : NULL,
+                                      packed ? to->position : NULL};
+    struct train_sample *list = t->samples.list;
+    size_t count = 0;
+    for (uint64_t i = first; i < end; i++)
+        if (goes_on(&list[i]))
+            choices[count++].token = last_of(&list[i]);
+    *asked = count;
+    int native = count ? train_stopped(t) : 0;
+    if (native || count == 0)
+        return native;
+    native = llama_choose(t->model, t->engine, &batch, choices, count);
+    if (native)
+        return train_engine_failed(t, native, "the samples");
+    count = 0;
+    for (uint64_t i = first; i < end; i++)
+        if (goes_on(&list[i]))
+            take(t, &list[i], choices[count++].id);
+    return 0;
+}
+
+/* Those of one batch. */
+static int make_batch(struct train *t, uint64_t first, uint64_t end, struct llama_choice *choices)
+{
+    size_t asked = 1;
+    int native = 0;
+    clear(t);
+    for (uint64_t i = first; i < end; i++)
+        put_prompt(t, i);
+    while (!native && asked)
+        native = sweep(t, first, end, choices, &asked);
+    return native;
+}
+
+static int make_all(struct train *t)
+{
+    const uint64_t count = t->samples.prompts.count;
+    const struct train_sample *list = t->samples.list;
+    struct llama_choice *choices = calloc(count, sizeof *choices);
+    int native = 0;
+    if (!choices)
+        return fail(t->error, FAIL_BUDGET, -ENOMEM,
+                    "no memory for the samples. Fix: fewer --samples.");
+    for (uint64_t first = 0, end = 0; first < count && !native; first = end) {
+        while (end < count && list[end].sweep_row == list[first].sweep_row)
+            end++;
+        native = make_batch(t, first, end, choices);
+    }
+    free(choices);
+    return native;
+}
+
+/* ---- what they say ---- */
+
+/* Ids as text, as many of the first ones as have room. A byte of 0 becomes one that is no UTF-8. */
+static void put_ids(const struct prompts *p, const uint32_t *ids, uint64_t count, char *text,
+                    size_t room)
+{
+    size_t used = 0, bytes;
+    for (uint64_t i = 0; i < count; i++) {
+        const unsigned char *from = prompts_bytes(p, ids[i], &bytes);
+        if (bytes >= room - used)
+            break;
+        for (size_t k = 0; k < bytes; k++)
+            text[used++] = from[k] ? (char)from[k] : (char)0xff;
+    }
+    text[used] = '\0';
+}
+
+/* The last ids of a prompt that have room. */
+static void put_prompt_text(const struct prompts *p, uint64_t i, char text[PROMPT_BYTES])
+{
+    uint64_t first = p->starts[i + 1];
+    size_t used = 0, bytes;
+    while (first > p->starts[i]) {
+        (void)prompts_bytes(p, p->ids[first - 1], &bytes);
+        used += bytes;
+        if (used >= PROMPT_BYTES)
+            break;
+        first--;
+    }
+    put_ids(p, p->ids + first, p->starts[i + 1] - first, text, PROMPT_BYTES);
+}
+
+/* In one line, of which a terminal obeys nothing. */
+static void shown(const char *text, char line[SHOWN_BYTES])
+{
+    size_t used = 0, left = strlen(text);
+    while (left && used + 8 < SHOWN_BYTES) {
+        const size_t n = utf8_shown(text, left), step = n ? n : 1;
+        if (n)
+            memcpy(line + used, text, n);
+        else
+            line[used] = text[0] == '\n' || text[0] == '\t' ? ' ' : '?';
+        used += step;
+        text += step;
+        left -= step;
+    }
+    memcpy(line + used, left ? "..." : "", left ? 4 : 1);
+}
+
+static int tell(struct train *t, uint64_t step, uint64_t i, double seconds)
+{
+    const struct train_samples *s = &t->samples;
+    const struct train_sample *sample = &s->list[i];
+    char prompt[PROMPT_BYTES] = "", text[TEXT_MOST] = "", line[SHOWN_BYTES];
+    put_prompt_text(&s->prompts, i, prompt);
+    put_ids(&s->prompts, sample->ids, sample->made - sample->ended, text, sizeof text);
+    const struct sample_report report = {
+        .step = step,
+        .steps = t->options->steps,
+        .number = i + 1,
+        .count = s->prompts.count,
+        .prompt = prompt,
+        .text = text,
+        .tokens = sample->made,
+        .ended = sample->ended,
+        .seconds = seconds,
+    };
+    if (!t->options->quiet) {
+        shown(text, line);
+        activity_interrupt();
+        say("sample %" PRIu64 "/%" PRIu64 " after step %" PRIu64 "/%" PRIu64 ": %s\n", i + 1,
+            s->prompts.count, step, t->options->steps, line);
+    }
+    return run_log_sample(&t->log, &report, t->error);
+}
+
+int train_sample(struct train *t, uint64_t step)
+{
+    struct train_samples *s = &t->samples;
+    const double begin_s = now_s();
+    char what[48];
+    if (!s->list)
+        return 0;
+    snprintf(what, sizeof what, "sampling after step %" PRIu64, step);
+    progress_begin(&t->progress, what);
+    int native = make_all(t);
+    const double seconds = now_s() - begin_s;
+    if (native)
+        return native;
+    for (uint64_t i = 0; i < s->prompts.count; i++)
+        train_keep_going(t, tell(t, step, i, seconds));
+    s->times++;
+    s->seconds += now_s() - begin_s;
+    return 0;
+}
+
+void train_samples_tell(const struct train *t)
+{
+    const struct train_samples *s = &t->samples;
+    if (s->times)
+        printf("sampled %" PRIu64 " time%s in %.1f s\n", s->times, text_s(s->times), s->seconds);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_VERBS_TRAIN_SAMPLES_H
+#define HOISTWAY_TOOLS_VERBS_TRAIN_SAMPLES_H
+/* What the model says to prompts while it trains: which, how they lie in a batch, when, and what
+ * that costs. */
+#include "data/file/prompts.h"
+
+struct llama_config;
+struct train;
+
+#define TRAIN_ENDS_MOST 16u
+
+struct train_sample {
+    uint64_t sweep_row; /* samples of one batch go through together: the batch's first row of all */
+    uint64_t begin;     /* of its prompt, in its batch */
+    uint64_t length;    /* of the prompt */
+    uint64_t most, made; /* new tokens */
+    uint32_t *ids;       /* those that were made */
+    bool ended;
+};
+
+struct train_samples {
+    struct prompts prompts;
+    struct train_sample *list; /* [prompts.count] */
+    uint32_t *ids;             /* of all of them */
+    uint32_t ends[TRAIN_ENDS_MOST];
+    size_t end_count;
+    uint64_t rows;   /* that they lie in */
+    uint64_t sweeps; /* of one time, at most */
+    uint64_t times;  /* that they were made */
+    double seconds;  /* of all times */
+};
+
+/** Finds the prompts, behind train_eval_open, and lays them out; nothing where none are wished.
+ * E402 where the data has none, too few, one that is too long, or no bytes; E106, E420. */
+int train_samples_open(struct train *t);
+/** Tells what they cost, where the run is told of; of a sealed engine. */
+void train_samples_tell_cost(struct train *t);
+/** Makes, tells and logs all of them behind this step. Returns as train_evaluate. */
+int train_sample(struct train *t, uint64_t step);
+/** Its line of the summary. */
+void train_samples_tell(const struct train *t);
+void train_samples_close(struct train *t);
+
+#endif
