@@ -44,7 +44,7 @@ mutate(
     ('a grain is whole sequences', '    tokens -= tokens % seq;\n', ''),
     ('memory is kept to', 'bytes(part, room) > room->memory.size_bytes', 'false'),
     ('attention as well',
-     'carve_attention(room->dev, NULL, &b) > room->memory.size_bytes', 'false'),
+     'carve_attention(room->dev, NULL, documents, &b) > room->memory.size_bytes', 'false'),
     ('heads share their keys', 'a->heads = group * a->kv_heads;', ''),
     ('the forward is computed twice', 'i < 2 && rc == 0', 'i < 1 && rc == 0'),
     ('all layers have norms', '.times = c->layers, .enqueue', '.times = 1, .enqueue'),

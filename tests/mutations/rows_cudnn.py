@@ -72,8 +72,7 @@ mutate(
 mutate(
     'tools/model/units.c', 'e2e/cudnn',
     ('plans of a shorter grain are built at the start, too',
-     '        measure_tokens(p, layer, run->batch_tokens % run->micro_batch_tokens, !evaluates);\n',
-     ''),
+     'measure_windows(p, layer, run->batch_tokens % run->micro_batch_tokens, !evaluates);', ''),
 )
 mutate(
     'kernels/base/book.c', 'kernels/device e2e/device',

@@ -51,8 +51,8 @@ mutate(
 )
 mutate(
     'tools/model/model.c', 'tools/model/model',
-    ('a window bounds sequences', 'c->window && r->seq_len > c->window', '0'),
-    ('a window may be filled', 'r->seq_len > c->window', 'r->seq_len >= c->window'),
+    ('a window that is filled is none', 'window < model->run.seq_len ?',
+     'window <= model->run.seq_len ?'),
     ('two vectors more', '? model->config.qk_norm :', '? false :'),
     ('three vectors more', ': model->config.qkv_bias)', ': false)'),
 )
@@ -76,9 +76,38 @@ mutate(
     ('a window is a size', ' || value < 1 || value > INT32_MAX)) {', ')) {'),
     ('layers have known types', 'slides || (text && jsn', '1 || (text && jsn'),
     ('a window of layers needs one', 'text && window && jsn_equals', 'text && jsn_equals'),
-    ('no layer may have the window', '*window = windows ? *window : 0;', ''),
-    ('layers may be counted', 'windows = without < layers;', ''),
-    ('a Mistral does not count them', 'if (rc || a->windowed != USE_SLIDING_WINDOW)', 'if (rc)'),
+    ('no layer may have the window', 'c->window = any ? c->window : 0;', ''),
+    ('layers may be counted', 'layer < without && layer < c->layers', '0'),
+    ('who counts says how many', 'if (c->window && !config_has(first))', 'if (0)'),
+    ('each layer has a type', 'if (count == layers)', 'if (1)'),
+    ('a Mistral does not count them', 'count = a->windowed == USE_SLIDING_WINDOW;',
+     'count = true;'),
     ('a Qwen2 has biases without a word',
      'config_keys_check(s, size, architecture->qkv_bias)', 'config_keys_check(s, size, false)'),
+)
+mutate(
+    'tools/model/layer.c', 'e2e/windows',
+    ('attention has a window', '        .window = p->window,\n', ''),
+)
+mutate(
+    'tools/model/step.c', 'e2e/windows',
+    ('of its own layer', 'llama_layer_window(model, v.unit - model->first_unit - 1)',
+     'llama_layer_window(model, 0)'),
+)
+mutate(
+    'tools/verbs/train_resume.c', 'e2e/windows',
+    ('a run goes on with its window',
+     'n += (int)train_window_line(hf_model_config(t->source), o->seq_len, text + n,\n'
+     '                                TRAIN_CURSOR_BYTES - (size_t)n);', ''),
+)
+mutate(
+    'tools/model/operations.c', 'tools/model/operations',
+    ('a window is an operation of its own', 'add_attention(of, 1, layers[1]);', ''),
+    ('documents have their own kernels', 'a->first = documents ? work_take',
+     'a->first = 0 ? work_take'),
+)
+mutate(
+    'tools/model/model.c', 'tools/model/operations',
+    ('packed rows are of documents', 'run->documents && shorter ?', '0 ?'),
+    ('a window has fewer pairs', 'window && window < tokens ?', '0 ?'),
 )

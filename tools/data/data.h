@@ -69,6 +69,7 @@ struct data_packing {
     uint64_t document_count, row_count;
     uint64_t token_count; /* of the documents */
     uint64_t input_count; /* of the rows: padding has none */
+    double pair_count;    /* pairs of a row's columns that see each other, of all rows */
     uint64_t long_count;  /* documents of more than T inputs */
     uint64_t lost_count;  /* inputs of those that were cut or dropped */
     uint64_t idle_count;  /* rows without a target, left out of the others */

@@ -227,6 +227,15 @@ static int pack_all(struct token_files files, const struct data_config *config, 
     return 0;
 }
 
+/* Each input of a piece sees those before it and itself; each of padding itself. */
+static double count_pairs(const struct pack *pack, uint64_t seq_len)
+{
+    double pairs = (double)pack->row_count * (double)seq_len - (double)pack->input_count;
+    for (uint64_t i = 0; i < pack->piece_count; i++)
+        pairs += (double)pack->pieces[i].count * ((double)pack->pieces[i].count + 1) / 2;
+    return pairs;
+}
+
 static int check_rest(const struct data_config *config, uint64_t seq_len, const struct pack *pack,
                       const struct data_packing *packing, struct hst_error *error)
 {
@@ -269,6 +278,7 @@ int data_pack_files(struct token_files files, const struct data_config *config, 
     }
     packing->row_count = pack->row_count;
     packing->input_count = pack->input_count;
+    packing->pair_count = count_pairs(pack, *seq_len);
     packing->long_count = pack->long_count;
     packing->lost_count = pack->lost_count;
     return 0;

@@ -18,8 +18,15 @@ struct llama_run {
     uint64_t batch_tokens;       /* tokens of a step, a multiple of T */
     uint64_t micro_batch_tokens; /* tokens of a micro-batch: see llama_micro_batch_tokens */
     bool documents;              /* a sequence is several, each by itself: see llama_batch */
+    /* what they cost is that of documents of one length, so many tokens (llama_document_tokens);
+       0: of whole sequences. It decides what is predicted, and nothing that is computed */
+    uint64_t document_tokens;
     bool evaluates_other;        /* of llama_evaluate it is the other of the two */
 };
+
+/** Tokens of documents of one length that fill `tokens` of rows, and in which as many pairs of
+ * tokens see each other, rounded; at least 1. Pure. */
+uint64_t llama_document_tokens(double pairs, double tokens);
 
 /* Tokens of a micro-batch where the user wishes none: enough for full speed. */
 #define LLAMA_MICRO_BATCH_HOST 2048u
@@ -65,6 +72,10 @@ struct llama_operations {
     /* theirs */
     const struct llama *model;
     enum hst_dtype dtype;
+    struct llama_attention_kind {
+        const struct llama_operations *of;
+        size_t window;
+    } kinds[2];
     char text[HST_OPERATIONS_MAX][HST_OPERATION_TEXT_MAX + 1];
 };
 /** Stays where it is while they are in use, as does the model. */

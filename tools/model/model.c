@@ -15,10 +15,6 @@
  * more. Twenty such buffers of 4 bytes stay far below 2^63. */
 #define MAX_ELEMENTS (UINT64_C(1) << 40)
 
-/* The description of a layer takes a kilobyte: a hostile configuration must not take the
- * machine's memory. */
-#define MAX_LAYERS 16384u
-
 uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)
 {
     uint64_t sequences = wish / seq_len;
@@ -48,10 +44,10 @@ static int check_config(const struct llama_config *c, struct hst_error *error)
                     "config.json: head_dim %" PRIu32
                     " is not even, rotary position embeddings turn pairs",
                     c->head_dim);
-    if (c->layers > MAX_LAYERS)
+    if (c->layers > LLAMA_MOST_LAYERS)
         return fail(error, FAIL_CONFIG_VALUE, -EINVAL,
                     "config.json: num_hidden_layers %" PRIu32 " is more than %u", c->layers,
-                    MAX_LAYERS);
+                    LLAMA_MOST_LAYERS);
     uint64_t q_width = (uint64_t)c->heads * c->head_dim;
     if (exceeds(c->vocab, c->hidden, MAX_ELEMENTS) || exceeds(q_width, c->hidden, MAX_ELEMENTS) ||
         exceeds(c->intermediate, c->hidden, MAX_ELEMENTS))
@@ -76,12 +72,6 @@ static int check_run(const struct llama_config *c, const struct llama_run *r,
                     "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
                     ". Fix: --seq-len %" PRIu32 " or less.",
                     r->seq_len, c->max_positions, c->max_positions);
-    if (c->window && r->seq_len > c->window)
-        return fail(error, FAIL_VALUE, -EINVAL,
-                    "--seq-len %" PRIu64 " is beyond the model's sliding_window %" PRIu32
-                    ", and attention over a window is not supported. Fix: --seq-len %" PRIu32
-                    " or less.",
-                    r->seq_len, c->window, c->window);
     uint64_t width = (uint64_t)c->heads * c->head_dim;
     if (width < c->hidden)
         width = c->hidden;
@@ -235,12 +225,46 @@ uint64_t llama_parameter_count(const struct llama *model)
     return count;
 }
 
-uint64_t llama_layer_flops(const struct llama *model)
+size_t llama_layer_window(const struct llama *model, uint32_t layer)
+{
+    const uint32_t window = llama_config_window(&model->config, layer);
+    return window < model->run.seq_len ? window : 0;
+}
+
+void llama_window_layers(const struct llama *model, uint32_t layers[2])
+{
+    layers[0] = layers[1] = 0;
+    for (uint32_t layer = 0; layer < model->config.layers; layer++)
+        layers[llama_layer_window(model, layer) > 0]++;
+}
+
+uint64_t llama_seen_tokens(const struct llama *model)
+{
+    const struct llama_run *run = &model->run;
+    const bool shorter = run->document_tokens && run->document_tokens < run->seq_len;
+    return run->documents && shorter ? run->document_tokens : run->seq_len;
+}
+
+double llama_seen_pairs(uint64_t tokens, uint64_t window)
+{
+    const double all = (double)tokens, most = window && window < tokens ? (double)window : all;
+    return most * (most + 1) / 2 + (all - most) * most;
+}
+
+uint64_t llama_document_tokens(double pairs, double tokens)
+{
+    const double length = 2 * pairs / tokens - 1; /* each of L tokens sees (L + 1)/2 */
+    return length > 1 ? (uint64_t)(length + 0.5) : 1;
+}
+
+uint64_t llama_layer_flops(const struct llama *model, uint32_t layer)
 {
     uint64_t h = model->config.hidden, f = model->config.intermediate;
     uint64_t weights = 2 * h * model->q_width + 2 * h * model->kv_width + 3 * h * f;
-    /* Scores and their use: 2·2·q for each of (T+1)/2 keys, the mean over a sequence. */
-    return 2 * weights + 2 * (model->run.seq_len + 1) * model->q_width;
+    const uint64_t tokens = llama_seen_tokens(model);
+    const double pairs = llama_seen_pairs(tokens, llama_layer_window(model, layer));
+    /* Scores and their use: 2·2·q for each of the keys that a token sees, the mean of all. */
+    return 2 * weights + (uint64_t)(4 * pairs * (double)model->q_width / (double)tokens);
 }
 
 uint64_t llama_head_flops(const struct llama *model)
@@ -250,7 +274,8 @@ uint64_t llama_head_flops(const struct llama *model)
 
 double llama_step_flops(const struct llama *model)
 {
-    double forward = (double)llama_layer_flops(model) * (double)model->config.layers +
-                     (double)llama_head_flops(model);
+    double forward = (double)llama_head_flops(model);
+    for (uint32_t layer = 0; layer < model->config.layers; layer++)
+        forward += (double)llama_layer_flops(model, layer);
     return 3.0 * forward * (double)model->run.batch_tokens;
 }

@@ -69,7 +69,15 @@ size_t llama_layer_place(const struct llama *model, enum layer_param param);
 /** Place among llama_tensor's of the final norm; the head's own weight, if it has one, follows. */
 size_t llama_norm_tensor(const struct llama *model);
 
+/** Tokens that a query of this layer sees, itself among them; 0: all that are before it. */
+size_t llama_layer_window(const struct llama *model, uint32_t layer);
+/** It tells how many layers have no window that tells ([0]), and how many have ([1]). */
+void llama_window_layers(const struct llama *model, uint32_t layers[2]);
+/** Tokens of a sequence as attention sees it: of packed rows a document's, of mean cost. */
+uint64_t llama_seen_tokens(const struct llama *model);
+/** Queries and keys that see each other in a sequence of so many tokens; window 0: none. Pure. */
+double llama_seen_pairs(uint64_t tokens, uint64_t window);
 /** FLOPs of the forward per token of a layer, attention included, and of the head. */
-uint64_t llama_layer_flops(const struct llama *model);
+uint64_t llama_layer_flops(const struct llama *model, uint32_t layer);
 uint64_t llama_head_flops(const struct llama *model);
 #endif

@@ -151,22 +151,25 @@ static int enqueue_layer(void *context, const struct hst_room *room, double most
 /* As llama_layer_flops counts a forward, four times. */
 static double attention_flop(const struct hst_attention *a)
 {
-    double width = (double)(a->heads * a->head_dim), tokens = (double)(a->batch * a->seq);
-    return 4 * 2 * (double)(a->seq + 1) * width * tokens;
+    const double width = (double)(a->heads * a->head_dim);
+    return 4 * 4 * llama_seen_pairs(a->seq, a->window) * width * (double)a->batch;
 }
 
-/* It is that of a micro-batch, in one layer. */
-static struct hst_attention whole_attention(const struct llama_operations *of)
+/* It is that of a micro-batch, in one layer. Documents are taken to have one length; they are sequences
+ * of their own then, which see no other either, by the kernels that documents have. */
+static struct hst_attention whole_attention(const struct llama *m, enum hst_dtype dtype,
+                                            size_t window)
 {
-    const struct llama *m = of->model;
     const struct llama_config *c = &m->config;
+    const uint64_t seen = llama_seen_tokens(m);
     return (struct hst_attention){
-        .batch = (size_t)(m->run.micro_batch_tokens / m->run.seq_len),
-        .seq = (size_t)m->run.seq_len,
+        .batch = (size_t)(m->run.micro_batch_tokens / seen),
+        .seq = (size_t)seen,
+        .window = window,
         .heads = c->heads,
         .kv_heads = c->kv_heads,
         .head_dim = c->head_dim,
-        .dtype = of->dtype,
+        .dtype = dtype,
         .scale = (float)(1.0 / sqrt((double)c->head_dim)),
     };
 }
@@ -192,9 +195,11 @@ static bool cut_attention(struct hst_attention *a, uint32_t width)
     return true;
 }
 
-/* Base null: measures. Returns the bytes. */
-static size_t carve_attention(struct hst_dev *dev, void *base, struct hst_attention_backward *b)
+/* Base null: measures. Returns the bytes. Of documents each sees from its own beginning: zeros. */
+static size_t carve_attention(struct hst_dev *dev, void *base, bool documents,
+                              struct hst_attention_backward *b)
 {
+    static const uint32_t given[1]; /* measuring, for whether there is one */
     struct work_area area = {.base = base};
     struct hst_attention *a = &b->forward;
     size_t rows = a->batch * a->seq, element = hst_dtype_bytes(a->dtype);
@@ -208,6 +213,9 @@ static size_t carve_attention(struct hst_dev *dev, void *base, struct hst_attent
     b->dk = work_take(&area, kv, element);
     b->dv = work_take(&area, kv, element);
     a->lse = work_take(&area, rows * a->heads, sizeof(float));
+    a->first = documents ? work_take(&area, rows, sizeof *a->first) : NULL;
+    if (documents && !base)
+        a->first = given;
     a->work.size_bytes = hst_attention_work_bytes(dev, a);
     a->work.data = work_take(&area, a->work.size_bytes, 1);
     return area.size_bytes;
@@ -216,17 +224,24 @@ static size_t carve_attention(struct hst_dev *dev, void *base, struct hst_attent
 static int enqueue_attention(void *context, const struct hst_room *room, double most,
                              double *amount)
 {
-    struct hst_attention_backward b = {.forward = whole_attention(context)};
+    const struct llama_attention_kind *kind = context;
+    const struct llama *m = kind->of->model;
+    const bool documents = m->run.documents;
+    struct hst_attention_backward b = {.forward =
+                                           whole_attention(m, kind->of->dtype, kind->window)};
     while (attention_flop(&b.forward) > most && cut_attention(&b.forward, room->width))
         ;
-    while (carve_attention(room->dev, NULL, &b) > room->memory.size_bytes)
+    while (carve_attention(room->dev, NULL, documents, &b) > room->memory.size_bytes)
         if (!cut_attention(&b.forward, room->width))
             return -ENOSPC;
-    carve_attention(room->dev, room->memory.data, &b);
-    int rc = 0;
+    carve_attention(room->dev, room->memory.data, documents, &b);
+    const struct hst_attention *a = &b.forward;
+    int rc = documents ? hst_stream_zero(room->stream, (void *)a->first,
+                                         a->batch * a->seq * sizeof *a->first)
+                       : 0;
     for (int i = 0; i < 2 && rc == 0; i++) /* once more for the backward */
-        rc = hst_op_attention(room->stream, &b.forward);
-    *amount = attention_flop(&b.forward);
+        rc = hst_op_attention(room->stream, a);
+    *amount = attention_flop(a);
     return rc ? rc : hst_op_attention_backward(room->stream, &b);
 }
 
@@ -288,37 +303,70 @@ static const char *name_of(enum hst_dtype dtype)
     return dtype == HST_BF16 ? "bf16" : dtype == HST_F16 ? "f16" : "f32";
 }
 
-void llama_operations(const struct llama *m, enum hst_dtype dtype, struct llama_operations *of)
+/* One for layers without a window, one for those with it, as far as there are such. */
+static void add_attention(struct llama_operations *of, int windowed, uint32_t layers)
 {
+    const struct llama *m = of->model;
+    struct llama_attention_kind *kind = &of->kinds[windowed];
+    char window[24] = "";
+    const uint32_t i = of->count;
+    if (!layers)
+        return;
+    *kind = (struct llama_attention_kind){of, windowed ? m->config.window : 0};
+    const struct hst_attention a = whole_attention(m, of->dtype, kind->window);
+    const double tokens = (double)(a.batch * a.seq), all = (double)m->run.micro_batch_tokens;
+    if (windowed)
+        snprintf(window, sizeof window, ", window %zu", kind->window);
+    snprintf(of->text[i], sizeof *of->text,
+             "attention twice and back, %zux%zu tokens%s, %zu/%zu heads of %zu, %s%s", a.batch,
+             a.seq, m->run.documents ? " of documents" : "", a.heads, a.kv_heads, a.head_dim,
+             name_of(of->dtype), window);
+    of->list[of->count++] = (struct hst_operation){.amount = attention_flop(&a) * (all / tokens),
+                                                   .times = layers,
+                                                   .flop = true,
+                                                   .enqueue = enqueue_attention,
+                                                   .context = kind};
+}
+
+static void add_layer(struct llama_operations *of)
+{
+    const struct llama *m = of->model;
     const struct llama_config *c = &m->config;
-    const size_t tokens = (size_t)m->run.micro_batch_tokens, chunk = chunk_of(m),
-                 room = sizeof *of->text;
-    const uint32_t chunks = (uint32_t)((tokens + chunk - 1) / chunk);
-    *of = (struct llama_operations){.count = 3, .model = m, .dtype = dtype};
-    const struct hst_attention a = whole_attention(of);
-    snprintf(of->text[0], room,
-             "attention twice and back, %zux%zu tokens, %zu/%zu heads of %zu, %s", a.batch, a.seq,
-             a.heads, a.kv_heads, a.head_dim, name_of(dtype));
-    snprintf(of->text[1], room,
-             "a layer's norms, rotations, SwiGLU, sums, %zux%zu tokens, %u, %u, %zu/%zu %sheads of "
-             "%zu, %s",
-             a.batch, a.seq, c->hidden, c->intermediate, a.heads, a.kv_heads,
+    const uint64_t tokens = m->run.micro_batch_tokens, seq = m->run.seq_len;
+    snprintf(of->text[of->count], sizeof *of->text,
+             "a layer's norms, rotations, SwiGLU, sums, %zux%zu tokens, %u, %u, %u/%u %sheads of "
+             "%u, %s",
+             (size_t)(tokens / seq), (size_t)seq, c->hidden, c->intermediate, c->heads, c->kv_heads,
              c->qk_norm    ? "normed "
              : c->qkv_bias ? "biased "
                            : "",
-             a.head_dim, name_of(dtype));
-    snprintf(of->text[2], room, "softmax over %u, %zu tokens, %u, %s", c->vocab, chunk, c->hidden,
-             name_of(dtype));
-    of->list[0] = (struct hst_operation){.amount = attention_flop(&a),
-                                         .times = c->layers,
-                                         .flop = true,
-                                         .enqueue = enqueue_attention};
-    of->list[1] = (struct hst_operation){
-        .amount = (double)tokens, .times = c->layers, .enqueue = enqueue_layer};
-    of->list[2] =
-        (struct hst_operation){.amount = (double)chunk, .times = chunks, .enqueue = enqueue_head};
-    for (uint32_t i = 0; i < of->count; i++) {
+             c->head_dim, name_of(of->dtype));
+    of->list[of->count++] = (struct hst_operation){
+        .amount = (double)tokens, .times = c->layers, .enqueue = enqueue_layer, .context = of};
+}
+
+static void add_head(struct llama_operations *of)
+{
+    const struct llama *m = of->model;
+    const size_t tokens = (size_t)m->run.micro_batch_tokens, chunk = chunk_of(m);
+    snprintf(of->text[of->count], sizeof *of->text, "softmax over %u, %zu tokens, %u, %s",
+             m->config.vocab, chunk, m->config.hidden, name_of(of->dtype));
+    of->list[of->count++] =
+        (struct hst_operation){.amount = (double)chunk,
+                               .times = (uint32_t)((tokens + chunk - 1) / chunk),
+                               .enqueue = enqueue_head,
+                               .context = of};
+}
+
+void llama_operations(const struct llama *m, enum hst_dtype dtype, struct llama_operations *of)
+{
+    uint32_t layers[2];
+    *of = (struct llama_operations){.model = m, .dtype = dtype};
+    llama_window_layers(m, layers);
+    add_attention(of, 0, layers[0]);
+    add_attention(of, 1, layers[1]);
+    add_layer(of);
+    add_head(of);
+    for (uint32_t i = 0; i < of->count; i++)
         of->list[i].what = of->text[i];
-        of->list[i].context = of;
-    }
 }

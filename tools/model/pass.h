@@ -23,6 +23,7 @@ struct pass {
     size_t tokens, sequences;           /* of the micro-batch */
     /* its part of the batch's (llama.h); measuring, any that are not null stand for them */
     const uint32_t *first, *position;
+    size_t window; /* that a query of this layer sees; 0: all before it */
     struct hst_work op_work;
     size_t *measure;  /* null: run; else the greatest workspace so far, and all data are null */
     unsigned without; /* operations that do nothing */

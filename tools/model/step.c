@@ -248,6 +248,16 @@ static size_t micro_tokens(const struct llama *model, uint32_t micro)
     return (size_t)(left < model->run.micro_batch_tokens ? left : model->run.micro_batch_tokens);
 }
 
+static enum unit_kind kind_of(const struct llama *model, uint32_t unit)
+{
+    uint32_t index = unit - model->first_unit, layers = model->config.layers;
+    if (index == 0)
+        return UNIT_EMBEDDING;
+    if (index <= layers)
+        return UNIT_LAYER;
+    return index == layers + 1 ? UNIT_NORM : UNIT_HEAD;
+}
+
 /* One visit, micro-batch after micro-batch. */
 static int visit_unit(const struct step *step, const struct hst_visit *visit, micro_fn *run)
 {
@@ -266,6 +276,8 @@ static int visit_unit(const struct step *step, const struct hst_visit *visit, mi
             .tokens = micro_tokens(model, v.micro),
         };
         p.sequences = p.tokens / (size_t)model->run.seq_len;
+        if (kind_of(model, v.unit) == UNIT_LAYER)
+            p.window = llama_layer_window(model, v.unit - model->first_unit - 1);
         if (step->documents) {
             p.first = model->device.first + first_token(&v);
             p.position = model->device.position + first_token(&v);
@@ -278,16 +290,6 @@ static int visit_unit(const struct step *step, const struct hst_visit *visit, mi
     if (rc == 0)
         rc = hst_unit_release(step->engine, v.unit);
     return rc;
-}
-
-static enum unit_kind kind_of(const struct llama *model, uint32_t unit)
-{
-    uint32_t index = unit - model->first_unit, layers = model->config.layers;
-    if (index == 0)
-        return UNIT_EMBEDDING;
-    if (index <= layers)
-        return UNIT_LAYER;
-    return index == layers + 1 ? UNIT_NORM : UNIT_HEAD;
 }
 
 static micro_fn *micro_of(const struct step *step, const struct hst_visit *visit)

@@ -46,6 +46,18 @@ static void measure_tokens(struct pass *p, const struct layer_work *layer, uint6
         layer_backward(p, layer, NULL, NULL);
 }
 
+static void measure_windows(struct pass *p, const struct layer_work *layer, uint64_t tokens,
+                            bool backward)
+{
+    uint32_t layers[2];
+    llama_window_layers(p->model, layers);
+    for (int windowed = 0; windowed < 2; windowed++) {
+        p->window = windowed ? p->model->config.window : 0;
+        if (layers[windowed])
+            measure_tokens(p, layer, tokens, backward);
+    }
+}
+
 /* Every number of tokens that a step has: the last micro-batch may be shorter, which needs no more,
  * but a library that prepares itself for a shape does so when it is first asked, and not in a step.
  * The same of evaluations, whose sequences may be others. */
@@ -57,8 +69,8 @@ static void measure_layer(struct pass *p, const struct layer_work *layer)
         const bool documents = run->documents != (evaluates == 1);
         p->first = documents ? given : NULL;
         p->position = documents ? given : NULL;
-        measure_tokens(p, layer, run->micro_batch_tokens, !evaluates);
-        measure_tokens(p, layer, run->batch_tokens % run->micro_batch_tokens, !evaluates);
+        measure_windows(p, layer, run->micro_batch_tokens, !evaluates);
+        measure_windows(p, layer, run->batch_tokens % run->micro_batch_tokens, !evaluates);
     }
 }
 
@@ -138,7 +150,7 @@ static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t la
         .name = name,
         .params = params,
         .param_count = (uint32_t)count,
-        .flops_per_token = llama_layer_flops(model),
+        .flops_per_token = llama_layer_flops(model, layer),
         .act_bytes_per_token = hidden_bytes(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_RECOMPUTE,

@@ -92,6 +92,7 @@ static void documents_of_all_files_are_packed_together(void **state)
     assert_int_equal(r.count, 3); /* 4; 2 and 2; 1 */
     assert_int_equal(r.packing->document_count, 3);
     assert_int_equal(r.packing->input_count, 9);
+    assert_true(r.packing->pair_count == 10 + (3 + 3) + (1 + 3)); /* and padding sees itself */
     assert_int_equal(r.packing->long_count, 1);
     assert_int_equal(r.packing->longer, PACK_LONG_SPLIT);
     assert_int_equal(PIECE(&r, 2, IDS(1, 2), IDS(2, 3)), 1);
@@ -174,6 +175,7 @@ static void rows_without_a_target_are_left_out(void **state)
     assert_int_equal(r.count, 2);
     assert_int_equal(r.packing->row_count, 2);
     assert_int_equal(r.packing->input_count, 7);
+    assert_true(r.packing->pair_count == 10 + (3 + 1 + 1)); /* of rows that are left */
     assert_int_equal(PIECE(&r, 4, IDS(1, 2, 3, 4), IDS(NONE, NONE, NONE, NONE)), 0);
     assert_int_equal(PIECE(&r, 4, IDS(5, 6, 7, 8), IDS(NONE, NONE, 8, NONE)), 1);
     assert_int_equal(PIECE(&r, 2, IDS(9, 10), IDS(NONE, NONE)), 1);

@@ -41,36 +41,45 @@ static void each_has_the_norms_and_the_window_it_says(void **state)
         int of;
         const char *needed, *more;
         uint32_t window;
+        uint64_t windowless; /* of both layers */
     } rows[] = {
-        {OF_LLAMA, "", "", 0},
-        {OF_LLAMA, "", ",\"sliding_window\":3,\"use_sliding_window\":true,\"layer_types\":7", 0},
-        {OF_MISTRAL, NULL, "", 0},
-        {OF_MISTRAL, NULL, ",\"use_sliding_window\":false", 0},
-        {OF_MISTRAL, ",\"num_key_value_heads\":1", ",\"sliding_window\":4096", 4096},
-        {OF_QWEN2, NULL, "", 0},
-        {OF_QWEN2, NULL, ",\"sliding_window\":131072,\"use_sliding_window\":false", 0},
-        {OF_QWEN2, NULL, ",\"sliding_window\":9,\"use_sliding_window\":true", 9},
-        {OF_QWEN2, NULL, ",\"attention_bias\":true", 0}, /* it has them without a word */
-        {OF_QWEN2, NULL, ",\"attention_bias\":false", 0},
-        {OF_QWEN2, NULL, ",\"attention_bias\":null", 0},
+        {OF_LLAMA, "", "", 0, 0},
+        {OF_LLAMA, "", ",\"sliding_window\":3,\"use_sliding_window\":true,\"layer_types\":7", 0, 0},
+        {OF_MISTRAL, NULL, "", 0, 0},
+        {OF_MISTRAL, NULL, ",\"use_sliding_window\":false", 0, 0},
+        {OF_MISTRAL, ",\"num_key_value_heads\":1", ",\"sliding_window\":4096", 4096, 0},
+        {OF_QWEN2, NULL, "", 0, 0},
+        {OF_QWEN2, NULL, ",\"sliding_window\":131072,\"use_sliding_window\":false", 0, 0},
+        {OF_QWEN2, NULL, USED ",\"max_window_layers\":0", 9, 0},
+        {OF_QWEN2, NULL, ",\"attention_bias\":true", 0, 0}, /* it has them without a word */
+        {OF_QWEN2, NULL, ",\"attention_bias\":false", 0, 0},
+        {OF_QWEN2, NULL, ",\"attention_bias\":null", 0, 0},
         /* of two layers; layer_types says more than a count */
-        {OF_QWEN2, NULL, USED ",\"max_window_layers\":2", 0},
-        {OF_QWEN2, NULL, USED ",\"max_window_layers\":1", 9},
-        {OF_QWEN3, NULL, USED ",\"max_window_layers\":0", 9},
-        {OF_QWEN3, NULL, USED ",\"max_window_layers\":2,\"layer_types\":[\"sliding_attention\"]",
-         9},
-        {OF_QWEN3, NULL, USED ",\"max_window_layers\":0,\"layer_types\":[\"full_attention\"]", 0},
+        {OF_QWEN2, NULL, USED ",\"max_window_layers\":2", 0, 0},
+        {OF_QWEN2, NULL, USED ",\"max_window_layers\":1", 9, 1},
+        {OF_QWEN3, NULL, USED ",\"max_window_layers\":0", 9, 0},
+        {OF_QWEN3, NULL,
+         USED ",\"max_window_layers\":2,\"layer_types\":"
+              "[\"sliding_attention\",\"full_attention\"]",
+         9, 2},
+        {OF_QWEN3, NULL,
+         USED ",\"max_window_layers\":0,\"layer_types\":"
+              "[\"full_attention\",\"full_attention\"]",
+         0, 0},
         {OF_MISTRAL, ",\"num_key_value_heads\":1", /* where it is not looked at */
-         USED ",\"max_window_layers\":2,\"layer_types\":[\"full_attention\"]", 9},
-        {OF_QWEN3, NULL, "", 0},
-        {OF_QWEN3, NULL, ",\"sliding_window\":4,\"use_sliding_window\":false", 0},
-        {OF_QWEN3, NULL, ",\"sliding_window\":null,\"use_sliding_window\":true", 0},
-        {OF_QWEN3, NULL, ",\"sliding_window\":4,\"use_sliding_window\":true", 4},
-        {OF_QWEN3, NULL, ",\"layer_types\":[\"full_attention\",\"full_attention\"]", 0},
+         USED ",\"max_window_layers\":2,\"layer_types\":[\"full_attention\"]", 9, 0},
+        {OF_QWEN3, NULL, "", 0, 0},
+        {OF_QWEN3, NULL, ",\"sliding_window\":4,\"use_sliding_window\":false", 0, 0},
+        {OF_QWEN3, NULL, ",\"sliding_window\":null,\"use_sliding_window\":true", 0, 0},
+        {OF_QWEN3, NULL,
+         ",\"sliding_window\":4,\"use_sliding_window\":true,"
+         "\"max_window_layers\":0",
+         4, 0},
+        {OF_QWEN3, NULL, ",\"layer_types\":[\"full_attention\",\"full_attention\"]", 0, 0},
         {OF_QWEN3, NULL,
          ",\"layer_types\":[\"full_attention\",\"sliding_attention\"],\"sliding_window\":4,"
          "\"use_sliding_window\":true",
-         4},
+         4, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct kin *k = &kin[rows[i].of];
@@ -80,6 +89,8 @@ static void each_has_the_norms_and_the_window_it_says(void **state)
         assert_int_equal(c->qk_norm, k->qk_norm);
         assert_int_equal(c->qkv_bias, k->qkv_bias);
         assert_int_equal(c->window, rows[i].window);
+        assert_int_equal(c->windowless[0], rows[i].windowless);
+        assert_int_equal(llama_config_window(c, 1), rows[i].windowless & 2 ? 0 : rows[i].window);
         assert_int_equal(c->head_dim, rows[i].of == OF_QWEN3 ? 6 : 4);
         hf_model_close(&model);
     }
@@ -122,6 +133,10 @@ static void what_would_be_another_model_is_refused(void **state)
          "use_sliding_window is 1, want true or false"},
         {OF_QWEN3, NULL, ",\"use_sliding_window\":true,\"sliding_window\":-1", FAIL_CONFIG_VALUE,
          "sliding_window is -1, want"},
+        {OF_QWEN3, NULL, USED, FAIL_CONFIG_VALUE,
+         "max_window_layers is missing, and layer_types too: which layers have the window is not"},
+        {OF_QWEN2, NULL, USED ",\"layer_types\":[\"sliding_attention\"]", FAIL_CONFIG_VALUE,
+         "layer_types has 1 layers, num_hidden_layers is 2"},
         {OF_QWEN3, NULL, ",\"layer_types\":\"full_attention\"", FAIL_CONFIG_VALUE,
          "layer_types is \"full_attention\", want a list"},
         {OF_QWEN3, NULL, ",\"layer_types\":[\"full_attention\",{\"a\":[1]}]", FAIL_ARCHITECTURE,

@@ -214,12 +214,16 @@ static void steps_that_cannot_be_are_refused(void **state)
     r.seq_len = r.batch_tokens = r.micro_batch_tokens = 131073;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 131073");
     struct llama_config windowed = llama_1b;
-    windowed.window = 255;
-    assert_refused(&windowed, &run, FAIL_VALUE,
-                   "--seq-len 256 is beyond the model's sliding_window");
-    windowed.window = 256;
+    windowed.window = 255; /* sequences may be longer */
+    windowed.windowless[0] = 1;
     struct llama *model = NULL;
     assert_int_equal(llama_create(&windowed, &run, &model, NULL), 0);
+    assert_int_equal(llama_layer_window(model, 0), 0);
+    assert_int_equal(llama_layer_window(model, 1), 255);
+    llama_destroy(&model);
+    windowed.window = 256;
+    assert_int_equal(llama_create(&windowed, &run, &model, NULL), 0);
+    assert_int_equal(llama_layer_window(model, 1), 0); /* where they fit there is none */
     llama_destroy(&model);
     r = run;
     r.batch_tokens = r.micro_batch_tokens = UINT64_C(1) << 50;

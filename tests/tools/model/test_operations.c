@@ -166,7 +166,7 @@ static void amounts_are_those_of_a_grain(void **state)
     struct context *c = *state;
     const struct hst_operation *o = c->operations.list;
     double weights = 2.0 * (2 * 64 * 128 + 2 * 64 * 64 + 3 * 64 * 160);
-    double attention = (double)llama_layer_flops(c->model) - weights; /* of a token */
+    double attention = (double)llama_layer_flops(c->model, 0) - weights; /* of a token */
     assert_true(o[ATTENTION].amount == 512 * 4 * attention && o[ATTENTION].times == 3);
     assert_true(o[LAYER].amount == 512 && o[LAYER].times == 3);
     assert_true(o[HEAD].amount == 512 && o[HEAD].times == 1);
@@ -335,12 +335,66 @@ static void their_texts_tell_kinds_of_heads_apart(void **state)
     }
 }
 
+/* Layers with a window and without: one operation each, whose pairs are those that are seen. */
+static void a_window_has_an_attention_of_its_own(void **state)
+{
+    struct context *c = *state;
+    struct llama_config mixed = config;
+    struct llama_operations of;
+    struct llama *model = NULL;
+    mixed.window = 48;
+    mixed.windowless[0] = 2; /* the second of three layers */
+    assert_int_equal(llama_create(&mixed, &run, &model, NULL), 0);
+    llama_operations(model, HST_F32, &of);
+    assert_int_equal(of.count, 4);
+    assert_true(of.list[0].times == 1 && of.list[1].times == 2);
+    assert_string_equal(of.list[1].what,
+                        "attention twice and back, 4x128 tokens, 8/4 heads of 16, f32, window 48");
+    const double seen = 48 * 49 / 2 + 80 * 48, all = 128 * 129 / 2;
+    assert_true(of.list[1].amount / of.list[0].amount == seen / all);
+    const double weights = 2.0 * (2 * 64 * 128 + 2 * 64 * 64 + 3 * 64 * 160);
+    assert_true((double)llama_layer_flops(model, 0) - weights ==
+                floor(4 * seen * 128 / 128)); /* of a token: q is 128 wide */
+    assert_true(llama_layer_flops(model, 1) == llama_layer_flops(c->model, 0));
+    double amount = 0;
+    const struct hst_room room = {c->dev, c->stream, {c->memory, 8 * MIB}, 0};
+    assert_int_equal(of.list[1].enqueue(of.list[1].context, &room, INFINITY, &amount), 0);
+    assert_int_equal(hst_stream_sync(c->stream), 0);
+    assert_true(amount == of.list[1].amount && calls.last.window == 48);
+    llama_destroy(&model);
+}
+
+/* Rows of 128 in which as many pairs are seen as in four documents of 32 each. */
+static void packed_rows_are_measured_as_documents_of_mean_cost(void **state)
+{
+    struct context *c = *state;
+    const double whole = c->operations.list[ATTENTION].amount;
+    const uint64_t length = llama_document_tokens(4 * 32 * 33 / 2, 128);
+    assert_int_equal(length, 32);
+    assert_int_equal(llama_document_tokens(128, 128), 1);
+    struct llama_run packed = run;
+    packed.documents = true;
+    packed.document_tokens = length;
+    describe(c, &config, &packed, HST_F32);
+    assert_true(c->operations.list[ATTENTION].amount == whole * 33 / 129);
+    assert_true(part(c, ATTENTION, 8 * MIB, INFINITY) == whole * 33 / 129);
+    assert_true(calls.last.batch == 16 && calls.last.seq == 32 && calls.last.first);
+    assert_string_equal(
+        c->operations.list[ATTENTION].what,
+        "attention twice and back, 16x32 tokens of documents, 8/4 heads of 16, f32");
+    packed.documents = false; /* what a length would be then is no matter */
+    describe(c, &config, &packed, HST_F32);
+    assert_true(c->operations.list[ATTENTION].amount == whole);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_layer_does_all_but_products_and_attention),
+        TEST(a_window_has_an_attention_of_its_own),
+        TEST(packed_rows_are_measured_as_documents_of_mean_cost),
         TEST(the_head_does_its_softmax),
         TEST(attention_is_computed_twice_and_back),
         TEST(amounts_are_those_of_a_grain),

@@ -151,7 +151,7 @@ int ground_launches(struct ground *g)
     struct launches l = {.g = g};
     int rc = describe(&l);
     rc = rc ? rc : take_memory(&l);
-    double flops = rc ? 0 : (double)llama_layer_flops(l.full);
+    double flops = rc ? 0 : (double)llama_layer_flops(l.full, 0);
     rc = rc ? rc : tell(&l, "layer forward", forward, flops);
     /* without what it computes again, as everywhere */
     rc = rc ? rc : tell(&l, "layer backward", backward, 2 * flops);

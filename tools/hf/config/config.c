@@ -310,11 +310,26 @@ static int read_initializer(const struct config_source *s, struct jsn_value v,
     return config_has(v) ? config_real(s, "initializer_range", v, 0, 1, &c->initializer_range) : 0;
 }
 
-/* *windows: how many layers have one. */
-static int read_layer_types(const struct config_source *s, struct jsn_value v, bool window,
-                            size_t *windows)
+static void take_window(struct llama_config *c, uint64_t layer)
 {
-    *windows = 0;
+    if (layer < LLAMA_MOST_LAYERS) /* more are refused when the model is described */
+        c->windowless[layer / 64] |= UINT64_C(1) << layer % 64;
+}
+
+static int check_count(const struct config_source *s, uint64_t count, uint32_t layers)
+{
+    if (count == layers)
+        return 0;
+    return refuse(FAIL_CONFIG_VALUE, "%s: layer_types has %llu layers, num_hidden_layers is %u",
+                  s->path, (unsigned long long)count, layers);
+}
+
+/* Which layers have a window: where they `count`; else they are only looked at. */
+static int read_layer_types(const struct config_source *s, struct jsn_value v, bool count,
+                            struct llama_config *c)
+{
+    const bool window = c->window > 0;
+    uint64_t layer = 0;
     if (v.type != JSN_ARRAY) {
         v = jsn_shown(v);
         return refuse(FAIL_CONFIG_VALUE, "%s: layer_types is %.*s, want a list", s->path, shown(v),
@@ -323,12 +338,13 @@ static int read_layer_types(const struct config_source *s, struct jsn_value v, b
     struct jsn_value type;
     struct jsn_reader r = jsn_reader(s->text + v.begin, v.end - v.begin);
     jsn_next(&r);
-    while ((type = jsn_next_value(&r)).type != JSN_ARRAY_END) {
+    for (; (type = jsn_next_value(&r)).type != JSN_ARRAY_END; layer++) {
         type.begin += v.begin;
         type.end += v.begin;
         bool text = type.type == JSN_STRING;
         bool slides = text && window && jsn_equals(s->text, type, "sliding_attention");
-        *windows += slides;
+        if (!slides && count)
+            take_window(c, layer);
         if (slides || (text && jsn_equals(s->text, type, "full_attention")))
             continue;
         type = jsn_shown(type);
@@ -336,27 +352,46 @@ static int read_layer_types(const struct config_source *s, struct jsn_value v, b
                       s->path, shown(type), s->text + type.begin,
                       window ? ", sliding_attention" : "");
     }
-    return 0;
+    return count && window ? check_count(s, layer, c->layers) : 0;
 }
 
-/* All layers are taken to have a window where some have it; where layers are counted none may. */
-static int check_layers(const struct config_source *s, const struct jsn_value *values,
-                        const struct architecture *a, uint32_t layers, uint32_t *window)
+/* Layers from the one that max_window_layers counts on have a window. */
+static int count_layers(const struct config_source *s, struct jsn_value first,
+                        struct llama_config *c)
 {
-    struct jsn_value types = values[LAYER_TYPES], first = values[MAX_WINDOW_LAYERS];
     uint64_t without = 0;
-    size_t windows = 1;
-    int rc = config_has(types) ? read_layer_types(s, types, *window > 0, &windows) : 0;
-    if (rc || a->windowed != USE_SLIDING_WINDOW)
-        return rc;
+    if (c->window && !config_has(first))
+        return refuse(FAIL_CONFIG_VALUE,
+                      "%s: max_window_layers is missing, and layer_types too: which layers have "
+                      "the window is not said. Fix: add layer_types",
+                      s->path);
     if (config_has(first) && !jsn_u64(s->text, first, &without)) {
         first = jsn_shown(first);
         return refuse(FAIL_CONFIG_VALUE, "%s: max_window_layers is %.*s, want a whole number",
                       s->path, shown(first), s->text + first.begin);
     }
-    if (!config_has(types) && config_has(first))
-        windows = without < layers;
-    *window = windows ? *window : 0;
+    for (uint64_t layer = 0; layer < without && layer < c->layers; layer++)
+        take_window(c, layer);
+    return 0;
+}
+
+/* Where layers are counted some may have the window, or none; else all. */
+static int check_layers(const struct config_source *s, const struct jsn_value *values,
+                        const struct architecture *a, struct llama_config *c)
+{
+    const struct jsn_value types = values[LAYER_TYPES];
+    const bool count = a->windowed == USE_SLIDING_WINDOW;
+    bool any = false;
+    int rc = config_has(types) ? read_layer_types(s, types, count, c)
+             : count           ? count_layers(s, values[MAX_WINDOW_LAYERS], c)
+                               : 0;
+    if (rc)
+        return rc;
+    for (uint32_t layer = 0; layer < c->layers && layer < LLAMA_MOST_LAYERS; layer++)
+        any = any || llama_config_window(c, layer);
+    c->window = any ? c->window : 0;
+    if (!any)
+        memset(c->windowless, 0, sizeof c->windowless);
     return 0;
 }
 
@@ -384,7 +419,7 @@ static int read_window(const struct config_source *s, const struct jsn_value *va
                       s->path, shown(v), s->text + v.begin, INT32_MAX);
     }
     c->window = used ? (uint32_t)value : 0;
-    return check_layers(s, values, a, c->layers, &c->window);
+    return check_layers(s, values, a, c);
 }
 
 int config_parse(const char *path, const char *text, size_t size, struct llama_config *config,

@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The description of a layer takes a kilobyte: a hostile configuration must not take the
+ * machine's memory. */
+#define LLAMA_MOST_LAYERS 16384u
+
 enum rope_type { ROPE_DEFAULT = 0, ROPE_LINEAR, ROPE_LLAMA3 };
 
 struct rope_config {
@@ -26,6 +30,13 @@ struct llama_config {
     bool qk_norm;    /* each head of q and k is normed before it is rotated (Qwen3) */
     bool qkv_bias;   /* q, k and v have a bias (Qwen2) */
     uint32_t window; /* of keys that a token attends to, itself one of them; 0: all before it */
+    uint64_t windowless[LLAMA_MOST_LAYERS / 64]; /* a bit for each layer: it has no window */
     struct rope_config rope;
 };
+
+/** The window of a layer; 0: it has none. */
+static inline uint32_t llama_config_window(const struct llama_config *config, uint32_t layer)
+{
+    return config->windowless[layer / 64] >> layer % 64 & 1 ? 0 : config->window;
+}
 #endif

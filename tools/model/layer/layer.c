@@ -83,6 +83,7 @@ static struct hst_attention attention_args(const struct pass *p, const struct la
         .o = w->o,
         .lse = w->lse,
         .first = p->first,
+        .window = p->window,
     };
 }
 

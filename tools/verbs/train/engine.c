@@ -31,6 +31,15 @@ static bool is_packed(const struct data *data)
     return data && data_packing(data);
 }
 
+/* Whose pairs are as many as those of the rows that the run is to have. */
+static uint64_t document_tokens(const struct train *t)
+{
+    const struct data_packing *p = is_packed(t->data) ? data_packing(t->data) : NULL;
+    return p ? llama_document_tokens(p->pair_count,
+                                     (double)p->row_count * (double)t->options->seq_len)
+             : 0;
+}
+
 int train_device_choose(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -52,6 +61,7 @@ int train_device_choose(struct train *t)
         .batch_tokens = batch,
         .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch),
         .documents = is_packed(t->data),
+        .document_tokens = document_tokens(t),
         .evaluates_other = t->eval.data && is_packed(t->eval.data) != is_packed(t->data)};
     return check_state(t);
 }

@@ -26,6 +26,17 @@ size_t train_model_line(const struct llama_config *c, char text[TRAIN_CURSOR_BYT
         r->low_freq_factor, r->high_freq_factor, r->original_max_positions, pad);
 }
 
+/* Which layers have it is told by a hash (FNV-1a, 64 bits). */
+size_t train_window_line(const struct llama_config *c, uint64_t seq_len, char *text, size_t bytes)
+{
+    uint64_t layers = UINT64_C(0xcbf29ce484222325);
+    if (!c->window || seq_len <= c->window)
+        return 0;
+    for (size_t i = 0; i < sizeof c->windowless / sizeof *c->windowless; i++)
+        layers = (layers ^ c->windowless[i]) * UINT64_C(0x100000001b3);
+    return (size_t)snprintf(text, bytes, "window %" PRIu32 " %016" PRIx64 "\n", c->window, layers);
+}
+
 /* It returns where the line's pad begins, or its end. */
 static int pad_of(const char *line, int length)
 {

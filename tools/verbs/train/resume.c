@@ -47,6 +47,8 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
     n += snprintf(text + n, TRAIN_CURSOR_BYTES - (size_t)n,
                   "order %s\nseed %" PRIu64 "\nseq-len %" PRIu64 "\n",
                   o->order == DATA_SHUFFLED ? "shuffled" : "sequential", o->seed, o->seq_len);
+    n += (int)train_window_line(hf_model_config(t->source), o->seq_len, text + n,
+                                TRAIN_CURSOR_BYTES - (size_t)n);
     n += (int)train_eval_cursor(t, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     return (size_t)n + schedule_lines(&t->schedule, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
 }

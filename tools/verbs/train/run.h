@@ -113,6 +113,9 @@ void train_keep_going(struct train *t, int native);
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
 size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
+/** Its line of a window that sequences do not fit into; none else. Returns its bytes. */
+size_t train_window_line(const struct llama_config *config, uint64_t seq_len, char *text,
+                         size_t bytes);
 struct train_line { /* a line of a cursor, without its end */
     const char *line;
     int length;
