@@ -86,7 +86,7 @@ mutate(
      'config_keys_check(s, size, architecture->qkv_bias)', 'config_keys_check(s, size, false)'),
 )
 mutate(
-    'tools/model/layer.c', 'e2e/windows',
+    'tools/model/layer/layer.c', 'e2e/windows',
     ('attention has a window', '        .window = p->window,\n', ''),
 )
 mutate(
@@ -95,7 +95,7 @@ mutate(
      'llama_layer_window(model, 0)'),
 )
 mutate(
-    'tools/verbs/train_resume.c', 'e2e/windows',
+    'tools/verbs/train/resume.c', 'e2e/windows',
     ('a run goes on with its window',
      'n += (int)train_window_line(hf_model_config(t->source), o->seq_len, text + n,\n'
      '                                TRAIN_CURSOR_BYTES - (size_t)n);', ''),

@@ -10,9 +10,9 @@
 #include "base/fail.h"
 #include "data/batch.h"
 #include "data/file/files.h"
+#include "data/file/prompts.h"
 #include "data/order.h"
 #include "data/packed.h"
-#include "data/file/prompts.h"
 #include "data/split.h"
 
 #include <errno.h>

@@ -101,7 +101,7 @@ const struct data_packing *data_packing(const struct data *data);
 bool data_has_u16(const struct data *data);
 /** It tells what the files were when they were opened. */
 struct data_identity data_identity(const struct data *data);
-/** Reads the first `most` prompts that its files have: prompts.h. */
+/** Reads the first `most` prompts that its files have: file/prompts.h. */
 struct prompts;
 int data_prompts(const struct data *data, uint64_t most, struct prompts *prompts,
                  struct hst_error *error);

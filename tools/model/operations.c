@@ -155,8 +155,8 @@ static double attention_flop(const struct hst_attention *a)
     return 4 * 4 * llama_seen_pairs(a->seq, a->window) * width * (double)a->batch;
 }
 
-/* It is that of a micro-batch, in one layer. Documents are taken to have one length; they are sequences
- * of their own then, which see no other either, by the kernels that documents have. */
+/* It is that of a micro-batch, in one layer. Documents are taken to have one length. They are
+ * sequences of their own then, which see no other either, by the kernels that documents have. */
 static struct hst_attention whole_attention(const struct llama *m, enum hst_dtype dtype,
                                             size_t window)
 {
