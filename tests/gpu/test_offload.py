@@ -36,8 +36,9 @@ KEPT = {'predicted': {}, 'resident': {}, 'offloaded': {}, 'digests': {},
 def run_suite(out, *arguments, **more):
     settings = {'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE, **more}
     done = subprocess.run(
-        [sys.executable, os.path.join(place.HERE, 'report.py'), '--smoke', '--out', out,
-         *arguments], capture_output=True, text=True, env={**os.environ, **settings})
+        [sys.executable, os.path.join(place.HERE, 'report.py'), '--smoke', '--seconds=3000',
+         '--out', out, *arguments], capture_output=True, text=True,
+        env={**os.environ, **settings})
     with open(os.path.join(out, 'report.json'), encoding='utf-8') as file:
         return done, json.load(file)
 
