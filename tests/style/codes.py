@@ -58,6 +58,8 @@ REACHED = {
     427: ('python/test_prep.py', 'test_another_tokenizer_is_refused'),
     428: ('python/test_verb.py', 'assert_refused'),
     424: ('e2e/evaluation.py', 'test_other_data_is_not_compared_with'),
+    429: ('e2e/samples.py',
+          'test_samples_come_with_evaluations_and_without_them_at_the_end'),
     430: ('tools/cli/program.py', 'test_outputs'),
     501: ('tools/cli/program.py', 'test_one_of_several_is_refused'),
     502: ('comm/bench.py', 'test_what_can_not_be_joined_is_told'),
