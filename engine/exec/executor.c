@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an executor is given, and whom it tells of failures. */
+/* This is what an executor is given, and whom it tells of failures. */
 #include "exec/executor.h"
 
 #include "base/device_failure.h"

@@ -22,7 +22,7 @@
 
 /* ---- what it is given ---- */
 
-/** Where training stands. The owner writes it, between the executor's calls. */
+/** This is where training stands. The owner writes it, between the executor's calls. */
 struct standing {
     uint64_t number;         /* steps ended so far */
     uint64_t updates;        /* of them, those that were not left out: Adam's t */
@@ -30,7 +30,7 @@ struct standing {
     double lr;               /* of the step at hand */
 };
 
-/** What it asks its owner. All return the owner's sticky error, or 0. */
+/** This is what it asks its owner. All return the owner's sticky error, or 0. */
 struct executor_owner {
     void *context;
     /** Phases of the step window that follows the step of that number, beside those of training. */
@@ -39,7 +39,7 @@ struct executor_owner {
     void (*window_begins)(void *context, uint64_t step_window);
     /** A COMMIT was started; *made: it is done at once. */
     int (*commit_begin)(void *context, uint64_t step_window, bool *made);
-    /** Whether the one that was begun is done. */
+    /** True where the one that was begun is done. */
     int (*commit_poll)(void *context, bool *made);
     /** A REVERT was started: what updates have written since the last COMMIT is forgotten. */
     int (*revert)(void *context);
@@ -102,7 +102,7 @@ struct passage {
 
 enum { PASSAGES_MOST = 16 };
 
-/** Those of one lane, in their order (passages.c). */
+/** These are those of one lane, in their order (passages.c). */
 struct passages {
     struct passage ring[PASSAGES_MOST]; /* oldest at `first` */
     uint32_t first, count;
@@ -125,7 +125,7 @@ struct flight {
 
 enum { DRIVE_JOBS = 256 };
 
-/** What is on its way to and from drives (lanes/drives.c). */
+/** This is what is on its way to and from drives (lanes/drives.c). */
 struct drives {
     struct job jobs[DRIVE_JOBS];
     uint32_t issuing[LANE_COUNT]; /* job whose extents have not all been begun, or DRIVE_JOBS */
@@ -164,7 +164,7 @@ struct stalls {
     double nvme_s, copy_s, update_s;
 };
 
-/** Where the client is (visit/execute.c). */
+/** This is where the client is (visit/execute.c). */
 struct turn {
     struct scheduled computing; /* the node of the unit that is acquired */
     double computing_start_s, computing_host_s;
@@ -201,9 +201,9 @@ struct executor {
     size_t sealed_count;
 };
 
-/** What is handed in. visit/execute.h opens the rest, and closes it. */
+/** This is what is handed in. visit/execute.h opens the rest, and closes it. */
 void executor_init(struct executor *exec, const struct executor_in *in);
-/** What moves extents, from now on; nothing is under way. */
+/** This is what moves extents, from now on; nothing is under way. */
 void executor_attach(struct executor *exec, struct extents *extents, struct extents *resident);
 /** Records an error of the device, with what it was about. Returns the sticky error. */
 int executor_fail_device(struct executor *exec, int native, const char *what);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_EXEC_MOVES_H
 #define HOISTWAY_ENGINE_EXEC_MOVES_H
-/* Where in memory a node finds its operands: see plan/graph/operand.h. */
+/* This is where in memory a node finds its operands: see plan/graph/operand.h. */
 #include "exec/program.h"
 
 struct move {
@@ -26,8 +26,9 @@ uint32_t moves_copies(const struct executor *exec, struct scheduled at,
                       struct copy copies[OPERANDS_MOST]);
 
 /**
- * Where a started node that works in place has its nth operand of a kind; null: it has none. Of a
- * visit: weights of its unit, then of each alias; rounded gradients; partials; checkpoints.
+ * This is where a started node that works in place has its nth operand of a kind; null: it has
+ * none. Of a visit: weights of its unit, then of each alias; rounded gradients; partials;
+ * checkpoints.
  */
 unsigned char *moves_work(const struct executor *exec, struct scheduled at, unsigned what,
                           uint32_t nth);
@@ -35,12 +36,12 @@ unsigned char *moves_work(const struct executor *exec, struct scheduled at, unsi
 struct moves_slots {
     int from, into;
 };
-/** Those that a started node reads and writes. */
+/** These are those that a started node reads and writes. */
 struct moves_slots moves_slots(const struct executor *exec, const struct node *node);
 /** A tile's part of an operand of a started node that works in place on tiles, in that slot. */
 unsigned char *moves_part(const struct executor *exec, struct scheduled at, unsigned what,
                           uint32_t tile, int slot);
-/** What DRAM, as home tier, has of a tile; slot 1: its second slot, where it has one. */
+/** This is what DRAM, as home tier, has of a tile; slot 1: its second slot, where it has one. */
 unsigned char *moves_home(const struct executor *exec, enum extent_kind kind, uint32_t tile,
                           int slot);
 

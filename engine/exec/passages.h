@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_EXEC_PASSAGES_H
 #define HOISTWAY_ENGINE_EXEC_PASSAGES_H
-/* What was given to the device: a ring for each of its lanes, in the order of its ends. All return
- * the device's error, which is not recorded. */
+/* This is what was given to the device: a ring for each of its lanes, in the order of its ends. All
+ * return the device's error, which is not recorded. */
 #include "exec/executor.h"
 
 /** Events for the lanes whose nodes end in order. */

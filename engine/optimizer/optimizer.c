@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all rows share: how one is found, its sizes, the user's numbers, its kernel on the host. */
+/* This is what all rows share: how one is found, its sizes, the user's numbers, its kernel on the
+   host. */
 #include "optimizer/optimizer.h"
 
 #include "base/real.h"

@@ -55,7 +55,7 @@ struct optimizer_group {
     double beta1, beta2, eps, weight_decay; /* as in struct hst_config, resolved */
 };
 
-/** What a step adds to them. */
+/** This is what a step adds to them. */
 struct optimizer_step {
     double lr;        /* >= 0, finite */
     uint64_t t;       /* 1 is the first update */
@@ -84,14 +84,14 @@ struct optimizer {
        ranges are cut, at multiples of it: it divides LAYOUT_PARAM_ALIGN. */
     uint32_t granularity;
     const char *too_large;        /* what a norm beyond HST_GRAD_NORM_MOST does: "... overflow" */
-    /* What is measured of it (elements per second): all of the host's threads, half of them, a
-       device. Rows may share a rate where their traffic is nearly the same. */
+    /* This is what is measured of it (elements per second): all of the host's threads, half of
+       them, a device. Rows may share a rate where their traffic is nearly the same. */
     enum hst_rate update_rate, half_rate, device_rate;
 
     /** A step's coefficients. Errors, *coef being untouched: -EINVAL a number out of its range. */
     int (*coef)(const struct optimizer_group *group, const struct optimizer_step *step,
                 struct optimizer_coef *coef);
-    /** What cpu_adam calls these arrays. */
+    /** This is what cpu_adam calls these arrays. */
     struct hst_update_arrays (*host_arrays)(const struct optimizer *optimizer,
                                             const struct optimizer_arrays *arrays);
     /**

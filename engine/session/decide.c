@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is decided when an engine is sealed: what it knows goes into a plan (plan/search), and the
- * plan into the engine. For training all of it is allocated afterwards; a plan ends here.
+ * This is what is decided when an engine is sealed: what it knows goes into a plan (plan/search),
+ * and the plan into the engine. For training all of it is allocated afterwards; a plan ends here.
  */
 #include "plan/graph/step_graph.h"
 #include "plan/search/plan_seal.h"
@@ -81,7 +81,7 @@ static int complete(struct hst_engine *engine)
     return rc;
 }
 
-/* Where none were asked for, tiles are those of the store, which may be resumed with other homes.
+/* Tiles are those of the store where none were asked for, which may be resumed with other homes.
  */
 static uint32_t tiles_wanted(const struct hst_engine *engine)
 {

@@ -122,7 +122,7 @@ struct hst_engine {
     struct standing standing; /* of training: step.c; where a resumed run begins, versions.c */
     struct step_state step;
     struct versions versions;
-    /* Of a deferred and an optimistic update, which is taken (update_time.c). */
+    /* The update that is taken, deferred or optimistic (update_time.c). */
     bool optimistic; /* once it is planned; later the executor says (verdict.optimistic) */
     bool chooses;    /* by what steps take */
     struct update_choice choice;
@@ -161,7 +161,8 @@ uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive);
 uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive);
 /** Before planning: where there are several, opens and measures each. */
 int store_dirs_rates(struct hst_engine *engine, struct placement_in *in);
-/** What the store's files take already, and what is fixed of new ones, whatever the plan is. */
+/** This is what the store's files take already, and what is fixed of new ones, whatever the plan
+ * is. */
 void store_dirs_there(const struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything is on NVMe: scratch, and queues for the store. */
 int store_dirs_open(struct hst_engine *engine);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the executor is given, and what it asks: versions, what they need, failures. */
+/* This is what the executor is given, and what it asks: versions, what they need, failures. */
 #include "session/executor_in.h"
 
 #include "session/store/failure.h"

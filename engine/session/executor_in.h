@@ -3,7 +3,7 @@
 #define HOISTWAY_ENGINE_SESSION_EXECUTOR_IN_H
 #include "session/engine_state.h"
 
-/** What the engine's executor is given, once the arenas are there. */
+/** This is what the engine's executor is given, once the arenas are there. */
 struct executor_in engine_executor_in(struct hst_engine *engine);
 
 #endif

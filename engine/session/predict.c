@@ -119,7 +119,7 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
     };
 }
 
-/* What half of the host's threads reach of the update's rate; 0: not known. */
+/* This is what half of the host's threads reach of the update's rate; 0: not known. */
 static double half_of(const struct hst_engine *engine, const struct hst_rates *rates)
 {
     double all = rates->figures[engine->optimizer->update_rate].value;

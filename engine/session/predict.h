@@ -6,8 +6,8 @@
 
 #include <hoistway/predict.h>
 
-/** What a plan has to know of the machine. False where something is not known that a step could
- * need, wherever its bytes were. rates: may be null. */
+/** This is what a plan has to know of the machine. False where something is not known that a step
+ * could need, wherever its bytes were. rates: may be null. */
 bool predict_machine(const struct hst_engine *engine, const struct hst_rates *rates,
                      struct planner_machine *machine);
 /** It goes by the home tiers that were decided, before there is a graph, too. */

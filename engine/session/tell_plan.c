@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was decided, as notes in the log of a run. Of a plan hst_engine_decision says it. */
+/* This is what was decided, as notes in the log of a run. Of a plan hst_engine_decision says it. */
 #include "session/tell_plan.h"
 
 #include "session/predict.h"
@@ -65,7 +65,7 @@ void tell_home_tiers(struct hst_engine *engine)
 
 /* ---- the update ---- */
 
-/* How much of an update that need not wait the next forward has. */
+/* It tells how much of an update that need not wait the next forward has. */
 static void tell_late(struct hst_engine *engine)
 {
     uint32_t eighths = engine->placement.late_eighths;
@@ -76,7 +76,7 @@ static void tell_late(struct hst_engine *engine)
                    engine->plan_in.deferred ? "an optimistic" : "an", eighths);
 }
 
-/* That fewer threads update than there are. */
+/* It tells that fewer threads update than there are. */
 static void tell_threads(struct hst_engine *engine)
 {
     uint32_t threads = engine->placement.update_threads[engine_is_optimistic(engine)];

@@ -20,7 +20,7 @@ static inline bool optimistic_wants_slots(const struct hst_engine *engine)
     return engine->plan_in.deferred && engine->config.update_time == HST_UPDATE_OPTIMISTIC;
 }
 
-/** What was asked for, for the plan. */
+/** This is what was asked for, for the plan. */
 struct update_wish optimistic_wish(const struct hst_engine *engine);
 /** After planning and versions_check. Errors: -EINVAL (sticky) where it was asked for and cannot
  * be. */

@@ -155,8 +155,8 @@ struct llama_choice {
  * The ids that the model finds likeliest behind these tokens, after load and between steps: one
  * sweep as llama_evaluate makes it, over the batch up to the last of them.
  *
- * batch    as of a step of this run, of ids that the model has up to the end of a micro-batch; what its
- *          targets are is no matter
+ * batch    as of a step of this run, of ids that the model has up to the end of a micro-batch; its
+ *          targets do not matter
  * choices  count > 0 of them, each token below batch_tokens; unspecified after an error
  *
  * Errors: as llama_evaluate.

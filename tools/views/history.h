@@ -25,7 +25,7 @@ struct history {
 /** A step before the first one is left out: a log's steps rise. The first one is 0 where a run
  * evaluates before it trains. */
 void history_take(struct history *history, const struct record *record);
-/** Whether a value is in its chart; one that is not is a hole. */
+/** True where a value is in its chart; one that is not is a hole. */
 bool history_has_room(double value);
 /** The mean; NaN where no step of that point has it. */
 double history_value(const struct history *history, size_t point, enum measure measure);

@@ -79,7 +79,7 @@ struct record {
 };
 
 struct record record_of(const char *line, size_t bytes);
-/** Whether it is of a step or an evaluation. */
+/** True where it is of a step or an evaluation. */
 bool record_measures(const struct record *record);
 
 typedef void record_fn(void *context, const char *line, size_t bytes);

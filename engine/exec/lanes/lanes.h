@@ -2,8 +2,9 @@
 #ifndef HOISTWAY_ENGINE_EXEC_LANES_LANES_H
 #define HOISTWAY_ENGINE_EXEC_LANES_LANES_H
 /*
- * How nodes of a lane are begun, and how they are seen to end: one table for each lane. The loop
- * knows nothing else of a lane; which node may start is the scheduler's (plan/graph/scheduler.h).
+ * It tells how nodes of a lane are begun, and how they are seen to end: one table for each lane.
+ * The loop knows nothing else of a lane; which node may start is the scheduler's
+ * (plan/graph/scheduler.h).
  *
  * To add one: a file here that fills the table, and a row in lanes.c.
  */

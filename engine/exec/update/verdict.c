@@ -24,7 +24,7 @@ void verdict_early_begins(struct executor *exec)
     exec->verdict.early_begun = true;
 }
 
-/* What it means for the update, which is made already where it is optimistic. */
+/* This is what it means for the update, which is made already where it is optimistic. */
 static int follow(struct executor *exec, double stored_norm)
 {
     struct verdict *v = &exec->verdict;

@@ -2,9 +2,9 @@
 #ifndef HOISTWAY_ENGINE_EXEC_UPDATE_VERDICT_H
 #define HOISTWAY_ENGINE_EXEC_UPDATE_VERDICT_H
 /*
- * What becomes of a step's update when the norm is known: it is left out, or made, or, where it was
- * made already as if nothing clipped (session/update_time.h), it stands or is made again. Writes
- * executor.verdict.
+ * This is what becomes of a step's update when the norm is known: it is left out, or made, or,
+ * where it was made already as if nothing clipped (session/update_time.h), it stands or is made
+ * again. Writes executor.verdict.
  */
 #include "exec/executor.h"
 

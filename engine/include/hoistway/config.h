@@ -56,7 +56,7 @@ enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE
  */
 enum hst_update_time { HST_UPDATE_AUTO = 0, HST_UPDATE_DEFERRED = 1, HST_UPDATE_OPTIMISTIC = 2 };
 /**
- * What a backward needs beside checkpoints; no bit depends on it.
+ * This is what a backward needs beside checkpoints; no bit depends on it.
  *
  * AUTO       units keep their activations (struct hst_unit_desc.saved_bytes), as many as there is
  *            room for, or is fastest by the machine's rates
@@ -147,9 +147,9 @@ struct hst_config {
     bool (*accept)(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
     void *accept_context;
     enum hst_plan plan;
-    /* What was measured of the machine (<hoistway/machine.h>, predict.h), borrowed until seal has
-       returned: homes are then the fastest in simulation. Null, or a figure missing: homes leave
-       memory in a fixed order. No bit depends on it */
+    /* This is what was measured of the machine (<hoistway/machine.h>, predict.h), borrowed until
+       seal has returned: homes are then the fastest in simulation. Null, or a figure missing: homes
+       leave memory in a fixed order. No bit depends on it */
     const struct hst_rates *rates;
     /* Share of the tiles with all their classes in DRAM that a GPU updates, 0 to 1; 0: by `rates`,
        else none; HST_NONE: none */

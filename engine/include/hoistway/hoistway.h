@@ -191,8 +191,8 @@ struct hst_memory {
     /* "uring", "threads", "sim", or "none": what carries NVMe traffic; in a plan "auto", too;
        static text */
     const char *io;
-    /* What a budget may be, because no more is free here; 0: not known, and in a plan for another
-       machine */
+    /* This is what a budget may be, because no more is free here; 0: not known, and in a plan for
+       another machine */
     uint64_t most[HST_TIER_COUNT];
 };
 /** After seal, in a plan also of one that did not fit. */

@@ -6,9 +6,9 @@
 
 /** -EINVAL, sticky: why hst_config.keep cannot be had. */
 int kept_refuse(struct hst_engine *engine, const char *why);
-/** What hst_config.keep says. Errors, sticky: -EINVAL, -ENOMEM. */
+/** This is what hst_config.keep says. Errors, sticky: -EINVAL, -ENOMEM. */
 int kept_open(struct hst_engine *engine);
-/** Whether the version of this step has to wait: the last one is being copied, or is to be. */
+/** True where the version of this step has to wait: the last one is being copied, or is to be. */
 bool kept_waits(const struct hst_engine *engine, uint64_t step);
 /** A version was made: begins to copy it, where it is one to be kept. */
 void kept_begin(struct hst_engine *engine);

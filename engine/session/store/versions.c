@@ -118,7 +118,7 @@ uint64_t versions_interval(double save_s, double step_s)
     return steps < 1 ? 1 : steps > 1e9 ? 1000000000 : (uint64_t)steps;
 }
 
-/* Of seconds, so that two digits at least say something. */
+/* It is of seconds, so that two digits at least say something. */
 static int decimals(double s)
 {
     return s >= 10 ? 0 : s >= 1 ? 1 : s >= 0.1 ? 2 : 4;
@@ -331,7 +331,7 @@ static int fail_join(struct hst_engine *engine, int native)
                        "no memory for the store. Fix: end other programs");
 }
 
-/* What a store is opened with. */
+/* This is what a store is opened with. */
 struct opened_with {
     struct scratch_drive drives[STRIPE_DRIVES_MAX];
     struct store_room rooms[STRIPE_DRIVES_MAX];

@@ -23,7 +23,7 @@ struct evaluation_report {
     uint64_t best_step; /* so far; 0: none */
 };
 
-/* What the model says behind a prompt. Bytes that are no UTF-8 are replaced in the log. */
+/* This is what the model says behind a prompt. Bytes that are no UTF-8 are replaced in the log. */
 struct sample_report {
     uint64_t step, steps;
     uint64_t number, count; /* of the samples of this step: 1 to count */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_DATA_FILE_PROMPTS_H
 #define HOISTWAY_TOOLS_DATA_FILE_PROMPTS_H
-/* What a model can be asked while it trains, and what its ids stand for: of a token file. */
+/* This is what a model can be asked while it trains, and what its ids stand for: of a token
+   file. */
 #include "data/file/files.h"
 
 struct prompts {

@@ -375,7 +375,7 @@ static int count_layers(const struct config_source *s, struct jsn_value first,
     return 0;
 }
 
-/* Where layers are counted some may have the window, or none; else all. */
+/* Some layers may have the window where they are counted, or none; else all. */
 static int check_layers(const struct config_source *s, const struct jsn_value *values,
                         const struct architecture *a, struct llama_config *c)
 {

@@ -82,7 +82,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where the next one may lie. */
+/* This is where the next one may lie. */
 struct place {
     uint64_t row, column;
 };
@@ -275,7 +275,7 @@ static int sweep(struct train *t, uint64_t first, uint64_t end, struct llama_cho
     return 0;
 }
 
-/* Those of one batch. */
+/* These are those of one batch. */
 static int make_batch(struct train *t, uint64_t first, uint64_t end, struct llama_choice *choices)
 {
     size_t asked = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_VERBS_TRAIN_SAMPLES_H
 #define HOISTWAY_TOOLS_VERBS_TRAIN_SAMPLES_H
-/* What the model says to prompts while it trains: which, how they lie in a batch, when, and what
- * that costs. */
+/* This is what the model says to prompts while it trains: which, how they lie in a batch, when, and
+ * what that costs. */
 #include "data/file/prompts.h"
 
 struct llama_config;

@@ -385,7 +385,7 @@ static int look_at(struct train *t, uint64_t step)
     return native || !due ? native : train_sample(t, step);
 }
 
-/* What no step has taken. */
+/* This is what no step has taken. */
 static double looked_s(const struct train *t)
 {
     return t->eval.seconds + t->samples.seconds;

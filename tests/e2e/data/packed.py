@@ -18,7 +18,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from store_bytes import Store  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
