@@ -175,6 +175,7 @@ void optimizer_update(struct executor *exec, struct scheduled at)
     struct tile_job jobs[UPDATE_TILES_MOST];
     bool early = !node_is_late(node);
     assert(node->tile_count <= UPDATE_TILES_MOST);
+    assert(UPDATE_PIECE % exec->in.kernel.optimizer->granularity == 0);
     for (uint32_t i = 0; i < node->tile_count; i++)
         jobs[i] = update_tile_job(exec, at, node->tile + i);
     struct update_job update = {

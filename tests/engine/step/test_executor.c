@@ -37,7 +37,7 @@ struct ram {
 
 static uint64_t room_of(const struct placement *p, enum extent_kind kind)
 {
-    return kind == EXTENT_ACTS ? PLACEMENT_ACT_BYTES : record_layout(p->bytes, TILE).bytes;
+    return kind == EXTENT_ACTS ? PLACEMENT_ACT_BYTES : record_layout(p->optimizer, TILE).bytes;
 }
 
 static unsigned char *ram_at(struct ram *ram, enum extent_kind kind, uint32_t index)
@@ -166,7 +166,7 @@ static struct executor_in executor_in(struct owner *owner)
         .workers = owner->workers,
         .dev = owner->dev,
         .adam = adam,
-        .update = hst_update_find(adam, record_kind(HST_PRECISION_FP32, HST_STATE_FP32)),
+        .kernel = optimizer_kernel_find(optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32), adam),
         .arena = owner->memory,
         .host_arena = owner->memory,
         .drive_count = 1,
