@@ -151,8 +151,10 @@ static int save(struct hst_engine *engine, struct save_context *context, unsigne
         return engine->report.error.native;
     if (engine->phase != PHASE_LOADED || engine->acquired != NO_UNIT || !context->writer ||
         !context->writer->write)
-        return report_refuse(&engine->report,
-                             "save comes between steps, after load, and needs a writer");
+        return report_refuse(
+            &engine->report,
+            "save comes between steps, after load, with no unit acquired, and needs "
+            "a writer");
     int rc = execute_drain(&engine->exec);
     return rc ? rc : tile_stream(&engine->exec, access, save_visit, context);
 }

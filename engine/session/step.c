@@ -363,7 +363,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
         return engine->report.error.native;
     if (engine->phase == PHASE_STEP || engine->phase == PHASE_PLANNED ||
         engine->acquired != NO_UNIT)
-        return report_refuse(&engine->report, "drain comes between steps");
+        return report_refuse(&engine->report, "drain comes between steps, with no unit acquired");
     slices_begin(engine);
     engine->step.is_interrupted = engine->step.is_interrupted || engine->exec.turn.evaluating;
     int rc = execute_drain(&engine->exec);

@@ -317,6 +317,25 @@ static void calls_out_of_order_are_refused_and_harmless(void **state)
     hst_engine_destroy(&engine);
 }
 
+/* Also one that is served in an order of its own, by a graph of one unit. */
+static void what_an_evaluation_holds_is_neither_drained_nor_saved(void **state)
+{
+    (void)state;
+    struct hst_engine *engine = toy_created(TOY_CONFIG(.place = "weights=nvme"));
+    const struct hst_unit_view *view;
+    toy_must(engine, toy_seal_and_load(engine));
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t unit = 3 - i;
+        toy_must(engine,
+                 hst_unit_acquire(engine, unit, HST_EVAL, hst_engine_stream(engine), &view));
+        assert_int_equal(hst_engine_drain(engine, NULL), -EINVAL);
+        assert_int_equal(toy_save(engine, &other.weights), -EINVAL);
+        toy_must(engine, hst_unit_release(engine, unit));
+    }
+    toy_must(engine, hst_engine_drain(engine, NULL));
+    hst_engine_destroy(&engine);
+}
+
 static void defaults_are_those_of_the_header(void **state)
 {
     (void)state;
@@ -466,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_host_that_computes_copies_nothing),
         cmocka_unit_test(tiles_are_large_for_a_gpu_and_small_for_drives),
         cmocka_unit_test(calls_out_of_order_are_refused_and_harmless),
+        cmocka_unit_test(what_an_evaluation_holds_is_neither_drained_nor_saved),
         cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(a_gradient_that_is_not_finite_stops_the_run_before_any_update),
         cmocka_unit_test(wrong_configurations_are_refused_with_code_and_message),

@@ -60,7 +60,7 @@ int order_check(struct executor *exec, uint32_t unit, enum hst_sweep sweep)
                              described(exec, unit));
     if (sweep == HST_RECOMPUTE)
         return report_refuse(exec->in.report,
-                             "unit %u is not computed again: hst_engine_visits has no such "
+                             "unit %u is not recomputed: hst_engine_visits has no such "
                              "visit",
                              described(exec, unit));
     return 0;
