@@ -35,7 +35,7 @@ static int check_recompute(struct hst_engine *engine)
             continue;
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                            "unit \"%s\" has a checkpoint of %llu bytes per token and may be "
-                           "computed again, but the carry has %llu. Fix: make it the carry, or "
+                           "recomputed, but the carry has %llu. Fix: make it the carry, or "
                            "leave out HST_UNIT_RECOMPUTE",
                            unit->name, (unsigned long long)unit->act_bytes_per_token,
                            (unsigned long long)engine->hidden_bytes_per_token);

@@ -254,7 +254,7 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
     unsigned char *base = engine->arena + (kind == HST_HIDDEN_GRAD ? p->hidden_grad : p->hidden);
     if (kind == HST_CHECKPOINT && p->units[held].recomputed && (access & ~engine->view.checkpoint))
         return report_refuse(&engine->report,
-                             "the checkpoint of unit %u is computed again: this visit does not %s "
+                             "the checkpoint of unit %u is recomputed: this visit does not %s "
                              "it. Fix: do what its view says",
                              unit, access & HST_WRITE ? "write" : "read");
     if (kind == HST_CHECKPOINT) {

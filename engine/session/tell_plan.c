@@ -54,12 +54,12 @@ void tell_home_tiers(struct hst_engine *engine)
     if (saved > 0 && saved < able)
         report_log(&engine->report, HST_LOG_INFO,
                    "I309 activations of %u of %u units are kept for the backward; those of the "
-                   "others are computed again",
+                   "others are recomputed",
                    saved, able);
     if (every > 1)
         report_log(&engine->report, HST_LOG_INFO,
                    "I303 the activation checkpoint of one unit in %u is kept; from it the others "
-                   "are computed again in the backward",
+                   "are recomputed in the backward",
                    every);
 }
 

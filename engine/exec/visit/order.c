@@ -55,7 +55,7 @@ int order_check(struct executor *exec, uint32_t unit, enum hst_sweep sweep)
     if (exec->in.placement->segment > 1)
         return report_refuse(exec->in.report,
                              "unit %u was asked for out of the order of hst_engine_visits, which a "
-                             "step keeps where checkpoints are computed again. Fix: keep it, or "
+                             "step keeps where checkpoints are recomputed. Fix: keep it, or "
                              "leave out HST_UNIT_RECOMPUTE",
                              described(exec, unit));
     if (sweep == HST_RECOMPUTE)
