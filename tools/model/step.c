@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One training step, and one evaluation, which is its forward alone: the vertical sweep of
- * DESIGN.md §5, seen from the model. All micro-batches
- * pass through a unit before the next is touched; each is one micro-batch, so that what a
- * micro-batch computes depends on nothing else.
+ * One training step, and one evaluation, which is its forward alone, seen from the model
+ * (docs/one-training-step.md). All micro-batches pass through a unit before the next is touched;
+ * what a micro-batch computes depends on no other.
  */
 #include "model/layer/blocks.h"
 #include "model/memory.h"
