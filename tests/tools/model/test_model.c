@@ -207,7 +207,7 @@ static void steps_that_cannot_be_are_refused(void **state)
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--batch-tokens 4095");
     r = run;
     r.micro_batch_tokens = 100;
-    assert_refused(&llama_1b, &r, FAIL_VALUE, "grain of 100");
+    assert_refused(&llama_1b, &r, FAIL_VALUE, "micro-batch of 100");
     r = run;
     r.seq_len = 0;
     assert_refused(&llama_1b, &r, FAIL_VALUE, "--seq-len 0");
