@@ -255,6 +255,7 @@ static size_t lay_out(struct bench *b, const struct memory_case *c)
     size_t arrays = piece_bytes(c, optimizer, sizes);
     for (size_t i = 0; i < arrays; i++)
         of_all += sizes[i];
+    assert(of_all > 0);
     size_t pieces = (b->bytes - arrays * 8192) / of_all;
     size_t slices = pieces / (PIECES_PER_WORKER * (size_t)b->probe->parallel.width);
     b->body = c->body;
