@@ -6,8 +6,8 @@
  * that was laid out, placed and allocated by whoever owns it, and asks that owner, through a table,
  * for what only the owner can say.
  *
- * Each member of a struct here has one file that writes it, which its comment names;
- * tests/style/writers.py holds the files to that.
+ * Each member of a struct here has one file that writes it; tests/style/writers.py holds the files
+ * to that. A scheduler is changed through its functions (plan/graph/scheduler.h), by any of them.
  */
 #include "base/loss_scale.h"
 #include "base/report.h"
@@ -30,7 +30,7 @@ struct standing {
     double lr;               /* of the step at hand */
 };
 
-/** This is what it asks its owner. All return the owner's sticky error, or 0. */
+/** It asks its owner for these. Those that return int return the owner's sticky error, or 0. */
 struct executor_owner {
     void *context;
     /** Phases of the step window that follows the step of that number, beside those of training. */
@@ -39,7 +39,7 @@ struct executor_owner {
     void (*window_begins)(void *context, uint64_t step_window);
     /** A COMMIT was started; *made: it is done at once. */
     int (*commit_begin)(void *context, uint64_t step_window, bool *made);
-    /** True where the one that was begun is done. */
+    /** *made: the one that was begun is done. */
     int (*commit_poll)(void *context, bool *made);
     /** A REVERT was started: what updates have written since the last COMMIT is forgotten. */
     int (*revert)(void *context);
@@ -54,7 +54,8 @@ struct executor_owner {
     int (*fail_extents)(void *context, int native);
 };
 
-/** All of it outlives the executor, and but for *standing and *report none of it changes. */
+/** All of it outlives the executor. But for *standing, *report and config->rates, which ends with
+ * seal, none of it changes. */
 struct executor_in {
     const struct hst_config *config;
     const struct layout *layout;
@@ -201,9 +202,9 @@ struct executor {
     size_t sealed_count;
 };
 
-/** This is what is handed in. visit/execute.h opens the rest, and closes it. */
+/** Takes what is handed in. visit/execute.h opens the rest, and closes it. */
 void executor_init(struct executor *exec, const struct executor_in *in);
-/** This is what moves extents, from now on; nothing is under way. */
+/** These move extents from now on; nothing is under way. */
 void executor_attach(struct executor *exec, struct extents *extents, struct extents *resident);
 /** Records an error of the device, with what it was about. Returns the sticky error. */
 int executor_fail_device(struct executor *exec, int native, const char *what);

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The first step touches memory for the first time; an evaluation is no step; what is done on
- * demand is in no graph. */
+/* The first step touches memory for the first time; an evaluation is no step; a unit that is served
+ * on demand has a graph of its own, which nobody predicts. */
 static bool is_warm(const struct executor *exec)
 {
     return exec->in.standing->number > 0 && !exec->turn.evaluating && !exec->turn.on_demand;

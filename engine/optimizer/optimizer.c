@@ -41,8 +41,9 @@ double optimizer_state_bytes(const struct optimizer *optimizer)
 
 double optimizer_traffic_bytes(const struct optimizer *optimizer)
 {
-    const double weight = (double)optimizer_weight_bytes(optimizer);
-    return 2 * (weight + optimizer_state_bytes(optimizer)) + weight; /* gradients are read alone */
+    const double weight = (double)optimizer_weight_bytes(optimizer), grad = weight;
+    const bool copies = optimizer->host.weights == HST_CPU_F16; /* of masters: written alone */
+    return 2 * optimizer_state_bytes(optimizer) + (copies ? 1 : 2) * weight + grad;
 }
 
 struct optimizer_arrays optimizer_arrays_at(const struct optimizer *optimizer,

@@ -25,6 +25,10 @@ struct executor {
     struct ring ring, *rings;
     struct given given;
     int *memory;
+    struct hst_event *event;
+};
+struct hst_engine {
+    struct executor exec;
 };
 '''
 FIRST = '''
@@ -55,9 +59,22 @@ class Planted(unittest.TestCase):
                      'fill(&exec->ring.first);', 'exec->ring = (struct ring){.count = 1};',
                      '*exec = other;', 'struct ring *ring = &exec->ring; ring->first = 2;',
                      'struct ring *ring = &exec->ring; *ring = other;',
-                     'exec->memory[exec->ring.first++] = 1;', 'exec->rings[3].first = 1;'):
+                     'exec->memory[exec->ring.first++] = 1;', 'exec->rings[3].first = 1;',
+                     'memset(&exec->ring, 0, sizeof exec->ring);', 'memcpy(exec, from, 1);',
+                     '(&exec->ring)->first = 2;',
+                     'struct ring *one = &exec->ring, *ring = one; ring->first = 2;'):
             found = self.found(file_of('exec->ring.first = 1;'), file_of(body))
             self.assertIn('struct ring: first is written by a.c and b.c', found, body)
+
+    def test_who_holds_the_executor_is_no_writer_of_it(self):
+        head = 'struct hst_engine *engine'
+        for body in 'engine->exec.ring.first = 2;', 'memset(&engine->exec, 0, 1);':
+            found = self.found(file_of('exec->ring.first = 1;'), file_of(body, head))
+            self.assertIn('struct ring: first is written by a.c and b.c', found, body)
+
+    def test_the_address_of_a_pointer_is_given_to_who_writes_it(self):
+        found = self.found(file_of('exec->event = open();'), file_of('close_it(&exec->event);'))
+        self.assertEqual(found, ['struct executor: event is written by a.c and b.c'])
 
     def test_an_index_is_read(self):
         self.assertEqual(self.found(file_of('exec->ring.first = 1;'),
@@ -85,7 +102,8 @@ class Sources(unittest.TestCase):
     """Each member of the executor's own state is known, and a second writer of it is seen."""
 
     def test_a_second_writer_of_any_member_is_found(self):
-        headers = [writers.read(path) for path in glob.glob(os.path.join(ROOT, writers.HEADERS))]
+        headers = [writers.read(path) for pattern in writers.HEADERS
+                   for path in glob.glob(os.path.join(ROOT, pattern))]
         structs = {tag: writers.members_of(body) for text in headers
                    for tag, body in writers.STRUCT.findall(writers.COMMENT.sub(' ', text))}
         state = writers.held(structs)
@@ -95,7 +113,7 @@ class Sources(unittest.TestCase):
                    for path in glob.glob(os.path.join(ROOT, pattern), recursive=True)}
         members = [(tag, member) for tag in ('verdict', 'turn', 'drives', 'streams', 'order',
                                              'stalls')
-                   for member, inner in state[tag].items() if inner is None]
+                   for member, (inner, _) in state[tag].items() if inner is None]
         sources['planted.c'] = file_of('\n'.join(f'exec->{tag}.{member} = other;'
                                                  for tag, member in members))
         found = list(writers.breaches(headers, sources))

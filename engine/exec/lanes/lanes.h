@@ -3,10 +3,10 @@
 #define HOISTWAY_ENGINE_EXEC_LANES_LANES_H
 /*
  * It tells how nodes of a lane are begun, and how they are seen to end: one table for each lane.
- * The loop knows nothing else of a lane; which node may start is the scheduler's
- * (plan/graph/scheduler.h).
+ * Which node may start is the scheduler's (plan/graph/scheduler.h).
  *
- * To add one: a file here that fills the table, and a row in lanes.c.
+ * To add one: a file here that fills the table, a row in lanes.c, and in loop.c its place in the
+ * orders, whether it is busy (is_busy) and what waiting for it is called (stall_of).
  */
 #include "exec/executor.h"
 

@@ -34,11 +34,12 @@ void loop_forget_stalls(struct executor *exec)
 
 /* The step window behind the one at hand is opened as soon as may be, so that its reads run ahead.
  * It is taken for a step that follows; whatever else comes takes phases away from it. Where
- * nothing of it may begin before the norm is known, what it has to do is known too. */
+ * nothing of it may begin before the norm is known, what it has to do is known too. While a unit is
+ * served on demand, the step's own graph stands still. */
 static void look_ahead(struct executor *exec)
 {
     struct scheduler *scheduler = &exec->step.scheduler;
-    if (exec->turn.in_step && !exec->turn.on_demand && exec->now == &exec->step &&
+    if (exec->turn.in_step && exec->now == &exec->step &&
         (!exec->verdict.optimistic || exec->verdict.is_known) &&
         scheduler->opened == exec->turn.step_window + 1 && scheduler_may_open(scheduler))
         scheduler_open(scheduler, host_phases_behind(exec));
@@ -71,15 +72,13 @@ static int run_host(struct executor *exec, bool *moved)
 
 /* ---- waits ---- */
 
-/* It counts the lanes that have anything under way; *lane is one of them, a timed one where there
- * is one. */
+/* It counts the lanes that have anything under way; *lane is the first of them. */
 static int lanes_under_way(const struct executor *exec, enum lane *lane)
 {
     int count = 0;
     for (int i = POLLED_COUNT; i-- > 0;)
         if (lane_ops(POLLED[i])->is_under_way(exec, POLLED[i])) {
-            bool keep = count > 0 && lane_ops(*lane)->timed;
-            *lane = keep ? *lane : POLLED[i];
+            *lane = POLLED[i];
             count++;
         }
     return count;

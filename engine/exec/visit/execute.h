@@ -6,7 +6,8 @@
  * thread, in one loop: take what has completed, start what may start, and when there is nothing to
  * do wait for a lane. The calls are that loop with different ends: a unit may be computed with, the
  * norm is known, all is written. Nothing is allocated after execute_open, but for a client that
- * leaves the order. All return the sticky error where nothing else is said.
+ * leaves the order, and for steps that change the time of their update. All return the sticky error
+ * where nothing else is said.
  */
 #include "exec/executor.h"
 

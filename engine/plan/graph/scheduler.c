@@ -412,12 +412,12 @@ void scheduler_narrow(struct scheduler *scheduler, uint64_t step_window, unsigne
 
 void scheduler_lend_next(struct scheduler *scheduler, enum pool pool, uint32_t buffer)
 {
-    uint32_t *stack = scheduler->free[pool], top = scheduler->free_count[pool] - 1, i = 0;
-    while (stack[i] != buffer)
+    uint32_t *stack = scheduler->free[pool], count = scheduler->free_count[pool], i = 0;
+    while (i < count && stack[i] != buffer)
         i++;
-    assert(i <= top); /* it is free */
-    stack[i] = stack[top];
-    stack[top] = buffer;
+    assert(i < count); /* it is free */
+    stack[i] = stack[count - 1];
+    stack[count - 1] = buffer;
 }
 
 void scheduler_forget(struct scheduler *scheduler)

@@ -454,10 +454,13 @@ static void step_of_its_own_order(struct hst_engine *engine, struct hst_step_sta
 
 static void a_client_that_leaves_the_order_has_versions_too(void **state)
 {
+    static struct toy_states stood, found;
     (void)state;
     for (int p = 0; p < PLACE_COUNT; p++) {
         struct hst_config config = *KEPT(.durability = "step");
         struct hst_step_stats stats;
+        uint64_t step;
+        size_t bytes;
         place(&config, p);
         struct hst_engine *engine = toy_created(&config);
         toy_must(engine, toy_seal_and_load(engine));
@@ -467,6 +470,17 @@ static void a_client_that_leaves_the_order_has_versions_too(void **state)
         }
         toy_must(engine, hst_engine_drain(engine, &stats));
         assert_int_equal(hst_engine_version(engine), 4);
+        toy_must(engine, toy_states(engine, &stood));
+        hst_engine_destroy(&engine);
+
+        engine = toy_created(&config);
+        toy_must(engine, toy_describe(engine));
+        toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
+        toy_must(engine, hst_engine_resume(engine, &step, NULL, 0, &bytes));
+        assert_int_equal(step, 4);
+        toy_must(engine, toy_states(engine, &found));
+        assert_int_equal(found.used, stood.used);
+        assert_memory_equal(found.bytes, stood.bytes, stood.used);
         hst_engine_destroy(&engine);
         clear_store();
     }
