@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a client is told while a run is resumed, and that it can end that by what it is told. */
 #include "toy_run.h"
+#include "toy_states.h"
 
 #include <errno.h>
 #include <hoistway/ckpt.h>
@@ -146,10 +147,88 @@ static void a_client_ends_it_and_the_store_is_as_it_was(void **state)
     }
 }
 
+/* A unit comes twice in each forward: no graph can follow that. */
+static void step_of_its_own_order(struct hst_engine *engine, struct hst_step_stats *stats)
+{
+    const struct hst_unit_view *view;
+    struct hst_stream *stream = hst_engine_stream(engine);
+    struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
+    struct hst_step at;
+    toy_must(engine, hst_step_begin(engine, &in, &at));
+    for (int i = 0; i < 2; i++) {
+        toy_must(engine, hst_unit_acquire(engine, 1, HST_FORWARD, stream, &view));
+        toy_must(engine, hst_unit_release(engine, 1));
+    }
+    toy_must(engine, toy_sweep(engine, at.loss_scale));
+    toy_must(engine, hst_step_end(engine, stats));
+}
+
+/* Four steps, drained: what the optimizer then keeps. */
+static void four_steps(struct hst_engine *engine, bool leaves, struct toy_states *stood)
+{
+    struct hst_step_stats stats;
+    toy_must(engine, toy_seal_and_load(engine));
+    for (uint64_t s = 1; s <= 4; s++) {
+        if (leaves)
+            step_of_its_own_order(engine, &stats);
+        else
+            toy_must(engine, toy_step(engine, &stats));
+        assert_true(!leaves || hst_engine_version(engine) == s - 1);
+    }
+    toy_must(engine, hst_engine_drain(engine, &stats));
+    assert_int_equal(hst_engine_version(engine), 4);
+    toy_must(engine, toy_states(engine, stood));
+}
+
+static void is_same(const struct toy_states *a, const struct toy_states *b)
+{
+    assert_int_equal(a->used, b->used);
+    assert_memory_equal(a->bytes, b->bytes, b->used);
+}
+
+static void a_client_that_leaves_the_order_has_versions_too(void **state)
+{
+    static const char *const left[] = {
+        "states=dram,weights=dram",
+        "states=nvme,weights=dram",
+        "states=dram,weights=nvme",
+        "states=nvme,weights=nvme",
+        "states=nvme,weights=nvme,grads=nvme,acts=nvme",
+        "weights=hbm,grads=hbm,states=hbm",
+        "weights=hbm,grads=hbm,states=hbm,acts=nvme",
+    };
+    static struct toy_states usual, stood, found;
+    (void)state;
+    for (size_t p = 0; p < sizeof left / sizeof *left; p++) {
+        struct told told = {0};
+        struct hst_config config = config_of(left[p], &told);
+        uint64_t step;
+        size_t bytes;
+        config.progress = NULL;
+        struct hst_engine *engine = toy_created(&config);
+        four_steps(engine, false, &usual);
+        hst_engine_destroy(&engine);
+        clear_store();
+        engine = toy_created(&config);
+        four_steps(engine, true, &stood);
+        is_same(&stood, &usual);
+        hst_engine_destroy(&engine);
+
+        engine = sealed(&config);
+        toy_must(engine, hst_engine_resume(engine, &step, NULL, 0, &bytes));
+        assert_int_equal(step, 4);
+        toy_must(engine, toy_states(engine, &found));
+        is_same(&found, &stood);
+        hst_engine_destroy(&engine);
+        clear_store();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_read_into_memory_is_told_to_the_last_byte),
+        cmocka_unit_test(a_client_that_leaves_the_order_has_versions_too),
         cmocka_unit_test(a_client_ends_it_and_the_store_is_as_it_was),
     };
     return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);

@@ -436,56 +436,6 @@ static void a_killed_run_is_resumed_exactly(void **state)
     }
 }
 
-/* A unit comes twice in each forward: no graph can follow that. */
-static void step_of_its_own_order(struct hst_engine *engine, struct hst_step_stats *stats)
-{
-    const struct hst_unit_view *view;
-    struct hst_stream *stream = hst_engine_stream(engine);
-    struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
-    struct hst_step at;
-    toy_must(engine, hst_step_begin(engine, &in, &at));
-    for (int i = 0; i < 2; i++) {
-        toy_must(engine, hst_unit_acquire(engine, 1, HST_FORWARD, stream, &view));
-        toy_must(engine, hst_unit_release(engine, 1));
-    }
-    toy_must(engine, toy_sweep(engine, at.loss_scale));
-    toy_must(engine, hst_step_end(engine, stats));
-}
-
-static void a_client_that_leaves_the_order_has_versions_too(void **state)
-{
-    static struct toy_states stood, found;
-    (void)state;
-    for (int p = 0; p < PLACE_COUNT; p++) {
-        struct hst_config config = *KEPT(.durability = "step");
-        struct hst_step_stats stats;
-        uint64_t step;
-        size_t bytes;
-        place(&config, p);
-        struct hst_engine *engine = toy_created(&config);
-        toy_must(engine, toy_seal_and_load(engine));
-        for (uint64_t s = 1; s <= 4; s++) {
-            step_of_its_own_order(engine, &stats);
-            assert_int_equal(hst_engine_version(engine), s - 1);
-        }
-        toy_must(engine, hst_engine_drain(engine, &stats));
-        assert_int_equal(hst_engine_version(engine), 4);
-        toy_must(engine, toy_states(engine, &stood));
-        hst_engine_destroy(&engine);
-
-        engine = toy_created(&config);
-        toy_must(engine, toy_describe(engine));
-        toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
-        toy_must(engine, hst_engine_resume(engine, &step, NULL, 0, &bytes));
-        assert_int_equal(step, 4);
-        toy_must(engine, toy_states(engine, &found));
-        assert_int_equal(found.used, stood.used);
-        assert_memory_equal(found.bytes, stood.bytes, stood.used);
-        hst_engine_destroy(&engine);
-        clear_store();
-    }
-}
-
 static void visit_backward(struct hst_engine *engine, uint32_t unit)
 {
     const struct hst_unit_view *view;
@@ -604,7 +554,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_memory_table_counts_every_byte_of_the_store),
         cmocka_unit_test(the_loss_scale_goes_on_counting),
         cmocka_unit_test(a_killed_run_is_resumed_exactly),
-        cmocka_unit_test(a_client_that_leaves_the_order_has_versions_too),
         cmocka_unit_test(a_version_has_nothing_of_the_next_step),
         cmocka_unit_test(what_does_not_belong_together_is_refused_by_name),
     };
