@@ -49,6 +49,12 @@ mutate(
      'exec->verdict.early_begun ? 0 : exec->in.owner.order_left(exec->in.owner.context)', '0'),
 )
 mutate(
+    'engine/exec/visit/execute.c', 'engine/resuming',
+    ("a drain is of the step's graph, whatever was served on demand",
+     'int rc = 0;\n    program_resume_step(exec);\n    if (turn->prepared',
+     'int rc = 0;\n    if (turn->prepared'),
+)
+mutate(
     'engine/exec/visit/order.c', 'engine/executor engine/orders',
     ('what is evicted is in its buffer',
      '    scheduler_lend_next(&exec->alone.scheduler, held.pool, held.buffer);\n', ''),
