@@ -99,6 +99,9 @@ mutate(
     ('a run goes on with its window',
      'n += (int)train_window_line(hf_model_config(t->source), o->seq_len, text + n,\n'
      '                                TRAIN_CURSOR_BYTES - (size_t)n);', ''),
+    ('a store keeps to it', 'keeps_window(t, all, is) && ', ''),
+    ('another length is told as that',
+     ' || !is_same(line_of(was, "seq-len "), line_of(is, "seq-len "))', ''),
 )
 mutate(
     'tools/model/operations.c', 'tools/model/operations',

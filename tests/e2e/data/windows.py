@@ -83,11 +83,11 @@ class Windows(unittest.TestCase):
                 file.write(json.dumps({'input_ids': ids}) + '\n')
         return documents, self.path('rows.jsonl')
 
-    def train(self, model, data, *more, code=0, steps=1, export=None):
+    def train(self, model, data, *more, code=0, steps=1, export=None, length=T):
         command = [PROGRAM, 'train', '--device', 'host', '--quiet', '--model', model, '--data',
-                   data, '--seq-len', str(T), '--batch-tokens', str(3 * T), '--grain', str(2 * T),
-                   '--steps', str(steps), '--lr', '1e-3', '--store', self.path('store'), '--log',
-                   self.path('log'), *(('--export', export) if export else ()), *more]
+                   data, '--seq-len', str(length), '--batch-tokens', str(3 * T), '--grain',
+                   str(2 * T), '--steps', str(steps), '--lr', '1e-3', '--store',
+                   self.path('store'), '--log', self.path('log'), *(('--export', export) if export else ()), *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, code, done.stderr)
         if code:
@@ -158,15 +158,44 @@ class Windows(unittest.TestCase):
         self.assertNotEqual(found[0], found[1])
         self.assertEqual(found[1], found[2])
 
+    def refuse(self, data, then, now, told, **kind):
+        """A store that was begun with one window, gone on with by another."""
+        self.again()
+        which = kind.pop('which', 'mistral')
+        self.train(self.model(which, **then), data)
+        words = self.train(self.model(which, **now), data, '--resume', steps=2, code=2)
+        self.assertIn('error[E615] the store was trained with ' + told, words)
+        self.assertNotIn('--window', words)
+
     def test_a_run_does_not_go_on_with_another_window(self):
-        model = self.model('mistral')
-        _, data = self.documents(model)
-        self.train(model, data, steps=2)
-        self.train(model, data, '--resume', steps=3)
-        told = self.train(self.model('mistral', sliding_window=34), data, '--resume', steps=4,
-                          code=2)
-        self.assertIn('error[E615] ', told)
-        self.assertIn('window 33 ', told)
+        _, data = self.documents(self.model('mistral'))
+        of, none = 'sliding_window {}'.format, f'no sliding_window below --seq-len {T}'
+        for then, now, was, here in ((33, 34, of(33), of(34)), (33, None, of(33), none),
+                                     (None, 33, none, of(33)), (33, T, of(33), none),
+                                     (T, 33, none, of(33))):
+            self.refuse(data, {'sliding_window': then}, {'sliding_window': now},
+                        f'{was}, this run has {here}. Fix: the --model of that run, with {was}, '
+                        'or another --store.')
+        types = ['sliding_attention', 'full_attention']
+        _, data = self.documents(self.model('qwen3, the first layer'))
+        self.refuse(data, {}, {'layer_types': types[::-1]},
+                    f'{of(40)}, this run has {of(40)} in other layers. Fix: the --model of that '
+                    'run, with the layer_types that it had', which='qwen3, the first layer')
+
+    def test_windows_that_sequences_fit_into_are_one(self):
+        _, data = self.documents(self.model('mistral'))
+        for windows in ((33, 33), (T, None, T + 1)):
+            self.again()
+            for i, window in enumerate(windows):
+                self.train(self.model('mistral', sliding_window=window), data,
+                           *(('--resume',) if i else ()), steps=i + 1)
+
+    def test_another_length_is_told_as_that(self):
+        _, data = self.documents(model := self.model('mistral'))
+        self.train(model, data, length=32)
+        told = self.train(model, data, '--resume', steps=2, code=2)
+        self.assertIn("'seq-len 32'", told)
+        self.assertIn('--seq-len 32', told)
 
     def test_the_config_is_exported_as_it_was(self):
         model = self.model('qwen3, the first layer')

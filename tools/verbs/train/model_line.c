@@ -34,7 +34,8 @@ size_t train_window_line(const struct llama_config *c, uint64_t seq_len, char *t
         return 0;
     for (size_t i = 0; i < sizeof c->windowless / sizeof *c->windowless; i++)
         layers = (layers ^ c->windowless[i]) * UINT64_C(0x100000001b3);
-    return (size_t)snprintf(text, bytes, "window %" PRIu32 " %016" PRIx64 "\n", c->window, layers);
+    return (size_t)snprintf(text, bytes, TRAIN_WINDOW_WORD "%" PRIu32 " %016" PRIx64 "\n",
+                            c->window, layers);
 }
 
 /* It returns where the line's pad begins, or its end. */
@@ -71,4 +72,28 @@ void train_model_pad_failed(struct train_line was, struct train_line is, struct 
          "of the --model, or another --store.",
          before, now,
          strcmp(before, "none") == 0 ? "\"pad_token_id\": null" : "the pad_token_id of that run");
+}
+
+/* "sliding_window 33", or that sequences see all of themselves. */
+static void say_window(struct train_line text, uint64_t seq_len, char said[64])
+{
+    const char *number = text.line + strlen(TRAIN_WINDOW_WORD);
+    if (text.length == 0)
+        snprintf(said, 64, "no sliding_window below --seq-len %" PRIu64, seq_len);
+    else
+        snprintf(said, 64, "sliding_window %.*s", (int)strcspn(number, " "), number);
+}
+
+void train_window_failed(struct train_line was, struct train_line is, uint64_t seq_len,
+                         struct hst_error *error)
+{
+    char before[64], now[64];
+    say_window(was, seq_len, before);
+    say_window(is, seq_len, now);
+    const bool layers = strcmp(before, now) == 0;
+    fail(error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+         "the store was trained with %s, this run has %s%s. Fix: the --model of that run, with %s, "
+         "or another --store.",
+         before, now, layers ? " in other layers" : "",
+         layers ? "the layer_types that it had" : before);
 }

@@ -76,12 +76,13 @@ static const char *find_line(const char *text, const char *line)
 }
 
 /* The next line of `was` that is not in `is`, or null; *now: what is there instead, or null. What
- * evaluations have found is no part of what a run has to have. */
+ * evaluations have found is no part of what a run has to have, and a window has a rule of its own:
+ * keeps_window. */
 static const char *next_change(const char *was, const char *is, const char **now)
 {
     for (; *was; was += strcspn(was, "\n") + 1) {
         size_t length = strcspn(was, "\n");
-        if (starts(was, EVALUATION_WORD))
+        if (starts(was, EVALUATION_WORD) || starts(was, TRAIN_WINDOW_WORD))
             continue;
         *now = find_line(is, was);
         if (!*now || strcspn(*now, "\n") != length || strncmp(was, *now, length) != 0)
@@ -249,6 +250,30 @@ static bool refuse_repacked(struct train *t, const char *was, const char *is)
     return true;
 }
 
+/* The line of this word, or none. */
+static struct train_line line_of(const char *text, const char *word)
+{
+    const char *line = find_line(text, word);
+    return (struct train_line){line ? line : "", line ? (int)strcspn(line, "\n") : 0};
+}
+
+static bool is_same(struct train_line a, struct train_line b)
+{
+    return a.length == b.length && memcmp(a.line, b.line, (size_t)a.length) == 0;
+}
+
+/* A window that sequences do fit into has no line, so that both may be without. Sequences of
+ * another length may have one where the others have none, and are told as that. */
+static bool keeps_window(struct train *t, const char *was, const char *is)
+{
+    const struct train_line then = line_of(was, TRAIN_WINDOW_WORD),
+                            here = line_of(is, TRAIN_WINDOW_WORD);
+    if (is_same(then, here) || !is_same(line_of(was, "seq-len "), line_of(is, "seq-len ")))
+        return true;
+    train_window_failed(then, here, t->options->seq_len, t->error);
+    return false;
+}
+
 /* Differences that have words of their own come before what is listed. */
 static bool accepts(struct train *t, const char *was, const char *is)
 {
@@ -278,7 +303,7 @@ static bool accepts(struct train *t, const char *was, const char *is)
             continue;
         return false;
     }
-    return refuse_changes(t, all, is) && !refuse_repacked(t, all, is);
+    return keeps_window(t, all, is) && refuse_changes(t, all, is) && !refuse_repacked(t, all, is);
 }
 
 bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes)

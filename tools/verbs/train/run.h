@@ -113,6 +113,7 @@ void train_keep_going(struct train *t, int native);
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
 size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
+#define TRAIN_WINDOW_WORD "window "
 /** Its line of a window that sequences do not fit into; none else. Returns its bytes. */
 size_t train_window_line(const struct llama_config *config, uint64_t seq_len, char *text,
                          size_t bytes);
@@ -120,6 +121,10 @@ struct train_line { /* a line of a cursor, without its end */
     const char *line;
     int length;
 };
+/** Of two lines of a window that differ: why one does not go on from the other; length 0: it has
+ * none. E615. */
+void train_window_failed(struct train_line was, struct train_line is, uint64_t seq_len,
+                         struct hst_error *error);
 /** It tells whether the two differ at most in the row of the embedding that is for padding. */
 bool train_model_pad_alone(struct train_line was, struct train_line is);
 /** Then: why one does not go on from the other. E615. */
