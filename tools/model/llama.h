@@ -148,7 +148,7 @@ int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct 
 struct llama_choice {
     uint64_t token; /* its place in the batch */
     uint32_t id;    /* found: the likeliest one behind it; of several the least */
-    float logit;    /* of that id */
+    float logit;    /* of that id; -INFINITY: no id has a number above that, and `id` is none */
 };
 
 /**

@@ -43,11 +43,12 @@ class Samples(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def command(self, *more, data=None, steps=4, model=MODEL):
+    def command(self, *more, data=None, steps=4, model=MODEL, log=True):
         return [PROGRAM, 'train', '--device', 'host', '--model', model, '--data',
                 data or self.packed, '--steps', str(steps), '--seq-len', str(T), '--batch-tokens',
                 str(4 * T), '--grain', str(2 * T), '--lr', '1e-3', '--store', self.path('store'),
-                '--log', self.path('log'), '--export', self.path('out'), *more]  # fmt: skip
+                *(('--log', self.path('log')) if log else ()), '--export', self.path('out'),
+                *more]  # fmt: skip
 
     def run_it(self, *more, code=0, **kind):
         done = subprocess.run(self.command(*more, **kind), capture_output=True, text=True,
@@ -195,6 +196,26 @@ class Samples(unittest.TestCase):
                               check=True)
         self.assertEqual(json.loads(done.stdout)['sample_sweeps'], most)
 
+    def test_where_no_logit_is_a_number_a_sample_ends(self):
+        """The weights of the last norm are none, and so is all that comes of them."""
+        model, name = self.path('model'), 'model.norm.weight'
+        shutil.copytree(MODEL, model)
+        with open(os.path.join(model, 'model.safetensors'), 'r+b') as file:
+            header = int.from_bytes(file.read(8), 'little')
+            begin, end = json.loads(file.read(header))[name]['data_offsets']
+            file.seek(8 + header + begin)
+            file.write(b'\xff' * (end - begin))
+        done = self.run_it('--samples', '2', '--sample-tokens', '3', '--skip-nonfinite',
+                           model=model)
+        self.assertIn('after step 4/4:  (ends here: no logit of the next token is a number)',
+                      done.stderr)
+        for line in self.lines('sample'):
+            self.assertEqual((line['text'], line['tokens'], line['ended'], line['nonfinite']),
+                             ('', 0, False, True))
+        self.again()
+        self.run_it('--samples', '2')
+        self.assertNotIn('nonfinite', self.lines('sample')[0])
+
     def refuse(self, words, *more, **kind):
         self.assertIn('error[E402] ', (done := self.run_it(*more, code=2, **kind)).stderr)
         self.assertIn(words, done.stderr)
@@ -213,6 +234,10 @@ class Samples(unittest.TestCase):
         self.refuse('has 5 prompts. Fix: --samples 5.', '--samples', '6')
         self.refuse(f'prompt 2 of {long} has {T + 1} tokens', '--samples', '2', data=long)
         self.refuse('--sample-tokens is for a run with samples', '--sample-tokens', '2')
+        self.refuse('--samples 2 with --quiet are shown nowhere', '--samples', '2', '--quiet',
+                    log=False)
+        self.run_it('--samples', '2', '--quiet')
+        self.assertEqual(len(self.lines('sample')), 2)
 
 
 if __name__ == '__main__':

@@ -87,7 +87,8 @@ class Windows(unittest.TestCase):
         command = [PROGRAM, 'train', '--device', 'host', '--quiet', '--model', model, '--data',
                    data, '--seq-len', str(length), '--batch-tokens', str(3 * T), '--grain',
                    str(2 * T), '--steps', str(steps), '--lr', '1e-3', '--store',
-                   self.path('store'), '--log', self.path('log'), *(('--export', export) if export else ()), *more]
+                   self.path('store'), '--log', self.path('log'),
+                   *(('--export', export) if export else ()), *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, code, done.stderr)
         if code:

@@ -332,6 +332,8 @@ int run_log_sample(struct run_log *log, const struct sample_report *report, stru
     json_put_text(&json, "text", report->text);
     json_put_whole(&json, "tokens", report->tokens);
     json_put_bool(&json, "ended", report->ended);
+    if (report->lost)
+        json_put_bool(&json, "nonfinite", true);
     json_put_real(&json, "seconds", report->seconds);
     return end_line(log, &json, error);
 }

@@ -30,6 +30,7 @@ struct sample_report {
     const char *prompt, *text;
     uint64_t tokens; /* new ones */
     bool ended;      /* by the model itself */
+    bool lost;       /* it stops there, as no logit of the next one is a number */
     double seconds;  /* all samples of this step have taken */
 };
 

@@ -117,5 +117,10 @@ int train_eval_check_options(const struct train_options *o, struct hst_error *er
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--sample-tokens is for a run with samples, and there are none. Fix: --samples "
                     "4, or leave it out.");
+    if (o->samples && o->quiet && !o->log)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--samples %" PRIu64 " with --quiet are shown nowhere: the log alone has them "
+                    "then. Fix: --log FILE, or leave one of them out.",
+                    o->samples);
     return o->keep_best ? check_keep_best(o, error) : 0;
 }

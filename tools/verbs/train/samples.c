@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -213,7 +214,7 @@ static void put_prompt(struct train *t, uint64_t i)
     struct train_sample *sample = &t->samples.list[i];
     const struct prompts *p = &t->samples.prompts;
     sample->made = 0;
-    sample->ended = false;
+    sample->ended = sample->lost = false;
     memcpy(t->batch.inputs + sample->begin, p->ids + p->starts[i], sample->length * sizeof *p->ids);
     for (uint64_t k = 0; is_packed(t) && k < sample->length + sample->most - 1; k++) {
         t->batch.first[sample->begin + k] = (uint32_t)(sample->begin % t->options->seq_len);
@@ -235,17 +236,20 @@ static uint64_t last_of(const struct train_sample *sample)
     return sample->begin + sample->length + sample->made - 1;
 }
 
-static void take(struct train *t, struct train_sample *sample, uint32_t id)
+static void take(struct train *t, struct train_sample *sample, const struct llama_choice *choice)
 {
-    sample->ended = is_end(&t->samples, id);
-    sample->ids[sample->made++] = id;
+    sample->lost = choice->logit == -INFINITY;
+    if (sample->lost)
+        return;
+    sample->ended = is_end(&t->samples, choice->id);
+    sample->ids[sample->made++] = choice->id;
     if (!sample->ended && sample->made < sample->most)
-        t->batch.inputs[last_of(sample)] = id;
+        t->batch.inputs[last_of(sample)] = choice->id;
 }
 
 static bool goes_on(const struct train_sample *sample)
 {
-    return !sample->ended && sample->made < sample->most;
+    return !sample->ended && !sample->lost && sample->made < sample->most;
 }
 
 /* One more token of each of the samples [first, end) that go on. *asked: how many did. */
@@ -271,7 +275,7 @@ static int sweep(struct train *t, uint64_t first, uint64_t end, struct llama_cho
     count = 0;
     for (uint64_t i = first; i < end; i++)
         if (goes_on(&list[i]))
-            take(t, &list[i], choices[count++].id);
+            take(t, &list[i], &choices[count++]);
     return 0;
 }
 
@@ -371,13 +375,15 @@ static int tell(struct train *t, uint64_t step, uint64_t i, double seconds)
         .text = text,
         .tokens = sample->made,
         .ended = sample->ended,
+        .lost = sample->lost,
         .seconds = seconds,
     };
     if (!t->options->quiet) {
         shown(text, line);
         activity_interrupt();
-        say("sample %" PRIu64 "/%" PRIu64 " after step %" PRIu64 "/%" PRIu64 ": %s\n", i + 1,
-            s->prompts.count, step, t->options->steps, line);
+        say("sample %" PRIu64 "/%" PRIu64 " after step %" PRIu64 "/%" PRIu64 ": %s%s\n", i + 1,
+            s->prompts.count, step, t->options->steps, line,
+            sample->lost ? " (ends here: no logit of the next token is a number)" : "");
     }
     return run_log_sample(&t->log, &report, t->error);
 }

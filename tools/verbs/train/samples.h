@@ -17,6 +17,7 @@ struct train_sample {
     uint64_t most, made; /* new tokens */
     uint32_t *ids;       /* those that were made */
     bool ended;
+    bool lost; /* it stops where no id has a logit that is a number */
 };
 
 struct train_samples {
