@@ -78,7 +78,16 @@ mutate(
 mutate(
     'tools/cli/log/runlog.c', 'e2e/samples',
     ('a sample is told once',
-     '(log->sampled_step == report->step && report->number <= log->sampled)', '0'),
+     '        json_put_bool(&json, "nonfinite", true);\n    if (was_found(log))',
+     '        json_put_bool(&json, "nonfinite", true);\n    if (0)'),
+    ('another one is told', 'memcmp(log->found + at, log->text, bytes) == 0', '1'),
+    ('the time is no part of it', 'end ? (size_t)(end - line) : strlen(line)', 'strlen(line)'),
+)
+mutate(
+    'tools/cli/log/runlog.c', 'e2e/evaluation',
+    ('an evaluation is told once',
+     '    json_put_whole(&json, "targets", report->targets);\n    if (was_found(log))',
+     '    json_put_whole(&json, "targets", report->targets);\n    if (0)'),
 )
 mutate(
     'tools/model/layer/head.c', 'tools/model/step tools/model/slices',

@@ -169,6 +169,30 @@ class Samples(unittest.TestCase):
         self.run_it(*more, '--resume')
         self.assertEqual(self.texts(), whole)
 
+    def test_what_is_asked_otherwise_is_told_beside_what_was(self):
+        """A step that was sampled: with another number, other lengths, other prompts."""
+        prompts = draw_prompts(3, 4, VOCAB, 9)
+        other = write(self.path('other.safetensors'), VOCAB, prompts,
+                      ids=sum(self.documents[1:], []))
+        of = ('--eval', self.plain, '--eval-every', '1')
+        self.run_it(*of, '--samples', '2', '--sample-tokens', '3')
+        for more in ((*of, '--samples', '4', '--sample-tokens', '6'),
+                     (*of, '--samples', '4', '--sample-tokens', '7'),
+                     ('--eval', other, '--eval-every', '1', '--samples', '4',
+                      '--sample-tokens', '7')):
+            before = self.lines('sample')
+            for count in (4, 0):
+                self.run_it(*more, '--resume')
+                added = self.lines('sample')[len(before):]
+                self.assertEqual([(s['step'], s['number']) for s in added],
+                                 [(4, i + 1) for i in range(count)])
+                for line in added:
+                    self.assertEqual(line['count'], 4)
+                    self.assertTrue(line['ended'] or line['tokens'] == int(more[-1]))
+                before += added
+        self.assertEqual([ids_of(line['prompt']) for line in before[-4:]], prompts)
+        self.assertEqual([line['step'] for line in self.lines('eval')], [0, 1, 2, 3, 4, 4])
+
     def test_a_run_that_is_killed_and_goes_on_has_the_same_samples(self):
         more = ('--samples', '2', '--sample-tokens', '3', '--eval', self.plain, '--eval-every',
                 '2', '--durability', 'step')

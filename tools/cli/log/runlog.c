@@ -72,16 +72,45 @@ static bool is_sample(const char *line)
     return is_of(line, "{\"kind\":\"sample\"");
 }
 
-static void note_sample(struct run_log *log, const char *line)
+/* What was found, up to the time that it took: that is the bytes of a run which finds it again. */
+static size_t finding(const char *line)
 {
-    if (!is_sample(line))
-        return;
-    log->sampled = log->sampled_step == step_of(line) ? log->sampled + 1 : 1;
-    log->sampled_step = step_of(line);
+    const char *end = strstr(line, ",\"seconds\":");
+    return end ? (size_t)(end - line) : strlen(line);
+}
+
+static int note_found(struct run_log *log, const char *line)
+{
+    if (!is_evaluation(line) && !is_sample(line))
+        return 0;
+    const size_t kept = log->found_step == step_of(line) ? log->found_bytes : 0;
+    const size_t bytes = finding(line);
+    char *found = realloc(log->found, kept + bytes + 1);
+    if (!found)
+        return -1;
+    memcpy(found + kept, line, bytes);
+    found[kept + bytes] = '\n';
+    log->found = found;
+    log->found_bytes = kept + bytes + 1;
+    log->found_step = step_of(line);
+    return 0;
+}
+
+/* The line that is being made is there as far as it is made. */
+static bool was_found(const struct run_log *log)
+{
+    const size_t bytes = fflush(log->line) ? 0 : (size_t)ftello(log->line);
+    for (size_t at = 0, length; bytes && at < log->found_bytes; at += length + 1) {
+        length = (size_t)((const char *)memchr(log->found + at, '\n', log->found_bytes - at) -
+                          (log->found + at));
+        if (length == bytes && memcmp(log->found + at, log->text, bytes) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* Up to the first line that is cut short, or of a later step; *told: the last step up to there that
-   has a line of its own, or is part of a gap that was marked. */
+   has a line of its own, or is part of a gap that was marked. -1: no memory. */
 static off_t end_of_steps(struct run_log *log, uint64_t step, uint64_t *told)
 {
     FILE *file = log->file;
@@ -94,11 +123,12 @@ static off_t end_of_steps(struct run_log *log, uint64_t step, uint64_t *told)
            step_of(line) <= step) {
         const bool beside = is_commit(line) || is_evaluation(line) || is_sample(line);
         const uint64_t is = beside ? 0 : step_of(line);
-        log->evaluated = log->evaluated || is_evaluation(line);
-        log->evaluated_step = is_evaluation(line) ? step_of(line) : log->evaluated_step;
-        note_sample(log, line);
         *told = is > *told ? is : *told;
         end += bytes;
+        if (note_found(log, line)) {
+            end = -1;
+            break;
+        }
     }
     free(line);
     return end;
@@ -135,7 +165,7 @@ int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct 
         log->gap_to = step;
     }
     clearerr(log->file);
-    if (fseeko(log->file, log->size_bytes, SEEK_SET) == 0 &&
+    if (log->size_bytes >= 0 && fseeko(log->file, log->size_bytes, SEEK_SET) == 0 &&
         ftruncate(fileno(log->file), log->size_bytes) == 0)
         return 0;
     native = output_unwritable(&LOG, path, error);
@@ -307,13 +337,15 @@ int run_log_commit(struct run_log *log, uint64_t step, struct hst_error *error)
 int run_log_evaluation(struct run_log *log, const struct evaluation_report *report,
                        struct hst_error *error)
 {
-    if (!has_lines(log) || (log->evaluated && log->evaluated_step == report->step))
+    if (!has_lines(log))
         return 0;
     struct json_writer json = begin_line(log, "eval");
     json_put_whole(&json, "step", report->step);
     json_put_real(&json, "loss", report->loss);
     json_put_real(&json, "perplexity", exp(report->loss));
     json_put_whole(&json, "targets", report->targets);
+    if (was_found(log))
+        return 0;
     json_put_real(&json, "seconds", report->seconds);
     if (report->best_step)
         json_put_whole(&json, "best_step", report->best_step);
@@ -322,7 +354,7 @@ int run_log_evaluation(struct run_log *log, const struct evaluation_report *repo
 
 int run_log_sample(struct run_log *log, const struct sample_report *report, struct hst_error *error)
 {
-    if (!has_lines(log) || (log->sampled_step == report->step && report->number <= log->sampled))
+    if (!has_lines(log))
         return 0;
     struct json_writer json = begin_line(log, "sample");
     json_put_whole(&json, "step", report->step);
@@ -334,6 +366,8 @@ int run_log_sample(struct run_log *log, const struct sample_report *report, stru
     json_put_bool(&json, "ended", report->ended);
     if (report->lost)
         json_put_bool(&json, "nonfinite", true);
+    if (was_found(log))
+        return 0;
     json_put_real(&json, "seconds", report->seconds);
     return end_line(log, &json, error);
 }
@@ -367,6 +401,8 @@ void run_log_close(struct run_log *log)
     if (log->line)
         fclose(log->line);
     free(log->text);
+    free(log->found);
     log->file = log->line = NULL;
-    log->text = NULL;
+    log->text = log->found = NULL;
+    log->found_bytes = 0;
 }

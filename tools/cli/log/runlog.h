@@ -27,10 +27,9 @@ struct run_log {
     size_t text_bytes;
     off_t size_bytes; /* of the whole lines in it */
     bool sync;        /* each line is on the drive before the next step: a store keeps the run */
-    bool evaluated;   /* it has the evaluation of evaluated_step, the last that it has */
-    uint64_t evaluated_step;
-    uint64_t sampled; /* the last samples that it has are so many of sampled_step */
-    uint64_t sampled_step;
+    char *found; /* its last lines of kind eval and sample, of one step, up to their times */
+    size_t found_bytes;
+    uint64_t found_step;
     uint64_t gap_from, gap_to; /* steps that the run has made and the log has no line of; 0: none */
 };
 
@@ -82,10 +81,11 @@ int run_log_open(struct run_log *log, const char *path, struct hst_error *error)
 int run_log_resume(struct run_log *log, const char *path, uint64_t step, struct hst_error *error);
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error);
 int run_log_step(struct run_log *log, const struct step_report *step, struct hst_error *error);
-/** Nothing, where a run that goes on finds the line of that step there. */
+/** Nothing, where a run that goes on finds a line there that says the same but for its time: with
+ * other data than before there are two lines of that step, and the later one is of this run. */
 int run_log_evaluation(struct run_log *log, const struct evaluation_report *report,
                        struct hst_error *error);
-/** Nothing, where a run that goes on finds the line of that step and number there. */
+/** As run_log_evaluation; with other prompts, or more tokens, there are two of a number. */
 int run_log_sample(struct run_log *log, const struct sample_report *report,
                    struct hst_error *error);
 /** The last step that a log calls committed; 0: none, or no log. */

@@ -93,13 +93,12 @@ void train_eval_resume(struct train *t, const char *cursor)
     if (best.step == 0)
         return;
     e->replaced = best.step;
-    if (line.data != e->identity) {
-        t->log.evaluated = false; /* what it was told of that step is of the other data */
+    if (line.data != e->identity)
         cli_warn(CLI_EVALUATION,
                  "the run was evaluated on other data before: step %" PRIu64
                  ", its best so far, is not compared with those to come",
                  best.step);
-    } else if (t->options->keep_best && !is_kept(t, best.step) && !is_kept(t, t->began))
+    else if (t->options->keep_best && !is_kept(t, best.step) && !is_kept(t, t->began))
         cli_warn(CLI_EVALUATION,
                  "step %" PRIu64
                  ", the best so far, was not kept: --keep-best is about those to come",
