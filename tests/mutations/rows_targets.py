@@ -59,6 +59,8 @@ mutate(
     ('an end ends it', 'sample->ended = is_end(&t->samples, choice->id);', ''),
     ('each goes on behind its last token', 'sample->length + sample->made - 1',
      'sample->length - 1'),
+    ('a stop ends the last ones alone', 'if (native != -ECANCELED || !train_stopped(t))',
+     'if (native)'),
     ('what is no number ends it', 'sample->lost = choice->logit == -INFINITY;', ''),
     ('each sees itself alone', '(uint32_t)(sample->begin % t->options->seq_len)', '0'),
 )
@@ -68,6 +70,8 @@ mutate(
 )
 mutate(
     'tools/verbs/train/train.c', 'e2e/samples',
+    ('the last ones wait until the model is there',
+     'due && (step >= t->options->steps || t->eval.ended)', 'false'),
     ('samples come with evaluations', 't->eval.data ? t->eval.count > before : ', ''),
 )
 mutate(

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -23,6 +24,7 @@ PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'tied-gqa')
 VOCAB = 272
 T = 32
+LONG = 256
 PLACES = ('states=dram,weights=dram', 'states=nvme,weights=nvme',
           'states=nvme,weights=nvme,grads=nvme,acts=nvme')  # fmt: skip
 
@@ -43,10 +45,11 @@ class Samples(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def command(self, *more, data=None, steps=4, model=MODEL, log=True):
+    def command(self, *more, data=None, steps=4, model=MODEL, log=True, length=T):
         return [PROGRAM, 'train', '--device', 'host', '--model', model, '--data',
-                data or self.packed, '--steps', str(steps), '--seq-len', str(T), '--batch-tokens',
-                str(4 * T), '--grain', str(2 * T), '--lr', '1e-3', '--store', self.path('store'),
+                data or self.packed, '--steps', str(steps), '--seq-len', str(length),
+                '--batch-tokens', str(4 * length), '--grain', str(2 * length), '--lr', '1e-3',
+                '--store', self.path('store'),
                 *(('--log', self.path('log')) if log else ()), '--export', self.path('out'),
                 *more]  # fmt: skip
 
@@ -208,6 +211,44 @@ class Samples(unittest.TestCase):
                     break
         self.run_it(*more, '--resume', steps=12)
         self.assertEqual(self.texts(), whole)
+
+    def test_a_stop_at_the_last_samples_ends_them_alone(self):
+        """With nothing but the export to keep what was trained, and samples that take seconds."""
+        for more, samples in ((('--durability', 'none'), 0), (('--durability', 'step'), 0),
+                              (('--eval', self.plain, '--eval-every', '2'), 2)):
+            self.run_it(*more[:2] if samples == 0 else (), steps=2, length=LONG)
+            wanted = self.exported()
+            self.again()
+            command = self.command(*more, '--samples', '5', '--sample-tokens', str(LONG), steps=2,
+                                   length=LONG)
+            with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                  text=True) as child:
+                while child.poll() is None and not os.path.exists(self.path('out')):
+                    time.sleep(0.001)
+                child.send_signal(signal.SIGTERM)
+                told = child.stderr.read()
+            self.assertEqual(child.returncode, 0, told)
+            self.assertIn('warning[W429] no samples after step 2: the run was asked to stop (Termin'
+                          'ated) when all else was done, and ends as without them', told)
+            self.assertEqual(self.exported(), wanted)
+            self.assertEqual({line['step'] for line in self.lines('sample')},
+                             {0} if samples else set())
+            self.assertEqual(len(self.lines('summary')), 1)
+            self.again()
+
+    def test_a_stop_at_other_samples_stops_the_run(self):
+        command = self.command('--samples', '5', '--sample-tokens', str(LONG), '--eval',
+                               self.plain, '--durability', 'step', length=LONG)
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                              text=True) as child:
+            while child.poll() is None and not (os.path.exists(self.path('log')) and
+                                                self.lines('eval')):
+                time.sleep(0.001)
+            child.send_signal(signal.SIGTERM)
+            told = child.stderr.read()
+        self.assertEqual(child.returncode, 75, told)
+        self.assertIn('stopped (Terminated) after 0 of 4 steps: ', told)
+        self.assertEqual(self.lines('sample'), [])
 
     def test_a_plan_tells_what_samples_take(self):
         command = [PROGRAM, 'plan', '--model', MODEL, '--data', self.packed, '--seq-len', str(T),

@@ -34,7 +34,7 @@ enum cli_code {
     CLI_SMALL_IDS = 422, /* ids of the data are far below the vocabulary, or too short for it */
     CLI_PACKED = 423,    /* how documents became rows */
     CLI_EVALUATION = 424, /* what a run that goes on does not compare with */
-    CLI_SAMPLES = 429,   /* what samples of a run cost */
+    CLI_SAMPLES = 429,   /* what samples of a run cost, and that the last were not made */
     CLI_EXPORT = 430,    /* weights are infinite in an export */
     CLI_RESUME = 622,    /* where a run goes on, and with what else than before */
     CLI_SKIPPED = 701,   /* steps whose gradients were not finite were left out */

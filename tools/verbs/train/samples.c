@@ -408,6 +408,20 @@ int train_sample(struct train *t, uint64_t step)
     return 0;
 }
 
+/* All else is done by then: a stop ends them alone. */
+int train_sample_last(struct train *t)
+{
+    const int native = t->samples.wait ? train_sample(t, t->done) : 0;
+    if (native != -ECANCELED || !train_stopped(t))
+        return native;
+    *t->error = (struct hst_error){0};
+    cli_warn(CLI_SAMPLES,
+             "no samples after step %" PRIu64 ": the run was asked to stop (%s) when all else was "
+             "done, and ends as without them",
+             t->done, strsignal(*t->options->stopped));
+    return 0;
+}
+
 void train_samples_tell(const struct train *t)
 {
     const struct train_samples *s = &t->samples;

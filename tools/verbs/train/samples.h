@@ -26,6 +26,7 @@ struct train_samples {
     uint32_t *ids;             /* of all of them */
     uint32_t ends[TRAIN_ENDS_MOST];
     size_t end_count;
+    bool wait;       /* those of the last step: until drain and export are done */
     uint64_t rows;   /* that they lie in */
     uint64_t sweeps; /* of one time, at most */
     uint64_t times;  /* that they were made */
@@ -39,6 +40,9 @@ int train_samples_open(struct train *t);
 void train_samples_tell_cost(struct train *t);
 /** Makes, tells and logs all of them behind this step. Returns as train_evaluate. */
 int train_sample(struct train *t, uint64_t step);
+/** Those that wait, behind the export: where the run is asked to stop, it tells that they are none.
+ * Returns as train_evaluate, but for that. */
+int train_sample_last(struct train *t);
 /** Its line of the summary. */
 void train_samples_tell(const struct train *t);
 void train_samples_close(struct train *t);

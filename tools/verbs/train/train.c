@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hoistway train. Decides the order of things: everything that can be refused is refused before
- * anything is written; then plan, load, train, drain, export. The learning rate and the position in
- * the data are functions of the step, so that a step needs nothing from the one before but the
- * weights.
+ * anything is written; then plan, load, train, drain, export, and the last samples. The learning
+ * rate and the position in the data are functions of the step, so that a step needs nothing from
+ * the one before but the weights.
  */
 #include "base/text.h"
 #include "cli/forecast.h"
@@ -376,13 +376,15 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     return 0;
 }
 
-/* Samples come with evaluations; of a run that has none behind its last step. */
+/* Samples come with evaluations; of a run that has none behind its last step. Those of the last
+ * step wait until the model is there. */
 static int look_at(struct train *t, uint64_t step)
 {
     const uint64_t before = t->eval.count;
     int native = train_evaluate(t, step);
     const bool due = t->eval.data ? t->eval.count > before : step >= t->options->steps;
-    return native || !due ? native : train_sample(t, step);
+    t->samples.wait = due && (step >= t->options->steps || t->eval.ended);
+    return native || !due || t->samples.wait ? native : train_sample(t, step);
 }
 
 /* This is what no step has taken. */
@@ -557,6 +559,7 @@ int train_run(const struct train_options *options, struct train_result *result,
         if (!native && phases[i] == plan && !options->resume) /* else the store may be another's */
             train_tell_plan(&t);
     }
+    native = native ? native : train_sample_last(&t);
     progress_end(&t.progress);
     if (native == -ECANCELED && train_stopped(&t)) /* what failed by itself is told as that */
         native = train_tell_stopped(&t);
