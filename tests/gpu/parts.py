@@ -27,7 +27,7 @@ MEMCHECK = (('memcheck', 'elementwise'), ('memcheck', 'rmsnorm'), ('racecheck', 
             ('memcheck', 'tokens'), ('racecheck', 'tokens'), ('memcheck', 'blocks'),
             ('racecheck', 'blocks'), ('memcheck', 'optimizer'), ('memcheck', 'attention'),
             ('racecheck', 'attention'), ('memcheck', 'bias'), ('memcheck', 'documents'),
-            ('racecheck', 'documents'), ('memcheck', 'ways'))
+            ('racecheck', 'documents'), ('memcheck', 'ways'), ('racecheck', 'ways'))
 
 
 def run_json(runner, arguments, settings=None):

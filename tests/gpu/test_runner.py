@@ -425,6 +425,10 @@ class Whole(unittest.TestCase):
         self.assertEqual({*parts.CONFORMANCE, 'triage'}, {*UNITS})
         self.assertLessEqual({unit for _, unit in parts.MEMCHECK}, {*parts.CONFORMANCE})
 
+    def test_kernels_whose_threads_share_memory_are_checked_for_races(self):
+        for unit in ('rmsnorm', 'tokens', 'blocks', 'attention', 'documents', 'ways'):
+            self.assertIn(('racecheck', unit), parts.MEMCHECK)
+
 
 class Order(Programs):
     def call(self, seconds, takes):

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms and AdamW against the bytes of cpu_adam. The host device does neither: skipped there. */
+/*
+ * Norms, AdamW and the sum of ways against the bytes of cpu_adam and of the interface's tree. The
+ * host device has none but the sum: the others are skipped there.
+ */
+#include "half.h"
 #include "triage.h"
 #include <hoistway/cpu_adam.h>
 
-enum { WINDOW = 64 };
+enum { WINDOW = 64, WAYS = 3 };
 
 static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
 {
@@ -112,11 +116,75 @@ static void adamw(enum triage_size size, enum hst_dtype dtype)
     triage_end(t);
 }
 
+static float rounded(enum hst_dtype dtype, float x)
+{
+    return dtype == HST_F32 ? x : (float)half_value(dtype, half_round(dtype, x));
+}
+
+static float way(const struct operand *of, size_t index)
+{
+    return (float)triage_value(of, index);
+}
+
+/* The tree is (in[0] + in[1]) + in[2]. The inner sum is f32: it is neither a way nor the root. */
+static void sum_block(struct operand *const in[WAYS], enum hst_dtype dtype, size_t first,
+                      size_t count, void *block)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float pair = way(in[0], first + i) + way(in[1], first + i);
+        const float sum = rounded(dtype, pair + way(in[2], first + i));
+        const uint16_t half = dtype == HST_F32 ? 0 : half_round(dtype, sum);
+        if (dtype == HST_F32)
+            memcpy((char *)block + i * 4, &sum, 4);
+        else
+            memcpy((char *)block + i * 2, &half, 2);
+    }
+}
+
+/* Blocks of what is written, and their norms. */
+static void sum_ways(enum triage_size size, enum hst_dtype dtype)
+{
+    struct triage *t = triage_begin();
+    const size_t count = triage_shape(size).count, element = hst_dtype_bytes(dtype);
+    const size_t partials = (count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
+    size_t samples[TRIAGE_SAMPLES];
+    struct operand *in[WAYS] = {triage_input(t, "way 0", 1, count, dtype),
+                                triage_input(t, "way 1", 1, count, dtype),
+                                triage_input(t, "way 2", 1, count, dtype)};
+    struct operand *out = triage_output(t, "out", 1, count, dtype);
+    struct operand *partial = triage_output(t, "partial", partials, 2, HST_F32);
+    static char block[HST_NORM_BLOCK * 4];
+    const void *from[WAYS] = {in[0]->data, in[1]->data, in[2]->data};
+    triage_taken(hst_op_sum_ways(t->stream, &(struct hst_sum_ways){.tree = {WAYS, 1, dtype, dtype},
+                                                                   .each = 1,
+                                                                   .inputs = WAYS,
+                                                                   .in = from,
+                                                                   .out = out->data,
+                                                                   .count = count,
+                                                                   .partial = partial->data}));
+    triage_sync(t);
+    const size_t sampled = triage_samples(partials, samples);
+    for (size_t i = 0; i < sampled; i++) {
+        const size_t first = samples[i] * HST_NORM_BLOCK;
+        const size_t here = count - first < HST_NORM_BLOCK ? count - first : HST_NORM_BLOCK;
+        double want;
+        sum_block(in, dtype, first, here, block);
+        hst_cpu_adam_ops(HST_CPU_ISA_C)->norm2[cpu_type(dtype)](block, here, &want);
+        triage_read_bytes(t, (char *)out->data + first * element, here * element);
+        triage_check_bytes(out, first, here, t->staging, block);
+        triage_read_bytes(t, (double *)partial->data + samples[i], sizeof want);
+        triage_check_bytes(partial, samples[i] * 2, 2, t->staging, &want);
+    }
+    triage_end(t);
+}
+
 TRIAGE_TESTS(norm2)
 TRIAGE_TESTS(adamw)
+TRIAGE_TESTS(sum_ways)
 
 struct triage_tests triage_optimizer_tests(void)
 {
-    static const struct CMUnitTest tests[] = {TRIAGE_LIST(norm2), TRIAGE_LIST(adamw)};
+    static const struct CMUnitTest tests[] = {TRIAGE_LIST(norm2), TRIAGE_LIST(adamw),
+                                              TRIAGE_LIST(sum_ways)};
     return (struct triage_tests){tests, sizeof tests / sizeof *tests};
 }
