@@ -76,7 +76,8 @@ mutate(
 )
 mutate(
     'tools/hf/ends.c', 'e2e/samples',
-    ('config.json has ends too', 'if (ends.count == 0)', 'if (0)'),
+    ('config.json has ends too',
+     'take_all(&ends, model, model->config_text, model->config_bytes);', ';'),
     ('an end may be one of a list', 'if (v.type != JSN_ARRAY)', 'if (1)'),
 )
 mutate(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which ids end what a model says. generation_config.json goes first, as in transformers,
- * which takes those of config.json where it names none. A file that is no JSON names none: nothing
- * that is trained depends on it.
+ * Decides which ids end what a model says: those of generation_config.json alone where there is
+ * one, which may be none, else those of config.json. So does transformers, for which a file that is
+ * no JSON is not there, too. An id that the model lacks is left out, as it cannot be said.
  */
 #include "hf/json/json.h"
 #include "hf/model.h"
@@ -60,8 +60,8 @@ size_t hf_model_ends(const struct hf_model *model, uint32_t *ids, size_t most)
     if (input && input_read_all(input, MOST_BYTES, &text) == 0 &&
         jsn_check(text, (size_t)input->size_bytes, MOST_KEYS, &fault) == 0)
         take_all(&ends, model, text, (size_t)input->size_bytes);
-    free(text);
-    if (ends.count == 0)
+    else
         take_all(&ends, model, model->config_text, model->config_bytes);
+    free(text);
     return ends.count;
 }

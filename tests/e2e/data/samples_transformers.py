@@ -11,6 +11,7 @@ Needs torch and transformers (PyPI); exits 77 where they are missing.
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,7 @@ def texts(model, data, scratch):
 def generated(model, prompts):
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     ends = network.generation_config.eos_token_id
-    ends = set(ends if isinstance(ends, list) else [ends])
+    ends = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
     found = []
     for prompt in prompts:
         row = torch.tensor([prompt])
@@ -65,8 +66,46 @@ def generated(model, prompts):
     return found
 
 
+def with_ends(path, ids, written):
+    """A copy of a model whose config.json has these ends, and its generation_config.json this text
+    (None: it has no such file)."""
+    model = shutil.copytree(os.path.join(ROOT, 'tests', 'golden', 'tied-gqa'), path)
+    with open(os.path.join(model, 'config.json'), encoding='ascii') as file:
+        config = json.load(file)
+    with open(os.path.join(model, 'config.json'), 'w', encoding='ascii') as file:
+        json.dump({**config, 'eos_token_id': ids}, file)
+    if written is not None:
+        with open(os.path.join(model, 'generation_config.json'), 'w', encoding='ascii') as file:
+            file.write(written)
+    return model
+
+
+def compare_ends():
+    """Which of the two files names the ends. An end is the fourth id that the first prompt gets."""
+    vocab, status = 272, 0
+    prompts = draw_prompts(4, PROMPTS, vocab, 12)
+    with tempfile.TemporaryDirectory() as scratch:
+        model = with_ends(os.path.join(scratch, 'free'), None, None)
+        whole = generated(model, prompts)
+        end, other = whole[0][3], whole[1][3]
+        data = write(os.path.join(scratch, 'data.safetensors'), vocab, prompts,
+                     ids=[i % vocab for i in range(400)])
+        for name, written in (('missing', None), ('without ends', '{"do_sample": false}'),
+                              ('null', '{"eos_token_id": null}'), ('no JSON', '{"eos'),
+                              ('others', json.dumps({'eos_token_id': [other]}))):
+            with tempfile.TemporaryDirectory() as folder:
+                model = with_ends(os.path.join(folder, 'model'), end, written)
+                ours, theirs = texts(model, data, folder)[0], generated(model, prompts)
+            ended = name in ('missing', 'no JSON', 'others')
+            good = ours == theirs and (theirs != whole) == ended
+            print(f'generation_config.json {name}:',
+                  'equal' if good else f'\n{ours}\n{theirs}\nDIFFER')
+            status |= not good
+    return status
+
+
 def main():
-    status = 0
+    status = compare_ends()
     for fixture in FIXTURES:
         model = os.path.join(ROOT, 'tests', 'golden', fixture)
         with open(os.path.join(model, 'config.json'), encoding='ascii') as file:
