@@ -282,7 +282,7 @@ struct data_identity data_identity(const struct data *data)
 int data_prompts(const struct data *data, uint64_t most, struct prompts *prompts,
                  struct hst_error *error)
 {
-    return add_fix(error, prompts_read(files_of(data), most, prompts, error));
+    return add_fix(error, prompts_read(files_of(data), data->vocab, most, prompts, error));
 }
 
 uint64_t data_order_sequence(const struct data *data, uint64_t index)

@@ -17,11 +17,12 @@ struct prompts {
 };
 
 /**
- * Reads the first `most` prompts of the first file that has prompts, and its bytes. Their ids were
- * looked at when it was opened. *prompts, to be freed whatever comes of it, has none where no file
- * has. Errors: E106, E420 (no memory).
+ * Reads the first `most` prompts of the first file that has prompts, and its bytes. Each prompt has
+ * an id, and all ids are below vocab (0: any). *prompts, to be freed whatever comes of it, has none
+ * where no file has. Errors: E106 (also: not what was checked when the file was opened), E420 (no
+ * memory).
  */
-int prompts_read(struct token_files files, uint64_t most, struct prompts *prompts,
+int prompts_read(struct token_files files, uint64_t vocab, uint64_t most, struct prompts *prompts,
                  struct hst_error *error);
 void prompts_free(struct prompts *prompts);
 /** Bytes of an id, *count of them, which stand in no other's; none of one that the file lacks. */
