@@ -60,7 +60,7 @@ class Samples(unittest.TestCase):
         return done
 
     def lines(self, kind):
-        with open(self.path('log'), encoding='ascii') as log:
+        with open(self.path('log'), encoding='utf-8') as log:
             return [line for line in map(json.loads, log) if line['kind'] == kind]
 
     def texts(self):
@@ -281,6 +281,16 @@ class Samples(unittest.TestCase):
         self.run_it('--samples', '2')
         self.assertNotIn('nonfinite', self.lines('sample')[0])
 
+    def test_an_id_without_bytes_is_told_as_one(self):
+        """Of a file that has the bytes of five ids. An end is no part of a text."""
+        few = write(self.path('few.safetensors'), 5, [[1, 2, 3]], self.documents)
+        self.run_it('--samples', '1', '--sample-tokens', '6', data=few)
+        (line,) = self.lines('sample')
+        known = ids_of(line['text'])
+        self.assertLess(len(known), line['tokens'])
+        self.assertEqual(line['text'].count('\ufffd'),
+                         line['tokens'] - line['ended'] - len(known))
+
     def refuse(self, words, *more, **kind):
         self.assertIn('error[E402] ', (done := self.run_it(*more, code=2, **kind)).stderr)
         self.assertIn(words, done.stderr)
@@ -296,6 +306,9 @@ class Samples(unittest.TestCase):
         self.refuse('neither --eval nor --data has any', '--samples', '2', '--eval', none,
                     data=none)
         self.refuse('mute.safetensors has prompts, but not the bytes', '--samples', '2', data=mute)
+        few = write(self.path('few.safetensors'), 5, [[1], [4, 5]], self.documents)
+        self.refuse(f'prompt 2 of {few} has the id 5, and its bytes are those of the ids below 5',
+                    '--samples', '2', data=few)
         self.refuse('has 5 prompts. Fix: --samples 5.', '--samples', '6')
         self.refuse(f'prompt 2 of {long} has {T + 1} tokens', '--samples', '2', data=long)
         self.refuse('--sample-tokens is for a run with samples', '--sample-tokens', '2')

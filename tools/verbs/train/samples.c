@@ -47,6 +47,22 @@ static int find_prompts(struct train *t)
     return native;
 }
 
+/* An id of a prompt that the file has no bytes of: of a model whose vocabulary is larger, or of
+ * another tokenizer. */
+static int check_bytes(const struct train *t)
+{
+    const struct prompts *p = &t->samples.prompts;
+    for (uint64_t i = 0; i < p->count; i++)
+        for (uint64_t k = p->starts[i]; k < p->starts[i + 1]; k++)
+            if (p->ids[k] >= p->id_count)
+                return fail(t->error, FAIL_VALUE, -EINVAL,
+                            "prompt %" PRIu64 " of %s has the id %" PRIu32 ", and its bytes are "
+                            "those of the ids below %" PRIu64 ". Fix: a file that prep made with "
+                            "the model's tokenizer, or leave --samples out.",
+                            i + 1, p->path, p->ids[k], p->id_count);
+    return 0;
+}
+
 static int check_prompts(const struct train *t)
 {
     const struct prompts *p = &t->samples.prompts;
@@ -73,7 +89,7 @@ static int check_prompts(const struct train *t)
                         "--seq-len %" PRIu64 " has no room for a new one. Fix: a larger --seq-len, "
                         "or a shorter prompt.",
                         i + 1, p->path, p->starts[i + 1] - p->starts[i], o->seq_len);
-    return 0;
+    return check_bytes(t);
 }
 
 /* ---- where they lie ---- */
@@ -312,13 +328,25 @@ static int make_all(struct train *t)
 
 /* ---- what they say ---- */
 
+/* Bytes of an id, U+FFFD of one that the file has none of: a vocabulary may have more than its
+ * tokenizer. */
+static const unsigned char *bytes_of(const struct prompts *p, uint32_t id, size_t *count)
+{
+    static const unsigned char unknown[] = {0xef, 0xbf, 0xbd};
+    const unsigned char *bytes = prompts_bytes(p, id, count);
+    if (bytes)
+        return bytes;
+    *count = sizeof unknown;
+    return unknown;
+}
+
 /* Ids as text, as many of the first ones as have room. A byte of 0 becomes one that is no UTF-8. */
 static void put_ids(const struct prompts *p, const uint32_t *ids, uint64_t count, char *text,
                     size_t room)
 {
     size_t used = 0, bytes;
     for (uint64_t i = 0; i < count; i++) {
-        const unsigned char *from = prompts_bytes(p, ids[i], &bytes);
+        const unsigned char *from = bytes_of(p, ids[i], &bytes);
         if (bytes >= room - used)
             break;
         for (size_t k = 0; k < bytes; k++)
