@@ -118,12 +118,42 @@ class Samples(unittest.TestCase):
             self.assertGreater(line['seconds'], 0)
 
     def test_texts_do_not_depend_on_where_bytes_live(self):
-        seen = set()
-        for place in PLACES:
-            self.run_it('--place', place, '--samples', '5')
-            seen.add(str(self.texts()))
+        for precision in ('fp32', 'bf16', 'fp16'):
+            seen = set()
+            for place in PLACES:
+                self.run_it('--place', place, '--samples', '5', '--precision', precision)
+                seen.add(str(self.texts()))
+                self.again()
+            self.assertEqual(len(seen), 1, precision)
+
+    def test_texts_do_not_depend_on_slices_of_the_vocabulary(self):
+        """The least memory, in which the embedding and the head are used in slices."""
+        model, vocab = self.path('large'), 20000
+        os.mkdir(model)
+        with open(os.path.join(MODEL, 'config.json'), encoding='ascii') as file:
+            config = json.load(file)
+        with open(os.path.join(model, 'config.json'), 'w', encoding='ascii') as file:
+            json.dump({**config, 'vocab_size': vocab, 'hidden_size': 96,
+                       'tie_word_embeddings': False}, file)
+        data = write(self.path('wide.safetensors'), vocab, draw_prompts(2, 3, vocab, 9),
+                     self.documents)
+        for precision in ('fp32', 'bf16', 'fp16'):
+            more = ('--samples', '3', '--sample-tokens', '4', '--precision', precision, '--init',
+                    'random', '--threads', '2', '--durability', 'none')
+            self.run_it(*more, data=data, model=model, steps=2)
+            whole = self.exported(), self.texts()
             self.again()
-        self.assertEqual(len(seen), 1)
+            plan = subprocess.run(
+                [PROGRAM, 'plan', '--device', 'host', '--model', model, '--data', data, '--seq-len',
+                 str(T), '--batch-tokens', str(4 * T), '--grain', str(2 * T), '--store',
+                 self.path('store'), *more[:6], *more[8:], '--json', '--dram=1M'],
+                capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+            self.assertEqual(plan.returncode, 3, plan.stderr)
+            least = json.loads(plan.stdout)['smallest']['dram']
+            done = self.run_it(*more, f'--dram={least}', data=data, model=model, steps=2)
+            self.assertIn('slices of their rows', done.stderr)
+            self.assertEqual((self.exported(), self.texts()), whole, precision)
+            self.again()
 
     def test_prompts_that_share_a_row_are_answered_as_they_are_alone(self):
         """More prompts than a batch has rows: of the plain file in two batches."""
