@@ -131,7 +131,7 @@ static void print_samples(const struct plan *p, FILE *out)
     const double sweep_s = p->t.result.prediction.evaluation_s;
     const uint64_t sweeps = p->t.samples.sweeps;
     if (sweeps && sweep_s > 0)
-        fprintf(out, "samples take at most %.3g s each time, for up to %" PRIu64 " sweep%s\n",
+        fprintf(out, "samples take about %.3g s each time, for up to %" PRIu64 " sweep%s\n",
                 sweep_s * (double)sweeps, sweeps, text_s(sweeps));
 }
 

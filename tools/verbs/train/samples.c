@@ -192,7 +192,7 @@ void train_samples_tell_cost(struct train *t)
     if (!s->list || t->options->quiet)
         return;
     if (hst_engine_predict(t->engine, &t->rates, &p) == 0 && p.evaluation_s > 0)
-        snprintf(seconds, sizeof seconds, ", at most %.3g s by what was measured",
+        snprintf(seconds, sizeof seconds, ", about %.3g s by what was measured",
                  p.evaluation_s * (double)s->sweeps);
     cli_note(CLI_SAMPLES,
              "--samples %" PRIu64 " of the %" PRIu64 " prompts of %s: %s up to %" PRIu64
