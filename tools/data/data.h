@@ -97,6 +97,11 @@ uint64_t data_seq_len(const struct data *data);
 uint64_t data_largest_id(const struct data *data);
 /** It tells what became of documents; null where data has none and no mask: it was cut. */
 const struct data_packing *data_packing(const struct data *data);
+/** True where there is data, and it is packed. */
+static inline bool data_holds_documents(const struct data *data)
+{
+    return data && data_packing(data);
+}
 /** It tells whether a token file has ids of 16 bits, which name no more than 65,536. */
 bool data_has_u16(const struct data *data);
 /** It tells what the files were when they were opened. */

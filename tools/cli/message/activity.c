@@ -3,6 +3,7 @@
  * behind; see activity.h. */
 #include "cli/message/activity.h"
 
+#include "base/now.h"
 #include "base/text.h"
 #include "cli/message/message.h"
 #include "cli/message/say.h"
@@ -43,13 +44,6 @@ static struct {
 
 static _Atomic uint64_t counted_bytes, whole_bytes;
 static _Atomic int open_line; /* an enum open_line, which handlers of signals read */
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void activity_format(const struct activity *a, char line[ACTIVITY_LINE_BYTES])
 {

@@ -26,15 +26,10 @@ static int check_state(const struct train *t)
                 name);
 }
 
-static bool is_packed(const struct data *data)
-{
-    return data && data_packing(data);
-}
-
 /* Whose pairs are as many as those of the rows that the run is to have. */
 static uint64_t document_tokens(const struct train *t)
 {
-    const struct data_packing *p = is_packed(t->data) ? data_packing(t->data) : NULL;
+    const struct data_packing *p = data_holds_documents(t->data) ? data_packing(t->data) : NULL;
     return p ? llama_document_tokens(p->pair_count,
                                      (double)p->row_count * (double)t->options->seq_len)
              : 0;
@@ -56,13 +51,14 @@ int train_device_choose(struct train *t)
     }
     if (wish == 0)
         wish = t->device.gpu ? LLAMA_MICRO_BATCH_GPU : LLAMA_MICRO_BATCH_HOST;
-    t->run = (struct llama_run){
-        .seq_len = o->seq_len,
-        .batch_tokens = batch,
-        .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch),
-        .documents = is_packed(t->data),
-        .document_tokens = document_tokens(t),
-        .evaluates_other = t->eval.data && is_packed(t->eval.data) != is_packed(t->data)};
+    t->run =
+        (struct llama_run){.seq_len = o->seq_len,
+                           .batch_tokens = batch,
+                           .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch),
+                           .documents = data_holds_documents(t->data),
+                           .document_tokens = document_tokens(t),
+                           .evaluates_other = t->eval.data && data_holds_documents(t->eval.data) !=
+                                                                  data_holds_documents(t->data)};
     return check_state(t);
 }
 

@@ -5,6 +5,7 @@
  * of --keep-best and --patience is part of the cursor; a cursor is written when its step begins, so
  * that a run which goes on evaluates its version once more where that was due.
  */
+#include "base/now.h"
 #include "base/text.h"
 #include "cli/message/activity.h"
 #include "cli/message/message.h"
@@ -16,7 +17,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- on what, and when ---- */
 
@@ -108,13 +108,6 @@ void train_eval_resume(struct train *t, const char *cursor)
 }
 
 /* ---- one evaluation ---- */
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void repeat(uint32_t *ids, uint64_t sequence, uint64_t length)
 {

@@ -4,6 +4,7 @@
  * There is no cache of keys and values. Each new token is one forward over all prompts at once, as
  * an evaluation makes it, which runs wherever a step runs. Nothing of it reaches the weights.
  */
+#include "base/now.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/message/activity.h"
@@ -16,18 +17,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PROMPT_BYTES 1000u /* of a prompt, its last ones, and of what is said, its first ones: */
 #define TEXT_MOST    8000u /* a line of the log is read by programs that limit lines */
 #define SHOWN_BYTES  200u
 
 /* ---- the prompts ---- */
-
-static bool is_packed(const struct train *t)
-{
-    return t->data && data_packing(t->data);
-}
 
 static const char *source_of(const struct train *t)
 {
@@ -111,7 +106,7 @@ static void lay_out(const struct train *t, struct train_sample *sample, struct p
     const uint64_t length = t->options->seq_len;
     const uint64_t rows = t->options->engine.batch_tokens / length; /* of a batch */
     const uint64_t inputs = sample->length + sample->most - 1;
-    if (next->column > 0 && (!is_packed(t) || next->column + inputs > length))
+    if (next->column > 0 && (!data_holds_documents(t->data) || next->column + inputs > length))
         *next = (struct place){next->row + 1, 0};
     sample->sweep_row = next->row / rows * rows;
     sample->begin = (next->row - sample->sweep_row) * length + next->column;
@@ -204,13 +199,6 @@ void train_samples_tell_cost(struct train *t)
 
 /* ---- one time ---- */
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* What no sample lies in sees itself alone, and nothing sees it. */
 static void clear(struct train *t)
 {
@@ -218,7 +206,7 @@ static void clear(struct train *t)
     for (uint64_t i = 0; i < t->run.batch_tokens; i++) {
         to->inputs[i] = 0;
         to->targets[i] = DATA_NO_TARGET;
-        if (is_packed(t)) {
+        if (data_holds_documents(t->data)) {
             to->first[i] = (uint32_t)(i % t->options->seq_len);
             to->position[i] = 0;
         }
@@ -232,7 +220,8 @@ static void put_prompt(struct train *t, uint64_t i)
     sample->made = 0;
     sample->ended = sample->lost = false;
     memcpy(t->batch.inputs + sample->begin, p->ids + p->starts[i], sample->length * sizeof *p->ids);
-    for (uint64_t k = 0; is_packed(t) && k < sample->length + sample->most - 1; k++) {
+    for (uint64_t k = 0; data_holds_documents(t->data) && k < sample->length + sample->most - 1;
+         k++) {
         t->batch.first[sample->begin + k] = (uint32_t)(sample->begin % t->options->seq_len);
         t->batch.position[sample->begin + k] = (uint32_t)k;
     }
@@ -273,7 +262,7 @@ static int sweep(struct train *t, uint64_t first, uint64_t end, struct llama_cho
                  size_t *asked)
 {
     const struct data_batch *to = &t->batch;
-    const bool packed = is_packed(t);
+    const bool packed = data_holds_documents(t->data);
     const struct llama_batch batch = {to->inputs, to->targets, packed ? to->first : NULL,
                                       packed ? to->position : NULL};
     struct train_sample *list = t->samples.list;

@@ -5,6 +5,7 @@
  * rate and the position in the data are functions of the step, so that a step needs nothing from
  * the one before but the weights.
  */
+#include "base/now.h"
 #include "base/text.h"
 #include "cli/forecast.h"
 #include "cli/message/message.h"
@@ -21,16 +22,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define F16_INFINITE 65520.0f /* from here on */
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- versions, steps that were skipped ---- */
 
