@@ -4,21 +4,13 @@
  * to rise from idle, and falls to what the power limit allows only after some time of hard work.
  */
 #include "bench/burn.h"
-
-#include <time.h>
+#include "base/now.h"
 
 #define EXTENT_LEAST  128u  /* a slow device begins with little */
 #define EXTENT        4096u /* of a product: some 0.2 ms of a large card, enough for all of it */
 #define LONG_ENOUGH_S 0.001
 #define BATCH_S       0.01 /* between two waits for the stream */
 #define BATCH_MOST    256u
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 bool bench_burns(const struct hst_dev *dev, bool smoke)
 {
@@ -29,7 +21,7 @@ bool bench_burns(const struct hst_dev *dev, bool smoke)
 int bench_burn(struct hst_stream *stream, double seconds, int (*enqueue)(void *arg), void *arg,
                uint64_t *calls)
 {
-    double start = seconds_now(), before = start;
+    double start = now_s(), before = start;
     unsigned batch = 1;
     *calls = 0;
     do {
@@ -40,7 +32,7 @@ int bench_burn(struct hst_stream *stream, double seconds, int (*enqueue)(void *a
         if (rc)
             return rc;
         *calls += batch;
-        double now = seconds_now();
+        double now = now_s();
         if (now - before < BATCH_S && batch < BATCH_MOST)
             batch *= 2;
         before = now;
@@ -86,10 +78,10 @@ static int grow(struct burn *b, const struct hst_work *work)
         b->args.work = *work;
         rc = multiply(b); /* loads code, makes plans */
         rc = rc ? rc : hst_stream_sync(b->stream);
-        double start = seconds_now();
+        double start = now_s();
         rc = rc ? rc : multiply(b);
         rc = rc ? rc : hst_stream_sync(b->stream);
-        took_s = seconds_now() - start;
+        took_s = now_s() - start;
     }
     return rc;
 }
@@ -131,10 +123,10 @@ int bench_burn_in(struct hst_dev *dev, bool smoke, double *burned_s, struct hst_
     if (!bench_burns(dev, smoke))
         return 0;
     int rc = open_burn(&b);
-    double start = seconds_now();
+    double start = now_s();
     rc = rc ? rc : bench_burn(b.stream, BENCH_BURN_S, multiply, &b, &calls);
     if (!rc)
-        *burned_s = seconds_now() - start;
+        *burned_s = now_s() - start;
     close_burn(&b);
     return rc ? bench_device_failed(dev, rc, "warming the device", error) : 0;
 }

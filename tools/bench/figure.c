@@ -4,20 +4,13 @@
  * for the stream does not count. So host and GPU are measured the same way.
  */
 #include "bench/figure.h"
+#include "base/now.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROUNDS = 7, CALLS_MOST = 2000 };
 #define ROUND_S 0.01
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -28,14 +21,14 @@ static int by_value(const void *a, const void *b)
 static int time_calls(struct hst_stream *stream, unsigned calls, int (*enqueue)(void *arg),
                       void *arg, double *call_s)
 {
-    double start = seconds_now();
+    double start = now_s();
     for (unsigned i = 0; i < calls; i++) {
         int rc = enqueue(arg);
         if (rc)
             return rc;
     }
     int rc = hst_stream_sync(stream);
-    *call_s = (seconds_now() - start) / calls;
+    *call_s = (now_s() - start) / calls;
     return rc;
 }
 

@@ -5,12 +5,12 @@
  * its cache again.
  */
 #include "bench/gemm.h"
+#include "base/now.h"
 
 #include <cblas.h>
 #include <hoistway/kernels.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct share {
     struct gemm_timer *timer;
@@ -61,19 +61,12 @@ static void *share_main(void *arg)
     }
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 double gemm_timer_round(struct gemm_timer *timer)
 {
     pthread_barrier_wait(&timer->barrier);
-    double start = seconds();
+    double start = now_s();
     pthread_barrier_wait(&timer->barrier);
-    return timer->flops / (seconds() - start);
+    return timer->flops / (now_s() - start);
 }
 
 static void count_round(struct gemm_timer *timer)

@@ -6,6 +6,7 @@
  */
 #include "bench/adam/adam.h"
 
+#include "base/now.h"
 #include "base/text.h"
 #include "bench/adam/arrays.h"
 #include "bench/adam/null.h"
@@ -129,20 +130,13 @@ static void step_cast_peer_cast(struct bench *bench, const struct contestant *c)
 
 /* ---- rounds ---- */
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static double take_turn(struct bench *bench, const struct contestant *c)
 {
     if (bench->peer)
         nanosleep(&PAUSE, NULL);
-    double start = seconds_now();
+    double start = now_s();
     c->step(bench, c);
-    return (seconds_now() - start) / (double)c->elements;
+    return (now_s() - start) / (double)c->elements;
 }
 
 /* The contestant's times per element. */

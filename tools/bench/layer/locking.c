@@ -5,6 +5,7 @@
  * the call, as when an engine starts.
  */
 #include "bench/layer/locking.h"
+#include "base/now.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define HUGE_PAGE  ((uint64_t)2 << 20)
@@ -25,13 +25,6 @@ struct locker {
     unsigned rounds;
     struct bench_locking *out;
 };
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 const char *bench_pages_name(enum bench_pages pages)
 {
@@ -109,14 +102,14 @@ static int time_rounds(const struct locker *l, enum bench_pages pages, void *mem
     const bool own = pages == BENCH_PAGES_OWN;
     double lock[ROUNDS_MAX], unlock[ROUNDS_MAX];
     for (unsigned r = 0; r < l->rounds; r++) {
-        double begin = seconds_now();
+        double begin = now_s();
         int rc = own ? take_own(l, &memory) : lock_pages(l, &memory);
-        double locked = seconds_now();
+        double locked = now_s();
         rc = rc ? rc : own ? give_own(l, &memory) : unlock_pages(l, &memory);
         if (rc)
             return rc;
         lock[r] = locked - begin;
-        unlock[r] = seconds_now() - locked;
+        unlock[r] = now_s() - locked;
     }
     l->out->lock[pages] = timing_of(lock, l->rounds);
     l->out->unlock[pages] = timing_of(unlock, l->rounds);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The benchmark's model and its steps, for whoever times them. */
 #include "bench/step/run.h"
+#include "base/now.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 static const struct llama_config MODEL = {
     .hidden = BENCH_WIDTH,
@@ -79,22 +79,15 @@ int bench_run_open(struct bench_run *run, const struct bench_run_in *in, struct 
     return 0;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 int bench_run_step(struct bench_run *run, double *seconds, double *loss, struct hst_error *error)
 {
     struct hst_step_stats stats;
     const struct hst_step_in in = {.size = sizeof in, .lr = 1e-4};
-    double start = seconds_now();
+    double start = now_s();
     const struct llama_batch batch = {.inputs = run->tokens,
                                       .targets = run->tokens + run->batch_tokens};
     int rc = llama_step(run->model, run->engine, &in, &batch, loss, &stats);
-    *seconds = seconds_now() - start;
+    *seconds = now_s() - start;
     return rc ? engine_failed(run, rc, error) : 0;
 }
 
