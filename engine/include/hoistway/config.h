@@ -74,12 +74,15 @@ enum hst_activations { HST_ACTIVATIONS_AUTO = 0, HST_ACTIVATIONS_RECOMPUTE = 1 }
  * ELSEWHERE  a plan whose budgets are taken as given
  */
 enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2 };
+/** The type that a way's gradient is rounded to before it is added to the others' (ways.h). */
+enum hst_reduce { HST_REDUCE_GRADS = 0 /* the gradients' own */, HST_REDUCE_F32 = 1 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** An explicit zero where 0 means "the default". */
 #define HST_NONE (-1.0)
 
 struct hst_rates;
+struct hst_launch;
 
 /**
  * Zero in a field is its default; append only. hst_engine_options describes each option (range,
@@ -99,6 +102,11 @@ struct hst_rates;
  * io_model    for tests and studies: each directory of `store` stands for a drive "sim:…" of
  *             <hoistway/aio.h>, in memory beside the budgets and in virtual time; `io` must be AUTO
  * io_fault    likewise: a plan of faults that every drive runs through, from its opening on
+ * ways        a step's batch is cut into so many parts, way w being the w-th of its tokens. Their
+ *             gradients are added by one tree that only `ways`, `reduce` and `hop` decide
+ *             (<hoistway/ways.h>): the numbers of a run depend on these three and not on how many
+ *             ranks share the work. A multiple of the ranks, by a power of two with several ranks;
+ *             batch_tokens is a multiple of it, and micro-batches are cut inside ways
  */
 struct hst_config {
     size_t size;
@@ -112,7 +120,7 @@ struct hst_config {
     uint32_t tile_elements;
     enum hst_io io;
     enum hst_precision precision;
-    uint64_t batch_tokens;       /* tokens of a step; > 0 */
+    uint64_t batch_tokens;       /* tokens of a step, those of all ranks; > 0 */
     uint64_t micro_batch_tokens; /* whole sequences; a step's last may be shorter; > 0 */
     double beta1, beta2;         /* 0: 0.9, 0.999; HST_NONE: 0 */
     double eps;                  /* 0: 1e-8 */
@@ -166,6 +174,13 @@ struct hst_config {
     const char *host_math;       /* core of OpenBLAS: struct hst_dev_config; null: its own choice */
     uint64_t load_bytes;         /* that hst_engine_load will read from drives, for predictions */
     bool resumes;                /* hst_engine_resume is to be called; for predictions */
+    /* Who this process is among those that train together (hst_launch_read): all of them make the
+       same engine and the same calls. Null: it is alone */
+    const struct hst_launch *launch;
+    uint32_t ways;               /* see above; 1 to 65,536; 0: as many as ranks */
+    enum hst_reduce reduce;
+    uint32_t hop;                /* sums of so many ways are rounded too, a power of two; 0: 8 */
+    double peer_timeout_s;       /* a rank is waited for so long at most; 0: 60 */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

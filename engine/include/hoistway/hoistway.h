@@ -283,6 +283,48 @@ struct hst_step {
 };
 int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step);
 
+/** A rank's part of the tokens of every step: its ways, one after another. */
+struct hst_part {
+    uint32_t rank, ranks, node, nodes;
+    uint32_t ways;                 /* of all ranks */
+    uint64_t first_token, tokens;  /* of the step's batch_tokens */
+    uint32_t micro_count;          /* micro-batches that it is cut into */
+    const char *transport;         /* "self", "Open MPI v4.1.4"; the engine's */
+};
+/** Errors: -EINVAL before seal. */
+int hst_engine_part(const struct hst_engine *engine, struct hst_part *part);
+
+/** Micro-batch `micro` of the part: all have micro_batch_tokens, but the last of each way. */
+struct hst_micro {
+    uint64_t first_token, tokens; /* counted from the part's first */
+};
+/** Errors: -EINVAL before seal, or there is no such micro-batch. */
+int hst_engine_micro(const struct hst_engine *engine, uint32_t micro, struct hst_micro *found);
+
+/**
+ * Exact sums over all ranks, of whatever the client counts: losses, targets, a wish to stop. Values
+ * are added without an error and rounded once at the end, so that no order and no number of ranks
+ * can be seen in them. Those of a step are in its stats; others are agreed on between steps.
+ *
+ * sum  below HST_SUMS
+ *
+ * Errors: -EINVAL.
+ */
+enum { HST_SUMS = 2 };
+int hst_sum_add(struct hst_engine *engine, uint32_t sum, double value);
+/**
+ * What was added since the last step or call of this, over all ranks, which all must make it.
+ * Errors: -EINVAL in a step; the transport's (sticky).
+ */
+int hst_sum_agree(struct hst_engine *engine, double sums[HST_SUMS]);
+/**
+ * Waits until the device has computed all that was enqueued for the units of the step, and reads
+ * and writes go on meanwhile: what the client has computed may then be added to the step's sums.
+ * Between the last unit's release and hst_step_end; nobody need call it.
+ * Errors: -EINVAL where units are left, or one is acquired; sticky ones.
+ */
+int hst_step_computed(struct hst_engine *engine);
+
 enum hst_sweep {
     HST_FORWARD = 1,
     HST_BACKWARD = 2,
@@ -417,6 +459,7 @@ struct hst_step_stats {
     /* bytes of the GPU's memory that no process holds, at the end of the first four steps and of
        every 32nd: libraries load code there when it is first called; else, and on the host, 0 */
     uint64_t hbm_free;
+    double sums[HST_SUMS]; /* of hst_sum_add, over all ranks */
 };
 /**
  * Norm, clip, update of every tile. Afterwards the step is part of the weights. The loss scale is
@@ -433,6 +476,22 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
  * step's numbers contain. Errors: -EINVAL in a step, or while an evaluation has a unit acquired.
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
+
+/**
+ * Refuses to go on where ranks do not say the same of something that must be alike: options, data.
+ * All must make the call. Between hst_engine_create and destroy, outside of steps.
+ *
+ * what, text  "--lr", "1e-05": less than 200 bytes each, one line
+ *
+ * Errors: -EINVAL (sticky, E503: the first rank that differs, and both values); the transport's.
+ */
+int hst_engine_same(struct hst_engine *engine, const char *what, const char *text);
+
+/**
+ * Ends all ranks, and with them this process, with that exit status: for an error that the others
+ * cannot know of. Returns where there is one rank.
+ */
+void hst_engine_abort(struct hst_engine *engine, int status);
 
 #define HST_NO_VERSION UINT64_MAX
 /**
