@@ -55,6 +55,15 @@ void exact_settle(struct exact_sum *sum)
     sum->unsettled = 0;
 }
 
+void exact_join(struct exact_sum *sum, struct exact_sum *other)
+{
+    exact_settle(sum);
+    exact_settle(other);
+    for (int i = 0; i < EXACT_NUMBERS; i++)
+        sum->number[i] += other->number[i];
+    exact_settle(sum);
+}
+
 /* The limbs are settled and not negative. */
 static double round_limbs(const int64_t *limb)
 {

@@ -27,6 +27,8 @@ void exact_add(struct exact_sum *sum, double x);
  * 2^30 may then be added. The value is the same.
  */
 void exact_settle(struct exact_sum *sum);
+/** Adds the other sum, exactly; both are settled then. */
+void exact_join(struct exact_sum *sum, struct exact_sum *other);
 /**
  * The sum, rounded once to nearest even; infinite where it is beyond the doubles. As in IEEE 754: a
  * NaN, or infinities of both signs, make a NaN. The sum itself is left as it is. 0 is +0.

@@ -64,8 +64,10 @@ static int complete(struct hst_engine *engine)
     struct placement_in *in = &engine->plan_in;
     in->optimizer = engine->optimizer;
     in->has_nvme = engine->drive_count > 0;
-    in->batch_tokens = engine->config.batch_tokens;
-    in->micro_batch_tokens = engine->config.micro_batch_tokens;
+    in->ways = engine->ways.count;
+    in->batch_tokens = engine->ways.count * engine->ways.tokens;
+    in->micro_batch_tokens = engine->ways.micro_tokens;
+    in->way_buffers = ways_buffers(&engine->ways);
     in->hidden_bytes_per_token = engine->hidden_bytes_per_token;
     /* one gradient that is not finite may leave out the update of all */
     in->deferred = engine->config.clip > 0 || engine->config.skip_nonfinite ||

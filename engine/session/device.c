@@ -4,6 +4,7 @@
 #include "base/size_text.h"
 #include "session/engine_state.h"
 #include "session/store/failure.h"
+#include "session/way_sums.h"
 
 #include <errno.h>
 #include <string.h>
@@ -123,7 +124,8 @@ int device_prepare(struct hst_engine *engine)
     if (rc)
         return engine_fail_device(engine, rc, "making a stream");
     device_defaults(engine);
-    return choose_update(engine);
+    rc = way_sums_configure(engine); /* whose types follow from the precision */
+    return rc ? rc : choose_update(engine);
 }
 
 /* Asking costs a call of the driver and some files of /sys: libraries load most of their code in

@@ -6,8 +6,10 @@
 #include "base/loss_scale.h"
 #include "base/precision.h"
 #include "base/report.h"
+#include "comm/exact.h"
 #include "exec/executor.h"
 #include "machine/workers.h"
+#include "plan/layout/ways.h"
 #include "plan/placement/placement.h"
 #include "plan/search/planner.h"
 #include "plan/search/update_choice.h"
@@ -67,6 +69,12 @@ struct step_state {
     bool is_interrupted; /* since then an evaluation or a copy took time that is no step's */
 };
 
+/* Of the backward at hand (way_sums.c). */
+struct way_state {
+    uint32_t at; /* of the rank's ways: whose micro-batches are computed */
+    struct ways_counter counter;
+};
+
 struct unit_state {
     bool grad_ready;
     struct hst_param_view *views; /* [param_count] */
@@ -113,6 +121,10 @@ struct hst_engine {
     struct extents *extents; /* on NVMe; null where nothing is */
     /* Tiles of resident units, while they are loaded or saved; null where there are none. */
     struct extents *resident;
+
+    struct ways ways;       /* of the rank; way_sums.c */
+    struct way_state way;
+    struct exact_sum sums[HST_SUMS]; /* of the client's (sums.c) */
 
     struct unit_state *units;
     struct hst_unit_view view;

@@ -14,7 +14,9 @@
 #include "session/store/kept.h"
 #include "session/store/versions.h"
 #include "session/update_time.h"
+#include "session/sums.h"
 #include "session/views.h"
+#include "session/way_sums.h"
 
 #include <errno.h>
 #include <math.h>
@@ -120,20 +122,6 @@ static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep s
     return 0;
 }
 
-/* Zeroes what the unit's backward accumulates into; tied gradients before the step's first one. */
-static int open_gradients(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
-{
-    const struct layout_unit *u = &engine->layout.units[unit];
-    int rc = 0;
-    if (engine->step.ready_units == 0 && engine->layout.tied_elements > 0)
-        rc = hst_stream_zero(stream, engine->arena + engine->placement.tied,
-                             engine->layout.tied_elements * sizeof(float));
-    if (rc == 0 && u->grad_elements > 0)
-        rc = hst_stream_zero(stream, engine->arena + engine->placement.accumulator,
-                             u->grad_elements * sizeof(float));
-    return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
-}
-
 int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
@@ -148,7 +136,7 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
     int rc = streams_follow(&engine->exec, stream);
     rc = rc ? rc : execute_reach(&engine->exec, next, sweep);
     if (rc == 0 && sweep == HST_BACKWARD)
-        rc = open_gradients(engine, next, stream);
+        rc = way_sums_begin(engine, next, stream);
     if (rc)
         return rc;
     slices_pass(engine, unit, sweep);
@@ -157,43 +145,6 @@ int hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sw
     engine->sweep = sweep;
     *view = &engine->view;
     return 0;
-}
-
-/* Rounds an own parameter's gradient, and leaves zeros up to the next one: the norm runs over whole
- * rows, and the row may be in a buffer that held another unit's. */
-static int round_gradient(struct hst_engine *engine, const struct layout_param *param, uint64_t end)
-{
-    uint64_t element = engine_element_bytes(engine);
-    unsigned char *row = execute_operand(&engine->exec, EXTENT_GRADS, 0);
-    struct hst_cast round = {
-        .count = param->count,
-        .src_dtype = HST_F32,
-        .dst_dtype = precision_dtype(engine->config.precision),
-        .src = views_accumulator(engine, param),
-        .dst = row + param->offset * element,
-    };
-    uint64_t stop = param->offset + param->count;
-    int rc = hst_op_cast(engine->exec.streams.unit, &round);
-    if (rc == 0 && end > stop)
-        rc = hst_stream_zero(engine->exec.streams.unit, row + stop * element,
-                             (end - stop) * element);
-    return rc;
-}
-
-static int round_gradients(struct hst_engine *engine, uint32_t unit)
-{
-    const struct layout *layout = &engine->layout;
-    const struct layout_unit *u = &layout->units[unit];
-    uint64_t end = u->elements;
-    int rc = 0;
-    for (uint32_t i = u->first_param + u->param_count; rc == 0 && i-- > u->first_param;) {
-        const struct layout_param *param = &layout->params[i];
-        if (param->owner != i)
-            continue;
-        rc = round_gradient(engine, param, end);
-        end = param->offset;
-    }
-    return rc ? engine_fail_device(engine, rc, "rounding gradients") : 0;
 }
 
 int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
@@ -205,7 +156,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
         return report_refuse(&engine->report,
                              "gradients of unit %u are complete once, while its backward holds it",
                              unit);
-    int rc = round_gradients(engine, held);
+    int rc = way_sums_end(engine, held);
     if (rc)
         return rc;
     if (!engine_computes_in_dram(engine)) {
@@ -264,7 +215,10 @@ int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
     if (per_token == 0 || !base)
         return report_refuse(&engine->report,
                              "unit %u declared no bytes of that kind of activation", unit);
-    uint64_t tokens = placement_micro_tokens(&engine->plan_in, micro);
+    int rc = engine->sweep == HST_BACKWARD ? way_sums_reach(engine, held, micro) : 0;
+    if (rc)
+        return rc;
+    uint64_t tokens = ways_micro(&engine->ways, micro).tokens;
     *act = (struct hst_act){
         .data = base + micro * placement_micro_stride(&engine->plan_in, per_token),
         .size_bytes = tokens * per_token,
@@ -316,6 +270,22 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
     s->last_end_s = end;
 }
 
+int hst_step_computed(struct hst_engine *engine)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase != PHASE_STEP || engine->acquired != NO_UNIT ||
+        engine->step.ready_units != engine->layout.unit_count)
+        return report_refuse(&engine->report,
+                             "a step has been computed when all units' gradients are complete (%u "
+                             "of %u are)",
+                             slices_ready(engine), engine->described_count);
+    int rc = execute_computed(&engine->exec);
+    rc = rc ? rc : hst_stream_sync(engine->exec.streams.unit);
+    return rc < 0 && !engine->report.error.code ? engine_fail_device(engine, rc, "the backward")
+                                                : rc;
+}
+
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
 {
     if (engine->report.error.code)
@@ -341,6 +311,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     at->updates += !skipped;
     engine->phase = PHASE_LOADED;
     account(engine, engine->exec.verdict.grad_norm, stats);
+    sums_take(engine, stats->sums);
     stats->skipped = skipped;
     stats->update_time =
         engine->exec.verdict.optimistic ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;

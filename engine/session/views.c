@@ -38,7 +38,7 @@ static struct hst_work kept_of(const struct hst_engine *engine, uint32_t unit)
     if (!layout_is_slice(&engine->layout, unit) || u->slice_token_bytes == 0)
         return (struct hst_work){0};
     return (struct hst_work){engine->arena + engine->placement.units[unit].kept,
-                             u->slice_token_bytes * engine->config.batch_tokens};
+                             u->slice_token_bytes * engine->plan_in.batch_tokens};
 }
 
 /* It is what a forward leaves for the backward; an evaluation may come in between. */

@@ -61,11 +61,34 @@ int optimizer_norm(struct executor *exec, struct scheduled at)
     return optimizer_check_norm(exec, sqrt(hst_norm2_sum(partials, u->elements / HST_NORM_BLOCK)));
 }
 
-double optimizer_grad_norm(const struct executor *exec)
+/* Partials are added without an error, so it is nobody's business in which order: many pieces at
+ * once on one rank, or on many ranks. */
+enum { SUM_PIECES = 16 };
+
+struct sum_job {
+    const double *partials;
+    uint64_t count;
+    struct exact_sum sums[SUM_PIECES];
+};
+
+static void sum_piece(void *arg, size_t index, unsigned worker)
 {
-    const double *partials =
-        (const double *)(const void *)(exec->in.host_arena + exec->in.placement->host_partials);
-    return sqrt(hst_norm2_sum(partials, exec->in.layout->elements / HST_NORM_BLOCK));
+    (void)worker;
+    struct sum_job *job = arg;
+    for (uint64_t i = job->count * index / SUM_PIECES; i < job->count * (index + 1) / SUM_PIECES;
+         i++)
+        exact_add(&job->sums[index], job->partials[i]);
+}
+
+void optimizer_sum_norm(struct executor *exec, struct exact_sum *sum)
+{
+    struct sum_job job = {
+        .partials =
+            (const double *)(const void *)(exec->in.host_arena + exec->in.placement->host_partials),
+        .count = exec->in.layout->elements / HST_NORM_BLOCK};
+    workers_time(exec->in.workers, 0, SUM_PIECES, sum_piece, &job);
+    for (int i = 0; i < SUM_PIECES; i++)
+        exact_join(sum, &job.sums[i]);
 }
 
 /* Gradients are multiplied with this. Errors: -EOVERFLOW they cannot be updated with. */

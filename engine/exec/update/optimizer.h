@@ -6,6 +6,7 @@
  * are in DRAM or on NVMe the workers do it (optimizer.c); where they are in HBM, or are streamed
  * through it, the device does (optimizer_device.c), with the same bits.
  */
+#include "comm/exact.h"
 #include "exec/executor.h"
 
 /**
@@ -22,8 +23,8 @@ int optimizer_coefs(const struct executor *exec, double stored_norm,
  * not finite, or too large for the states.
  */
 int optimizer_norm(struct executor *exec, struct scheduled at);
-/** Global norm of the stored gradients: all partials in order. May be non-finite. */
-double optimizer_grad_norm(const struct executor *exec);
+/** Adds the rank's part of the squared norm of the stored gradients, exactly. */
+void optimizer_sum_norm(struct executor *exec, struct exact_sum *sum);
 /** Errors: -EOVERFLOW (sticky) a norm that is not finite, or too large for the states. */
 int optimizer_check_norm(struct executor *exec, double stored_norm);
 /** True where that norm leaves the step without an update: a lower loss scale may do. */

@@ -3,6 +3,8 @@
 
 #include "exec/update/optimizer.h"
 
+#include <math.h>
+
 void verdict_open(struct executor *exec, bool optimistic)
 {
     struct verdict *v = &exec->verdict;
@@ -43,7 +45,9 @@ static int follow(struct executor *exec, double stored_norm)
 int verdict_judge(struct executor *exec)
 {
     struct verdict *v = &exec->verdict;
-    double stored_norm = optimizer_grad_norm(exec);
+    struct exact_sum sum = {.unsettled = 0};
+    optimizer_sum_norm(exec, &sum);
+    const double stored_norm = sqrt(exact_value(&sum));
     v->grad_norm = stored_norm / (double)exec->in.standing->scale.value;
     v->skipped = optimizer_skips(exec, stored_norm);
     v->is_known = true;

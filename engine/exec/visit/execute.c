@@ -32,6 +32,11 @@ static bool compute_is_ready(struct executor *exec)
            scheduler_ready(&exec->now->scheduler, at);
 }
 
+static bool is_computed(struct executor *exec)
+{
+    return exec->passages[LANE_COMPUTE].count == 0;
+}
+
 static bool norm_is_known(struct executor *exec)
 {
     return exec->verdict.is_known;
@@ -227,6 +232,11 @@ static int restore_derived(struct executor *exec)
         return 0;
     int rc = execute_drain(exec);
     return rc ? rc : exec->in.owner.derive(exec->in.owner.context);
+}
+
+int execute_computed(struct executor *exec)
+{
+    return exec->turn.on_demand ? 0 : loop_until(exec, is_computed);
 }
 
 int execute_end(struct executor *exec)

@@ -29,6 +29,8 @@ int execute_reach(struct executor *exec, uint32_t unit, enum hst_sweep sweep);
 unsigned char *execute_operand(const struct executor *exec, unsigned what, uint32_t nth);
 /** The unit's work is enqueued on the stream. */
 int execute_leave(struct executor *exec, struct hst_stream *stream);
+/** Waits until the device has computed what it was given. */
+int execute_computed(struct executor *exec);
 /** Waits for all gradients and their norm, which is in verdict.grad_norm then; where that left the
  * step without an update, verdict.skipped says so. */
 int execute_end(struct executor *exec);

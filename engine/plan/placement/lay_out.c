@@ -4,6 +4,7 @@
 #include "plan/placement/lay_out.h"
 
 #include "base/saturate.h"
+#include "plan/layout/ways.h"
 #include "plan/placement/buffer_pools.h"
 
 #include <string.h>
@@ -453,6 +454,26 @@ static void place_kept(const struct placement_in *in, struct placement *p)
     }
 }
 
+static uint32_t ways_of(const struct placement_in *in)
+{
+    return in->ways > 0 ? in->ways : 1;
+}
+
+/* Of several ways each is rounded, and waits for those that it is added to. */
+static void place_ways(const struct placement_in *in, struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    uint64_t elements = 0, tied = ways_of(in) > 1 ? layout->tied_elements : 0;
+    for (uint32_t u = 0; u < layout->unit_count; u++)
+        elements = most(elements, layout->units[u].elements);
+    p->way_sums = (struct buffer_pool){.bytes = sat_page_up(sat_times(elements, sizeof(float))),
+                                       .count = in->way_buffers};
+    p->way_sums.at = take_near(p, HST_CLASS_BUFFERS,
+                               sat_times(p->way_sums.bytes, p->way_sums.count));
+    p->tied_of_ways =
+        take_near(p, HST_CLASS_BUFFERS, sat_times(sat_times(tied, sizeof(float)), ways_of(in)));
+}
+
 static void place_buffers(const struct placement_in *in, const struct choice *c,
                           struct placement *p)
 {
@@ -466,6 +487,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     }
     p->accumulator = take_near(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
     p->tied = take_near(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
+    place_ways(in, p);
     p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
     place_kept(in, p);
     p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
@@ -475,6 +497,14 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     place_slots(in, c, p);
 }
 
+static uint32_t count_micros(const struct placement_in *in)
+{
+    const uint32_t count = ways_of(in);
+    const struct ways ways = {
+        .count = count, .tokens = in->batch_tokens / count, .micro_tokens = in->micro_batch_tokens};
+    return ways_micro_count(&ways);
+}
+
 void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
     *p = (struct placement){.layout = in->layout,
@@ -482,8 +512,7 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
                             .compute_tier = in->compute_tier,
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
-    p->micro_count =
-        (uint32_t)((in->batch_tokens + in->micro_batch_tokens - 1) / in->micro_batch_tokens);
+    p->micro_count = count_micros(in);
     choose_resident(in, c, p);
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
     place_states(in, c->leaves[LEAVE_STATES], p);

@@ -7,13 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro)
-{
-    uint64_t start = (uint64_t)micro * in->micro_batch_tokens;
-    uint64_t left = in->batch_tokens - start;
-    return left < in->micro_batch_tokens ? left : in->micro_batch_tokens;
-}
-
 uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_per_token)
 {
     return sat_round_up(sat_times(in->micro_batch_tokens, bytes_per_token), 64);

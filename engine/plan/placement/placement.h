@@ -44,7 +44,9 @@ struct placement_in {
     uint64_t hbm_most, dram_most;
     /* the client's own memory, in the compute tier and in DRAM */
     uint64_t client_device_bytes, client_host_bytes;
-    uint64_t batch_tokens, micro_batch_tokens;
+    uint64_t batch_tokens, micro_batch_tokens; /* the rank's part of them; no more than a way's */
+    uint32_t ways; /* that the rank's part is; 0 as 1 */
+    uint32_t way_buffers; /* as large as any unit's gradients in f32: ways_buffers */
     uint64_t hidden_bytes_per_token;
     bool deferred; /* the update depends on all gradients: those have to be kept */
     /* Weights and states in DRAM are there twice, and those on NVMe, where there is no store. */
@@ -127,6 +129,8 @@ struct placement {
     /* Offsets in the compute tier's arena: */
     uint64_t hidden, hidden_grad;
     uint64_t accumulator, tied; /* the f32 gradient accumulators */
+    uint64_t tied_of_ways;      /* of each of several ways, what is in `tied` while it is computed */
+    struct buffer_pool way_sums; /* sums of ways of one unit */
     uint64_t norm_partials;     /* of what the device has at home */
     uint64_t work, work_bytes;  /* the largest unit's workspace */
     uint64_t client_device;
@@ -236,8 +240,6 @@ static inline uint64_t placement_partials_bytes(uint64_t elements)
     return elements / LAYOUT_UNIT_ALIGN * sizeof(double);
 }
 
-/** Tokens of micro-batch m: micro_batch_tokens but for a shorter last. */
-uint64_t placement_micro_tokens(const struct placement_in *in, uint32_t micro);
 /** Bytes from one micro-batch's activations to the next's, per class of given bytes per token. */
 uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_per_token);
 

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/way_sums.h"
+
+#include "exec/visit/execute.h"
+#include "session/slices.h"
+#include "session/store/failure.h"
+#include "session/views.h"
+
+#include <errno.h>
+
+/* ---- configuration ---- */
+
+#define HOP_DEFAULT 8u
+
+static int refuse(struct hst_engine *engine, const char *text)
+{
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%s", text);
+}
+
+int way_sums_configure(struct hst_engine *engine)
+{
+    struct hst_config *c = &engine->config;
+    struct ways *ways = &engine->ways;
+    const enum hst_dtype root = precision_dtype(c->precision);
+    c->ways = c->ways ? c->ways : 1;
+    c->hop = c->hop ? c->hop : HOP_DEFAULT;
+    if (c->reduce != HST_REDUCE_GRADS && c->reduce != HST_REDUCE_F32)
+        return refuse(engine, "reduce must be grads or f32");
+    ways->tree = (struct hst_sum_tree){.ways = c->ways,
+                                       .hop = c->hop,
+                                       .reduce = c->reduce == HST_REDUCE_F32 ? HST_F32 : root,
+                                       .root = root};
+    if (!hst_sum_tree_valid(&ways->tree))
+        return refuse(engine, "ways must be 1 to 65,536, and hop a power of two");
+    if (c->batch_tokens % c->ways)
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "the %llu tokens of a step cannot be cut into %u equal ways. Fix: "
+                           "--batch-tokens a multiple of --ways sequences",
+                           (unsigned long long)c->batch_tokens, c->ways);
+    ways->first = 0;
+    ways->count = c->ways;
+    ways->tokens = c->batch_tokens / c->ways;
+    ways->micro_tokens =
+        c->micro_batch_tokens < ways->tokens ? c->micro_batch_tokens : ways->tokens;
+    return 0;
+}
+
+/* ---- rounding ---- */
+
+/* Where a sum of ways is put together: a row of the unit's elements. */
+struct row {
+    unsigned char *data;
+    enum hst_dtype dtype;
+};
+
+static struct row row_of_grads(const struct hst_engine *engine)
+{
+    return (struct row){execute_operand(&engine->exec, EXTENT_GRADS, 0), ways_type(&engine->ways)};
+}
+
+static unsigned char *buffer_at(const struct hst_engine *engine, uint32_t buffer)
+{
+    const struct buffer_pool *pool = &engine->placement.way_sums;
+    return engine->arena + pool->at + buffer * pool->bytes;
+}
+
+/* Rounds an own parameter's gradient, and leaves zeros up to the next one: the norm runs over whole
+ * rows, and the row may be in a buffer that held another unit's. */
+static int round_param(struct hst_engine *engine, const struct layout_param *param, uint64_t end,
+                       struct row row)
+{
+    const uint64_t element = hst_dtype_bytes(row.dtype), stop = param->offset + param->count;
+    struct hst_stream *stream = engine->exec.streams.unit;
+    const void *src = views_accumulator(engine, param);
+    unsigned char *dst = row.data + param->offset * element;
+    const struct hst_cast round = {.count = param->count,
+                                   .src_dtype = HST_F32,
+                                   .dst_dtype = row.dtype,
+                                   .src = src,
+                                   .dst = dst};
+    int rc = hst_op_cast(stream, &round);
+    if (rc == 0 && end > stop)
+        rc = hst_stream_zero(stream, row.data + stop * element, (end - stop) * element);
+    return rc;
+}
+
+static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
+{
+    const struct layout *layout = &engine->layout;
+    const struct layout_unit *u = &layout->units[unit];
+    uint64_t end = u->elements;
+    int rc = 0;
+    for (uint32_t i = u->first_param + u->param_count; rc == 0 && i-- > u->first_param;) {
+        const struct layout_param *param = &layout->params[i];
+        if (param->owner != i)
+            continue;
+        rc = round_param(engine, param, end, row);
+        end = param->offset;
+    }
+    return rc;
+}
+
+/* ---- sums ---- */
+
+static int add(struct hst_engine *engine, uint32_t unit, const struct ways_addition *addition)
+{
+    const void *in[2] = {buffer_at(engine, addition->in[0]), buffer_at(engine, addition->in[1])};
+    const struct hst_sum_ways sum = {
+        .tree = engine->ways.tree,
+        .first = addition->first,
+        .each = addition->each,
+        .inputs = 2,
+        .in = in,
+        .out = addition->last ? row_of_grads(engine).data : buffer_at(engine, addition->out),
+        .count = engine->layout.units[unit].elements,
+    };
+    return hst_op_sum_ways(engine->exec.streams.unit, &sum);
+}
+
+/* The accumulated gradient of the way at hand joins those of the ways before it. */
+static int end_way(struct hst_engine *engine, uint32_t unit)
+{
+    const struct ways *ways = &engine->ways;
+    struct ways_counter *counter = &engine->way.counter;
+    if (engine->layout.units[unit].elements == 0)
+        return 0;
+    if (ways->count == 1)
+        return round_into(engine, unit, row_of_grads(engine));
+    const uint32_t way = ways->first + engine->way.at;
+    const uint32_t buffer = ways_counter_push(ways, counter);
+    const struct row row = {buffer_at(engine, buffer),
+                            hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1})};
+    struct ways_addition addition;
+    int rc = round_into(engine, unit, row);
+    while (rc == 0 && ways_counter_next(ways, counter, &addition))
+        rc = add(engine, unit, &addition);
+    return rc;
+}
+
+/* ---- accumulators ---- */
+
+static uint64_t tied_bytes(const struct hst_engine *engine)
+{
+    return engine->layout.tied_elements * sizeof(float);
+}
+
+static unsigned char *tied_of_way(const struct hst_engine *engine, uint32_t way)
+{
+    return engine->arena + engine->placement.tied_of_ways + way * tied_bytes(engine);
+}
+
+/* Several units accumulate into tied gradients: with several ways each has its own between them. */
+static bool keeps_tied(const struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    bool tied = false;
+    for (uint32_t i = 0; i < u->param_count; i++)
+        tied = tied || engine->layout.params[u->first_param + i].tied;
+    return tied && engine->ways.count > 1;
+}
+
+static int take_tied(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
+{
+    if (!keeps_tied(engine, unit))
+        return 0;
+    return hst_stream_copy(stream, engine->arena + engine->placement.tied,
+                           tied_of_way(engine, engine->way.at), tied_bytes(engine));
+}
+
+static int leave_tied(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
+{
+    if (!keeps_tied(engine, unit))
+        return 0;
+    return hst_stream_copy(stream, tied_of_way(engine, engine->way.at),
+                           engine->arena + engine->placement.tied, tied_bytes(engine));
+}
+
+static int zero_own(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
+{
+    const uint64_t elements = engine->layout.units[unit].grad_elements;
+    if (elements == 0)
+        return 0;
+    return hst_stream_zero(stream, engine->arena + engine->placement.accumulator,
+                           elements * sizeof(float));
+}
+
+/* Before the step's first backward. */
+static int zero_tied(struct hst_engine *engine, struct hst_stream *stream)
+{
+    const uint64_t bytes = tied_bytes(engine);
+    if (engine->step.ready_units > 0 || bytes == 0)
+        return 0;
+    int rc = hst_stream_zero(stream, engine->arena + engine->placement.tied, bytes);
+    if (rc == 0 && engine->ways.count > 1)
+        rc = hst_stream_zero(stream, tied_of_way(engine, 0), bytes * engine->ways.count);
+    return rc;
+}
+
+int way_sums_begin(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
+{
+    engine->way = (struct way_state){.at = 0};
+    int rc = zero_tied(engine, stream);
+    rc = rc ? rc : take_tied(engine, unit, stream);
+    rc = rc ? rc : zero_own(engine, unit, stream);
+    return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
+}
+
+static int pass_way(struct hst_engine *engine, uint32_t unit)
+{
+    struct hst_stream *stream = engine->exec.streams.unit;
+    int rc = end_way(engine, unit);
+    rc = rc ? rc : leave_tied(engine, unit, stream);
+    engine->way.at++;
+    if (rc || engine->way.at == engine->ways.count)
+        return rc;
+    rc = take_tied(engine, unit, stream);
+    return rc ? rc : zero_own(engine, unit, stream);
+}
+
+int way_sums_reach(struct hst_engine *engine, uint32_t unit, uint32_t micro)
+{
+    const uint32_t way = ways_of_micro(&engine->ways, micro);
+    int rc = 0;
+    if (way < engine->way.at)
+        return report_refuse(&engine->report,
+                             "micro-batch %u comes behind those of a later way: a backward takes "
+                             "them in their order",
+                             micro);
+    while (rc == 0 && engine->way.at < way)
+        rc = pass_way(engine, unit);
+    return rc ? engine_fail_device(engine, rc, "adding gradients") : 0;
+}
+
+int way_sums_end(struct hst_engine *engine, uint32_t unit)
+{
+    const uint32_t left = engine->ways.count - engine->way.at;
+    if (left > 1)
+        return report_refuse(&engine->report,
+                             "gradients of unit %u are not complete: %u of its %u ways were not "
+                             "begun",
+                             slices_described(engine, unit), left - 1, engine->ways.count);
+    int rc = pass_way(engine, unit);
+    return rc ? engine_fail_device(engine, rc, "rounding gradients") : 0;
+}
