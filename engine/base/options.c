@@ -29,6 +29,7 @@ static_assert(sizeof(enum hst_io) == sizeof(int), "a choice is stored as an int"
 static_assert(sizeof(enum hst_update_time) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_activations) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_reduce) == sizeof(int), "a choice is stored as an int");
 static_assert(offsetof(struct hst_config, beta2) ==
                   offsetof(struct hst_config, beta1) + sizeof(double),
               "a pair is stored as double[2]");
@@ -37,6 +38,7 @@ static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const state_choices[] = {"fp32", "bf16", NULL};
 static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
+static const char *const reduce_choices[] = {"grads", "f32", NULL};
 static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
 #define FIELD(f) offsetof(struct hst_config, f)
@@ -250,6 +252,42 @@ static const struct hst_option options[] = {
      .choices = io_choices,
      .first_choice = HST_IO_AUTO,
      .help = "what carries the traffic to the store; never degraded if forced"},
+    {.name = "ways",
+     .group = "ranks",
+     .type = HST_OPTION_UINT32,
+     .offset = FIELD(ways),
+     .argument = "W",
+     .default_text = "as many as ranks",
+     .least = 1,
+     .greatest = 65536,
+     .help = "parts of a batch whose gradients are added; decides the numbers"},
+    {.name = "reduce",
+     .group = "ranks",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(reduce),
+     .argument = "TYPE",
+     .default_text = "grads",
+     .choices = reduce_choices,
+     .first_choice = HST_REDUCE_GRADS,
+     .help = "that a way's gradient is rounded to: the gradients' own, or f32"},
+    {.name = "hop",
+     .group = "ranks",
+     .type = HST_OPTION_UINT32,
+     .offset = FIELD(hop),
+     .argument = "H",
+     .default_text = "8",
+     .least = 1,
+     .greatest = 65536,
+     .help = "sums of so many ways are rounded, too; a power of two"},
+    {.name = "peer-timeout",
+     .group = "ranks",
+     .type = HST_OPTION_REAL,
+     .offset = FIELD(peer_timeout_s),
+     .argument = "SECONDS",
+     .default_text = "60",
+     .least = 1,
+     .greatest = 86400,
+     .help = "how long a rank is waited for"},
 };
 
 const struct hst_option *hst_engine_options(size_t *count)

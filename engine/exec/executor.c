@@ -3,6 +3,7 @@
 #include "exec/executor.h"
 
 #include "base/device_failure.h"
+#include "comm/report.h"
 
 #include <errno.h>
 
@@ -30,6 +31,11 @@ int executor_fail_transfer(struct executor *exec, const struct transfer *transfe
 int executor_fail_extents(struct executor *exec, int native)
 {
     return exec->in.owner.fail_extents(exec->in.owner.context, native);
+}
+
+int executor_fail_comm(struct executor *exec, int native)
+{
+    return comm_report(exec->in.comm, exec->in.report, native);
 }
 
 int executor_stopped(const struct executor *exec)

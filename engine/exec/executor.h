@@ -11,10 +11,13 @@
  */
 #include "base/loss_scale.h"
 #include "base/report.h"
+#include "comm/comm.h"
+#include "comm/exact.h"
 #include "exec/measure.h"
 #include "machine/workers.h"
 #include "optimizer/optimizer.h"
 #include "plan/graph/scheduler.h"
+#include "plan/layout/ways.h"
 #include "tier/extent.h"
 
 #include <hoistway/cpu_adam.h>
@@ -41,6 +44,8 @@ struct executor_owner {
     int (*commit_begin)(void *context, uint64_t step_window, bool *made);
     /** *made: the one that was begun is done. */
     int (*commit_poll)(void *context, bool *made);
+    /** All ranks have voted for the version whose COMMIT is done. */
+    int (*committed)(void *context);
     /** A REVERT was started: what updates have written since the last COMMIT is forgotten. */
     int (*revert)(void *context);
     /** The client has left the order with nothing under way: what the COMMIT would have done. */
@@ -70,6 +75,9 @@ struct executor_in {
     unsigned char *arena;           /* placement.hbm_bytes of the device's memory; or host_arena */
     unsigned char *host_arena;      /* placement.dram_bytes of host memory of the device */
     uint32_t drive_count;
+    struct comm *comm; /* with the other ranks; null: there are none */
+    const struct ways *ways;
+    struct exact_sum *sums; /* [HST_SUMS]: what the client adds to a step, then what all ranks have */
     bool optimistic; /* the first steps are: see execute_update_as */
     struct executor_owner owner;
 };
@@ -135,6 +143,24 @@ struct drives {
     uint32_t committing; /* job of the version that is on its way, or DRIVE_JOBS */
 };
 
+/** A node of LANE_NET that was begun. */
+struct net_job {
+    struct scheduled at;
+    uint64_t ticket; /* of its last operation */
+    double start_s;
+};
+
+enum { NET_JOBS = COMM_IN_FLIGHT / GATHER_MAX, NET_NUMBERS = (1 + HST_SUMS) * EXACT_NUMBERS };
+
+/** What ranks do together, in its order (lanes/net.c). */
+struct net {
+    struct net_job jobs[NET_JOBS]; /* oldest at `first` */
+    uint32_t first, count;
+    int64_t numbers[NET_NUMBERS]; /* of an AGREE that is under way */
+    int64_t votes;
+    struct exact_sum norm; /* of all ranks, squared; once an AGREE is done */
+};
+
 /** A slot of the tile ring while tiles are loaded or saved (tiles/tile_stream.c). */
 enum { SLOT_KINDS = EXTENT_STATES + 1 }; /* weights and states */
 struct slot {
@@ -162,7 +188,7 @@ struct verdict {
 
 /** Seconds in which the device had nothing to do, by what it waited for (lanes/loop.c). */
 struct stalls {
-    double nvme_s, copy_s, update_s;
+    double nvme_s, copy_s, update_s, net_s;
 };
 
 /** This is where the client is (visit/execute.c). */
@@ -172,6 +198,7 @@ struct turn {
     uint64_t step_window; /* of the step at hand, or of the next one */
     bool prepared;        /* the next step's step window is open already */
     bool in_step, evaluating;
+    bool ending; /* the client has added what it wished to the step's sums */
     bool on_demand;   /* the client has left the order: the step's graph stands still */
     unsigned pending; /* phases that the last step has left to do */
 };
@@ -195,6 +222,7 @@ struct executor {
     struct slot *slots; /* tiles/tile_stream.c: [placement.slots.count] */
     struct verdict verdict;
     struct drives drives;
+    struct net net;
     struct stalls stalls;
     struct turn turn;
     struct order order;
@@ -211,6 +239,8 @@ int executor_fail_device(struct executor *exec, int native, const char *what);
 /** Records an error of a transfer. Returns the sticky error. */
 int executor_fail_transfer(struct executor *exec, const struct transfer *transfer);
 int executor_fail_extents(struct executor *exec, int native);
+/** Records what went wrong between ranks. Returns the sticky error. */
+int executor_fail_comm(struct executor *exec, int native);
 /** -ECANCELED where the owner wishes it, else 0. */
 int executor_stopped(const struct executor *exec);
 

@@ -92,6 +92,47 @@ struct moves_slots moves_slots(const struct executor *exec, const struct node *n
     return (struct moves_slots){late ? !slot : slot, late ? slot : !slot};
 }
 
+/* ---- ranks ---- */
+
+/* Of a unit's shard at home in memory, which may have no tile on this rank. */
+static unsigned char *shard_at_home(const struct executor *exec, uint32_t unit, unsigned what)
+{
+    const struct placement *p = exec->in.placement;
+    const struct unit_placement *home = &p->units[unit];
+    if (what == EXTENT_GRADS)
+        return exec->in.host_arena + home->grads.offset;
+    return exec->in.host_arena + home->weights.offset +
+           (exec->verdict.slot ? p->weights_slot : 0);
+}
+
+uint32_t moves_gathered(const struct executor *exec, struct scheduled at,
+                        struct gathered rows[GATHER_MAX])
+{
+    const struct node *node = program_node(exec, at);
+    const struct operand *op = operands_of(exec, at);
+    struct gather gathers[GATHER_MAX];
+    placement_gather(exec->in.layout, executor_element_bytes(exec), node->unit, gathers);
+    for (unsigned i = 0; i < node->operand_count; i++) {
+        const uint32_t owner = gathers[i].unit;
+        const bool home = op[i].from.pool == POOL_COUNT;
+        rows[i] = (struct gathered){
+            .row = buffer_of(exec, at, op[i].to) + op[i].offset,
+            .home = home ? shard_at_home(exec, owner, EXTENT_WEIGHTS) : NULL,
+            .shard_bytes = op[i].bytes / (exec->in.layout->share.world - 1)};
+    }
+    return node->operand_count;
+}
+
+struct exchanged moves_exchanged(const struct executor *exec, struct scheduled at)
+{
+    const struct operand *op = operands_of(exec, at);
+    const bool home = op->to.pool == POOL_COUNT;
+    unsigned char *row = buffer_of(exec, at, op->from);
+    return (struct exchanged){row, home ? shard_at_home(exec, program_node(exec, at)->unit,
+                                                        EXTENT_GRADS)
+                                        : row + op->offset};
+}
+
 /* ---- drives, copies, work ---- */
 
 uint32_t moves_count(const struct executor *exec, struct scheduled at)

@@ -16,6 +16,23 @@ uint32_t moves_count(const struct executor *exec, struct scheduled at);
 /** The i-th of them, for a node that was started. */
 struct move moves_at(const struct executor *exec, struct scheduled at, uint32_t i);
 
+/* A row that is put together of the shards of all ranks. */
+struct gathered {
+    unsigned char *row;
+    const unsigned char *home; /* of the rank's shard; null: it is in the row already */
+    uint64_t shard_bytes;
+};
+/** The rows that a started GATHER puts together. Returns how many. */
+uint32_t moves_gathered(const struct executor *exec, struct scheduled at,
+                        struct gathered rows[GATHER_MAX]);
+
+/* What a started EXCHANGE hands out, a whole row, and where it puts the sum of the rank's shard. */
+struct exchanged {
+    const unsigned char *row;
+    unsigned char *sum;
+};
+struct exchanged moves_exchanged(const struct executor *exec, struct scheduled at);
+
 struct copy {
     void *to;
     const void *from;

@@ -3,7 +3,7 @@
 #include "base/saturate.h"
 #include "base/size_text.h"
 #include "machine/machine.h"
-#include "session/engine_state.h"
+#include "session/ranks.h"
 
 #include <errno.h>
 
@@ -40,7 +40,7 @@ static int dram_budget(struct hst_engine *engine, struct placement_in *in)
     uint64_t left = machine_memory_left(&memory);
     *budget = engine->config.dram_bytes;
     if (*budget == 0)
-        *budget = (uint64_t)(DEFAULT_SHARE * (double)left);
+        *budget = (uint64_t)(DEFAULT_SHARE * (double)left) / engine->ranks.locals;
     if (left == 0)
         return report_fail(&engine->report, HST_E_BUDGET, -ENOMEM,
                            "no memory is left for the model (least of free memory, cgroup limit, "
@@ -111,5 +111,8 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
 int budgets_resolve(struct hst_engine *engine, struct placement_in *in)
 {
     int rc = dram_budget(engine, in);
-    return rc ? rc : nvme_budget(engine, in);
+    rc = rc ? rc : nvme_budget(engine, in);
+    /* all ranks plan alike */
+    rc = rc ? rc : ranks_least(engine, &in->dram_budget);
+    return rc ? rc : ranks_least(engine, &in->nvme_budget);
 }

@@ -7,6 +7,7 @@
 #include "plan/search/plan_seal.h"
 #include "session/engine_state.h"
 #include "session/predict.h"
+#include "session/ranks.h"
 #include "session/store/versions.h"
 #include "session/tell_plan.h"
 #include "session/update_time.h"
@@ -67,6 +68,7 @@ static int complete(struct hst_engine *engine)
     in->ways = engine->ways.count;
     in->batch_tokens = engine->ways.count * engine->ways.tokens;
     in->micro_batch_tokens = engine->ways.micro_tokens;
+    in->way_dtype = ways_type(&engine->ways);
     in->way_buffers = ways_buffers(&engine->ways);
     in->hidden_bytes_per_token = engine->hidden_bytes_per_token;
     /* one gradient that is not finite may leave out the update of all */
@@ -96,11 +98,12 @@ static struct plan_in known(const struct hst_engine *engine)
 {
     struct plan_in in = {.layout = &engine->layout,
                          .placement = engine->plan_in,
+                         .share = ranks_share(engine),
                          .tile_elements = tiles_wanted(engine),
                          .update = optimistic_wish(engine),
                          .store_fixed = engine->plan_in.stored ? store_fixed_bytes : NULL,
                          .phases = versions_phases_simulated(engine)};
-    in.is_known = predict_machine(engine, engine->config.rates, &in.machine);
+    in.is_known = !engine->comm && predict_machine(engine, engine->config.rates, &in.machine);
     return in;
 }
 

@@ -10,6 +10,7 @@
 #include "machine/machine.h"
 #include "session/engine_state.h"
 #include "session/executor_in.h"
+#include "session/ranks.h"
 #include "session/slices.h"
 #include "session/store/failure.h"
 #include "session/store/kept.h"
@@ -115,9 +116,11 @@ static int open_parts(struct hst_engine *engine)
     if (engine->config.place &&
         place_parse(engine->config.place, &engine->plan_in.wish, why, sizeof why))
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%s", why);
-    rc = versions_configure(engine);
+    rc = ranks_open(engine);
+    rc = rc ? rc : versions_configure(engine);
     rc = rc ? rc : store_dirs_make(engine);
     rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
+    rc = rc ? rc : ranks_check(engine);
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
     return rc ? rc : device_prepare(engine);
 }
@@ -284,7 +287,7 @@ static int allocate(struct hst_engine *engine)
     rc = rc ? rc : execute_open(&engine->exec, &in);
     rc = rc ? engine_fail_tables(engine, rc) : open_extents(engine);
     executor_attach(&engine->exec, engine->extents, engine->resident);
-    return rc;
+    return rc ? rc : ranks_compare_graphs(engine);
 }
 
 int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
@@ -379,6 +382,7 @@ void hst_engine_destroy(struct hst_engine **engine)
     streams_await_unit(&e->exec); /* it may have been on a stream of the client's */
     kept_close(e);
     close_memory(e);
+    ranks_close(e);
     hst_stream_destroy(&e->stream);
     hst_dev_close(&e->dev);
     workers_destroy(&e->workers);

@@ -6,6 +6,7 @@
 #include "base/loss_scale.h"
 #include "base/precision.h"
 #include "base/report.h"
+#include "comm/comm.h"
 #include "comm/exact.h"
 #include "exec/executor.h"
 #include "machine/workers.h"
@@ -73,6 +74,8 @@ struct step_state {
 struct way_state {
     uint32_t at; /* of the rank's ways: whose micro-batches are computed */
     struct ways_counter counter;
+    /* Inputs of an addition: the device reads them when it comes to it. */
+    const void *pairs[WAYS_SUMS_MOST][WAYS_SUMS_MOST][2];
 };
 
 struct unit_state {
@@ -122,6 +125,8 @@ struct hst_engine {
     /* Tiles of resident units, while they are loaded or saved; null where there are none. */
     struct extents *resident;
 
+    struct comm *comm;      /* with the other ranks; null: there are none (ranks.c) */
+    struct comm_info ranks; /* as they were joined */
     struct ways ways;       /* of the rank; way_sums.c */
     struct way_state way;
     struct exact_sum sums[HST_SUMS]; /* of the client's (sums.c) */

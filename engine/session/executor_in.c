@@ -25,6 +25,11 @@ static int commit_poll(void *context, bool *made)
     return versions_poll(context, made);
 }
 
+static int committed(void *context)
+{
+    return versions_committed(context);
+}
+
 static int revert(void *context)
 {
     return versions_revert(context);
@@ -71,12 +76,16 @@ struct executor_in engine_executor_in(struct hst_engine *engine)
         .arena = engine->arena,
         .host_arena = engine->host_arena,
         .drive_count = engine->drive_count,
+        .comm = engine->comm,
+        .ways = &engine->ways,
+        .sums = engine->sums,
         .optimistic = engine->optimistic,
         .owner = {.context = engine,
                   .phases = phases,
                   .window_begins = window_begins,
                   .commit_begin = commit_begin,
                   .commit_poll = commit_poll,
+                  .committed = committed,
                   .revert = revert,
                   .order_left = order_left,
                   .derive = derive,

@@ -9,6 +9,7 @@
 #include "session/store/versions.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef int overlap_visit(struct executor *exec, void *context, const struct tile_job *job,
@@ -112,6 +113,8 @@ struct save_context {
     enum hst_dtype dtype;
     bool masters;             /* in place of the working weights */
     const unsigned char *src; /* of the tile */
+    unsigned char *gathered;  /* of several ranks: a tile of each */
+    uint32_t unit, nth;       /* which tile of the unit comes next */
 };
 
 static int save_overlap(struct executor *exec, void *context, const struct tile_job *job,
@@ -132,17 +135,94 @@ static const void *masters_of(const struct executor *exec, const struct tile_job
     return optimizer_masters(&exec->in.kernel, &job->arrays, values, job->range.elements);
 }
 
+/* ---- of several ranks: rank 0 writes the tiles of all, a tile of each at a time ---- */
+
+/* Elements that each rank has of the unit's row at most, and of them those of its nth tile. */
+static struct tile_range tile_of_rank(const struct layout *layout, uint32_t unit, uint32_t nth,
+                                      uint32_t rank)
+{
+    const uint64_t row = layout->units[unit].elements;
+    const struct shard shard = shard_of(row, (struct share){rank, layout->share.world});
+    const uint64_t before = (uint64_t)nth * layout->tile_elements;
+    const uint64_t left = shard.elements > before ? shard.elements - before : 0;
+    return (struct tile_range){
+        .unit = unit,
+        .offset = shard.first + before,
+        .elements = left < layout->tile_elements ? (uint32_t)left : layout->tile_elements};
+}
+
+static size_t gathered_bytes(const struct executor *exec, const struct save_context *save)
+{
+    return exec->in.layout->tile_elements * hst_dtype_bytes(save->dtype);
+}
+
+static int write_gathered(struct executor *exec, struct save_context *save)
+{
+    const struct layout *layout = exec->in.layout;
+    int rc = 0;
+    for (uint32_t r = 0; r < layout->share.world && rc == 0; r++) {
+        const struct tile_job job = {.range = tile_of_rank(layout, save->unit, save->nth, r)};
+        save->src = save->gathered + r * gathered_bytes(exec, save);
+        rc = job.range.elements ? each_overlap(exec, &job, save_overlap, save) : 0;
+    }
+    return rc;
+}
+
+/* The next tile of all ranks; src: the rank's own, or null where its shard has none. */
+static int gather_next(struct executor *exec, struct save_context *save, const void *src)
+{
+    const struct layout *layout = exec->in.layout;
+    const uint32_t rank = layout->share.rank;
+    const size_t bytes = gathered_bytes(exec, save);
+    uint64_t ticket;
+    if (src)
+        memcpy(save->gathered + rank * bytes, src,
+               tile_of_rank(layout, save->unit, save->nth, rank).elements *
+                   hst_dtype_bytes(save->dtype));
+    int rc = comm_gather(exec->in.comm, layout->units[save->unit].name, save->gathered, bytes,
+                         &ticket);
+    rc = rc ? rc : comm_wait(exec->in.comm, ticket);
+    rc = rc ? executor_fail_comm(exec, rc) : rank == 0 ? write_gathered(exec, save) : 0;
+    save->nth++;
+    return rc;
+}
+
+/* All that comes before a tile of this rank: of these units it has less than others, or nothing. */
+static int gather_until(struct executor *exec, struct save_context *save, uint32_t unit,
+                        uint32_t nth)
+{
+    const struct layout *layout = exec->in.layout;
+    int rc = 0;
+    while (rc == 0 && save->unit < layout->unit_count && (save->unit < unit || save->nth < nth)) {
+        if (tile_of_rank(layout, save->unit, save->nth, 0).elements > 0) { /* it has most */
+            rc = gather_next(exec, save, NULL);
+            continue;
+        }
+        save->unit++;
+        save->nth = 0;
+    }
+    return rc;
+}
+
+static int save_tile(struct executor *exec, struct save_context *save, const struct tile_job *job)
+{
+    const void *src = save->masters ? masters_of(exec, job) : job->arrays.weights;
+    if (!exec->in.comm) {
+        save->src = src;
+        return each_overlap(exec, job, save_overlap, save);
+    }
+    const uint32_t first = exec->in.layout->units[job->range.unit].first_tile;
+    int rc = gather_until(exec, save, job->range.unit, job->tile - first);
+    return rc ? rc : gather_next(exec, save, src);
+}
+
 static int save_visit(struct executor *exec, void *context, const struct tile_job *jobs,
                       uint32_t count)
 {
-    struct save_context *save = context;
-    for (uint32_t i = 0; i < count; i++) {
-        save->src = save->masters ? masters_of(exec, &jobs[i]) : jobs[i].arrays.weights;
-        int rc = each_overlap(exec, &jobs[i], save_overlap, save);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = save_tile(exec, context, &jobs[i]);
+    return rc;
 }
 
 static int save(struct hst_engine *engine, struct save_context *context, unsigned access)
@@ -156,7 +236,15 @@ static int save(struct hst_engine *engine, struct save_context *context, unsigne
             "save comes between steps, after load, with no unit acquired, and needs "
             "a writer");
     int rc = execute_drain(&engine->exec);
-    return rc ? rc : tile_stream(&engine->exec, access, save_visit, context);
+    if (rc || !engine->comm)
+        return rc ? rc : tile_stream(&engine->exec, access, save_visit, context);
+    context->gathered = calloc(engine->ranks.ranks, gathered_bytes(&engine->exec, context));
+    if (!context->gathered)
+        return engine_fail_tables(engine, -ENOMEM);
+    rc = tile_stream(&engine->exec, access, save_visit, context);
+    rc = rc ? rc : gather_until(&engine->exec, context, engine->layout.unit_count, 0);
+    free(context->gathered);
+    return rc;
 }
 
 int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)

@@ -30,6 +30,11 @@ static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
         bytes.nvme_read = engine->extents->counters.read_bytes;
         bytes.nvme_write = engine->extents->counters.written_bytes;
     }
+    if (engine->comm) {
+        struct comm_info info;
+        comm_info(engine->comm, &info);
+        bytes.net = info.net_bytes;
+    }
     if (engine->resident) {
         bytes.d2h += engine->resident->counters.read_bytes;
         bytes.h2d += engine->resident->counters.written_bytes;
@@ -255,11 +260,13 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
         .step = at->number,
         .grad_norm = grad_norm,
         .seconds = end - s->last_end_s,
-        .stall_s = {.nvme = stalls->nvme_s, .copy = stalls->copy_s, .update = stalls->update_s},
+        .stall_s = {.nvme = stalls->nvme_s, .copy = stalls->copy_s, .update = stalls->update_s,
+                    .net = stalls->net_s},
         .bytes = {.nvme_read = now.nvme_read - s->counted.nvme_read,
                   .nvme_write = now.nvme_write - s->counted.nvme_write,
                   .h2d = now.h2d - s->counted.h2d,
-                  .d2h = now.d2h - s->counted.d2h},
+                  .d2h = now.d2h - s->counted.d2h,
+                  .net = now.net - s->counted.net},
         .skipped_steps = at->number - at->updates,
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,

@@ -19,13 +19,13 @@ static void set_weights(struct hst_engine *engine, uint32_t unit)
     const struct layout *layout = &engine->layout;
     const struct layout_unit *u = &layout->units[unit];
     placement_gather(layout, engine_element_bytes(engine), unit, gathers);
-    uint32_t alias = u->tile_count > 0 ? 1 : 0;
+    uint32_t alias = u->elements > 0 ? 1 : 0;
     for (uint32_t i = 0; i < u->param_count; i++) {
         const struct layout_param *param = &layout->params[u->first_param + i];
         bool own = param->owner == u->first_param + i;
         uint32_t nth = own ? 0 : alias++;
         const struct gather *gather = &gathers[nth];
-        uint64_t element = param->offset - layout_tile(layout, gather->first_tile).offset;
+        uint64_t element = param->offset - gather->first;
         engine->units[unit].views[i].data = execute_operand(&engine->exec, EXTENT_WEIGHTS, nth) +
                                             element * engine_element_bytes(engine);
     }

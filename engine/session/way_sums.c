@@ -22,7 +22,8 @@ int way_sums_configure(struct hst_engine *engine)
     struct hst_config *c = &engine->config;
     struct ways *ways = &engine->ways;
     const enum hst_dtype root = precision_dtype(c->precision);
-    c->ways = c->ways ? c->ways : 1;
+    const uint32_t ranks = engine->ranks.ranks;
+    c->ways = c->ways ? c->ways : ranks;
     c->hop = c->hop ? c->hop : HOP_DEFAULT;
     if (c->reduce != HST_REDUCE_GRADS && c->reduce != HST_REDUCE_F32)
         return refuse(engine, "reduce must be grads or f32");
@@ -37,8 +38,13 @@ int way_sums_configure(struct hst_engine *engine)
                            "the %llu tokens of a step cannot be cut into %u equal ways. Fix: "
                            "--batch-tokens a multiple of --ways sequences",
                            (unsigned long long)c->batch_tokens, c->ways);
-    ways->first = 0;
-    ways->count = c->ways;
+    ways->count = c->ways / ranks;
+    ways->first = engine->ranks.rank * ways->count;
+    if (c->ways % ranks || (ranks > 1 && (ways->count & (ways->count - 1))))
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "%u ways cannot be shared out among %u ranks, each of which has as many "
+                           "as the others, a power of two. Fix: --ways %u",
+                           c->ways, ranks, ranks);
     ways->tokens = c->batch_tokens / c->ways;
     ways->micro_tokens =
         c->micro_batch_tokens < ways->tokens ? c->micro_batch_tokens : ways->tokens;
@@ -104,7 +110,9 @@ static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
 
 static int add(struct hst_engine *engine, uint32_t unit, const struct ways_addition *addition)
 {
-    const void *in[2] = {buffer_at(engine, addition->in[0]), buffer_at(engine, addition->in[1])};
+    const void **in = engine->way.pairs[addition->in[0]][addition->in[1]];
+    in[0] = buffer_at(engine, addition->in[0]); /* each time the same */
+    in[1] = buffer_at(engine, addition->in[1]);
     const struct hst_sum_ways sum = {
         .tree = engine->ways.tree,
         .first = addition->first,
@@ -198,7 +206,8 @@ static int zero_tied(struct hst_engine *engine, struct hst_stream *stream)
 
 int way_sums_begin(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
 {
-    engine->way = (struct way_state){.at = 0};
+    engine->way.at = 0;
+    engine->way.counter = (struct ways_counter){.count = 0};
     int rc = zero_tied(engine, stream);
     rc = rc ? rc : take_tied(engine, unit, stream);
     rc = rc ? rc : zero_own(engine, unit, stream);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tree of sums: against a recursion that follows its definition, and the same bytes however the
- * ways are cut among ranks and nodes, and in whatever order ranks are asked.
+ * ways are cut among ranks and nodes, and in whatever order ranks are asked. The nodes are those
+ * that the recursion comes by.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -187,6 +188,76 @@ static void each_value_has_its_type_by_place(void **state)
     assert_int_equal(hst_sum_type(&one, (struct hst_sum_node){0, 1}), HST_BF16);
 }
 
+/* ---- which ways are nodes -------------------------------------------------------------------- */
+
+enum { FEW = 24 };
+static bool is_node[FEW + 3][FEW + 3]; /* [first][count], of a tree of at most FEW ways */
+
+static void mark_nodes(uint32_t first, uint32_t count)
+{
+    is_node[first][count] = true;
+    if (count == 1)
+        return;
+    uint32_t left = 1;
+    while (left * 2 < count)
+        left *= 2;
+    mark_nodes(first, left);
+    mark_nodes(first + left, count - left);
+}
+
+static void nodes_are_those_of_the_definition(void **state)
+{
+    (void)state;
+    for (uint32_t ways = 1; ways <= FEW; ways++) {
+        const struct hst_sum_tree tree = {ways, 8, HST_F32, HST_F32};
+        memset(is_node, 0, sizeof is_node);
+        mark_nodes(0, ways);
+        for (uint32_t first = 0; first < FEW + 3; first++)
+            for (uint32_t count = 0; count < FEW + 3; count++)
+                assert_int_equal(hst_sum_node_valid(&tree, (struct hst_sum_node){first, count}),
+                                 is_node[first][count]);
+        assert_false(hst_sum_node_valid(&tree, (struct hst_sum_node){1, UINT32_MAX}));
+        assert_false(hst_sum_node_valid(&tree, (struct hst_sum_node){UINT32_MAX, 1}));
+    }
+}
+
+/* Whether all inputs are nodes of what mark_nodes has marked, and make one. */
+static bool are_nodes(const struct hst_sum_ways *a)
+{
+    const uint32_t ways = a->tree.ways;
+    uint32_t at = a->first;
+    for (uint32_t i = 0; i < a->inputs; i++) {
+        const uint32_t count = at + a->each < ways ? a->each : ways - at;
+        if (at >= ways || !is_node[at][count])
+            return false;
+        at += count;
+    }
+    return a->inputs && is_node[a->first][at - a->first];
+}
+
+static void a_sum_takes_all_nodes_that_make_one_and_no_others(void **state)
+{
+    (void)state;
+    uint32_t taken = 0;
+    for (uint32_t ways = 1; ways <= FEW; ways++) {
+        struct hst_sum_ways sum = {.tree = {ways, 8, HST_F32, HST_F32}}; /* of no elements */
+        memset(is_node, 0, sizeof is_node);
+        mark_nodes(0, ways);
+        for (sum.first = 0; sum.first <= ways; sum.first++)
+            for (sum.each = 0; sum.each <= ways + 1; sum.each++)
+                for (sum.inputs = 0; sum.inputs <= ways + 1; sum.inputs++) {
+                    const bool want = are_nodes(&sum);
+                    assert_int_equal(hst_host_sum_ways(&sum), want ? 0 : -EINVAL);
+                    taken += want;
+                }
+        sum.first = 0, sum.each = UINT32_MAX, sum.inputs = 1;
+        assert_int_equal(hst_host_sum_ways(&sum), 0); /* all ways, of which there are fewer */
+        sum.inputs = UINT32_MAX;
+        assert_int_equal(hst_host_sum_ways(&sum), -EINVAL);
+    }
+    assert_true(taken > 1000);
+}
+
 static void the_sum_may_take_the_place_of_its_first_input(void **state)
 {
     (void)state;
@@ -260,6 +331,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_and_hops_has_the_bytes_of_one_rank),
         cmocka_unit_test(each_value_has_its_type_by_place),
+        cmocka_unit_test(nodes_are_those_of_the_definition),
+        cmocka_unit_test(a_sum_takes_all_nodes_that_make_one_and_no_others),
         cmocka_unit_test(the_sum_may_take_the_place_of_its_first_input),
         cmocka_unit_test(what_is_no_tree_or_no_node_is_refused),
     };

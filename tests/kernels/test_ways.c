@@ -21,7 +21,9 @@ struct parameters {
 
 struct operands {
     struct tensor *in, *out, *partial, *kept;
-    size_t input_bytes; /* from one input to the next */
+    struct tensor *sums; /* of some ways each, where they are added in several calls */
+    size_t input_bytes;  /* from one input to the next */
+    const void *row[MOST];
 };
 
 static uint32_t random_bits(struct suite *s)
@@ -107,8 +109,9 @@ static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
     return dtype == HST_BF16 ? HST_CPU_BF16 : dtype == HST_F16 ? HST_CPU_F16 : HST_CPU_F32;
 }
 
-static void expect_bytes(struct suite *s, const struct hst_sum_ways *a, const char *what,
-                         const void *got, const void *want, size_t bytes, size_t each)
+static void expect_bytes(struct suite *s, const struct hst_sum_ways *a, const char *how,
+                         const char *what, const void *got, const void *want, size_t bytes,
+                         size_t each)
 {
     assert_int_equal(hst_stream_copy(s->stream, s->staging, got, bytes), 0);
     suite_sync(s);
@@ -117,11 +120,11 @@ static void expect_bytes(struct suite *s, const struct hst_sum_ways *a, const ch
             uint64_t is = 0, should = 0;
             memcpy(&is, s->staging + i, each);
             memcpy(&should, (const char *)want + i, each);
-            fail_msg("%s[%zu] is %llx, not %llx: %u inputs of %u ways from %u, W %u, H %u, "
+            fail_msg("%s: %s[%zu] is %llx, not %llx: %u inputs of %u ways from %u, W %u, H %u, "
                      "reduce %d, root %d, %zu elements",
-                     what, i / each, (unsigned long long)is, (unsigned long long)should, a->inputs,
-                     a->each, a->first, a->tree.ways, a->tree.hop, a->tree.reduce, a->tree.root,
-                     a->count);
+                     how, what, i / each, (unsigned long long)is, (unsigned long long)should,
+                     a->inputs, a->each, a->first, a->tree.ways, a->tree.hop, a->tree.reduce,
+                     a->tree.root, a->count);
         }
 }
 
@@ -142,45 +145,63 @@ static void expect_near(const struct hst_sum_ways *a, const float *got, const do
         }
 }
 
-static void sum_and_compare(struct suite *s, const struct operands *o, struct hst_sum_ways *a)
+/* What a sum has to be, in bytes. */
+struct result {
+    char out[ROOM * 4];
+    double partial[ROOM / HST_NORM_BLOCK + 1];
+};
+
+static void expect_result(struct suite *s, const struct hst_sum_ways *a, const char *how,
+                          const struct result *want)
+{
+    const struct hst_sum_node node = {a->first, a->inputs * a->each};
+    const size_t size = hst_dtype_bytes(hst_sum_type(&a->tree, node)),
+                 partials = (a->count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
+    expect_bytes(s, a, how, "out", a->out, want->out, a->count * size, size);
+    if (a->partial)
+        expect_bytes(s, a, how, "partial", a->partial, want->partial, partials * 8, 8);
+}
+
+static void sum_and_compare(struct suite *s, const struct operands *o, const struct hst_sum_ways *a,
+                            struct result *want)
 {
     static float values[MOST][ROOM];
     static double exact[ROOM], magnitude[ROOM];
-    static char want[ROOM * 4];
-    double partial[ROOM / HST_NORM_BLOCK + 1];
-    const void *in[MOST];
     float *rows[MOST];
-    for (uint32_t i = 0; i < a->inputs; i++) {
-        in[i] = (char *)o->in->data + i * o->input_bytes;
+    for (uint32_t i = 0; i < a->inputs; i++)
         rows[i] = values[i];
-    }
-    a->in = in;
     fill(s, o, a, rows, exact, magnitude);
     const struct hst_sum_node node = {a->first, a->inputs * a->each};
     const enum hst_dtype type = hst_sum_type(&a->tree, node);
-    const size_t bytes = hst_dtype_bytes(type),
-                 partials = (a->count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
     add_node(a, 0, a->inputs, rows);
     round_row(type, rows[0], a->count);
-    store_row(type, rows[0], a->count, want);
-    hst_cpu_adam_ops(HST_CPU_ISA_C)->norm2[cpu_type(type)](want, a->count, partial);
+    store_row(type, rows[0], a->count, want->out);
+    hst_cpu_adam_ops(HST_CPU_ISA_C)->norm2[cpu_type(type)](want->out, a->count, want->partial);
     assert_int_equal(hst_op_sum_ways(s->stream, a), 0);
-    expect_bytes(s, a, "out", a->out, want, a->count * bytes, bytes);
-    if (a->partial)
-        expect_bytes(s, a, "partial", a->partial, partial, partials * 8, 8);
+    expect_result(s, a, "at once", want);
     expect_near(a, rows[0], exact, magnitude);
+}
+
+static struct operands operands_of(struct suite *s, uint32_t inputs, size_t count)
+{
+    const size_t partials = (count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
+    struct operands o = {.input_bytes = (count * 4 + 63) / 64 * 64};
+    o.in = tensor_empty(s, inputs * o.input_bytes / 4, HST_F32);
+    o.out = tensor_empty(s, count, HST_F32);
+    o.partial = tensor_empty(s, partials * 2, HST_F32);
+    o.kept = tensor_filled(s, 1, HST_F32, 3);
+    o.sums = tensor_empty(s, inputs * o.input_bytes / 4, HST_F32);
+    for (uint32_t i = 0; i < inputs; i++)
+        o.row[i] = (char *)o.in->data + i * o.input_bytes;
+    return o;
 }
 
 /* Both types of reduction of a root's type, and all groups, for one shape. */
 static void sums_case(struct suite *s, const void *parameters)
 {
     const struct parameters *p = parameters;
-    const size_t partials = (p->count + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK;
-    struct operands o = {.input_bytes = (p->count * 4 + 63) / 64 * 64};
-    o.in = tensor_empty(s, p->inputs * o.input_bytes / 4, HST_F32);
-    o.out = tensor_empty(s, p->count, HST_F32);
-    o.partial = tensor_empty(s, partials * 2, HST_F32);
-    o.kept = tensor_filled(s, 1, HST_F32, 3);
+    const struct operands o = operands_of(s, p->inputs, p->count);
+    static struct result want;
     uint32_t turn = p->inputs;
     for (uint32_t hop = 1; hop <= 8; hop *= 2)
         for (size_t r = 0; r < DTYPES; r++)
@@ -192,13 +213,14 @@ static void sums_case(struct suite *s, const void *parameters)
                                          .first = p->whole ? 0 : ways,
                                          .each = each,
                                          .inputs = p->inputs,
+                                         .in = o.row,
                                          .out = turn % 4 ? o.out->data : o.in->data,
                                          .count = p->count,
                                          .partial = turn % 5 ? o.partial->data : NULL};
                 const struct hst_sum_node all = {a.first, ways}, one = {a.first, each};
                 if (hst_sum_type(&a.tree, all) != hst_sum_type(&a.tree, one))
                     a.out = o.out->data; /* only of one type may it take an input's place */
-                sum_and_compare(s, &o, &a);
+                sum_and_compare(s, &o, &a, &want);
             }
     tensor_read(s, o.out);
     tensor_read(s, o.kept);
@@ -224,6 +246,112 @@ static void any_number_of_elements_has_its_partials(void **state)
     static const size_t counts[] = {0, 8, 511, 4095, 4096, 4097, ROOM};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         suite_run(sums_case, &(struct parameters){i % 3 + 2, counts[i], true});
+}
+
+/* ---- the same ways in several calls ---------------------------------------------------------- */
+
+enum { FEW_ELEMENTS = 21 };
+
+/* Some of the ways of `all`: nodes from `left` on, of which the last may be shorter. Their sum is
+ * at `out`; that of all ways is where `all` says. Returns where it is. */
+static void *add_some(struct suite *s, const struct hst_sum_ways *all, struct hst_sum_node left,
+                      uint32_t inputs, const void *const *in, void *out)
+{
+    struct hst_sum_ways some = *all;
+    const bool root = left.first == 0 && inputs * left.count >= all->tree.ways;
+    some.first = left.first;
+    some.each = left.count;
+    some.inputs = inputs;
+    some.in = in;
+    some.out = root ? all->out : out;
+    some.partial = root ? all->partial : NULL;
+    assert_int_equal(hst_op_sum_ways(s->stream, &some), 0);
+    suite_sync(s);
+    return some.out;
+}
+
+/* A binary counter: each way as it comes, and what waits then from the right. */
+static void add_one_by_one(struct suite *s, const struct operands *o,
+                           const struct hst_sum_ways *all)
+{
+    enum { LEVELS = 8 };
+    struct hst_sum_node node[LEVELS];
+    const void *value[LEVELS];
+    uint32_t depth = 0;
+    char *sum = o->sums->data;
+    for (uint32_t i = 0; i < all->inputs; i++) {
+        node[depth] = (struct hst_sum_node){i, 1};
+        value[depth++] = o->row[i];
+        const bool last = i + 1 == all->inputs;
+        while (depth > 1 && (last || node[depth - 2].count == node[depth - 1].count)) {
+            const uint32_t right = --depth, left = right - 1;
+            value[left] = add_some(s, all, node[left], 2, value + left, sum);
+            node[left].count += node[right].count;
+            sum += o->input_bytes;
+        }
+    }
+}
+
+/* Groups of `each` ways, the last of which may be shorter, and then the groups. */
+static void add_by_groups(struct suite *s, const struct operands *o, const struct hst_sum_ways *all,
+                          uint32_t each)
+{
+    const void *value[MOST];
+    uint32_t groups = 0;
+    for (uint32_t first = 0; first < all->inputs; first += each, groups++) {
+        const uint32_t left = all->inputs - first;
+        char *sum = (char *)o->sums->data + groups * o->input_bytes;
+        value[groups] = add_some(s, all, (struct hst_sum_node){first, 1}, each < left ? each : left,
+                                 o->row + first, sum);
+    }
+    add_some(s, all, (struct hst_sum_node){0, each}, groups, value, NULL);
+}
+
+/* One call with all ways, and then the others with the same ways. */
+static void in_one_call_and_in_several(struct suite *s, const struct operands *o,
+                                       struct hst_sum_tree tree)
+{
+    static struct result want;
+    const struct hst_sum_ways all = {.tree = tree,
+                                     .each = 1,
+                                     .inputs = tree.ways,
+                                     .in = o->row,
+                                     .out = o->out->data,
+                                     .count = FEW_ELEMENTS,
+                                     .partial = o->partial->data};
+    sum_and_compare(s, o, &all, &want);
+    for (uint32_t each = 1; each < 2 * tree.ways; each *= 2) {
+        assert_int_equal(hst_stream_zero(s->stream, all.out, FEW_ELEMENTS * 4), 0);
+        assert_int_equal(hst_stream_zero(s->stream, all.partial, 8), 0);
+        if (each == 1)
+            add_one_by_one(s, o, &all);
+        else
+            add_by_groups(s, o, &all, each);
+        expect_result(s, &all, each == 1 ? "one by one" : "by groups", &want);
+    }
+}
+
+static void calls_case(struct suite *s, const void *parameters)
+{
+    const uint32_t ways = *(const uint32_t *)parameters;
+    static const uint32_t hops[] = {1, 2, 8};
+    const struct operands o = operands_of(s, ways, FEW_ELEMENTS);
+    for (size_t h = 0; h < sizeof hops / sizeof *hops; h++)
+        for (size_t r = 0; r < DTYPES; r++)
+            for (int wide = 0; wide <= (suite_dtypes[r] != HST_F32); wide++)
+                in_one_call_and_in_several(s, &o,
+                                           (struct hst_sum_tree){ways, hops[h],
+                                                                 wide ? HST_F32 : suite_dtypes[r],
+                                                                 suite_dtypes[r]});
+    tensor_read(s, o.out);
+    tensor_read(s, o.kept);
+}
+
+static void ways_added_in_several_calls_have_the_bytes_of_one(void **state)
+{
+    (void)state;
+    for (uint32_t ways = 2; ways <= 40; ways++) /* one is a sum without a call */
+        suite_run(calls_case, &ways);
 }
 
 static void refusals_case(struct suite *s, const void *parameters)
@@ -279,6 +407,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_number_of_inputs_has_the_bytes_of_the_definition),
         cmocka_unit_test(nodes_within_the_tree_have_the_bytes_of_the_definition),
         cmocka_unit_test(any_number_of_elements_has_its_partials),
+        cmocka_unit_test(ways_added_in_several_calls_have_the_bytes_of_one),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -7,9 +7,23 @@ mutate(
     ('the last group may be shorter', '(node.count < tree->hop && last)', 'false'),
     ('what is no node is refused', 'hst_sum_node_valid(&args->tree, sum_output(args)) &&',
      'true &&'),
+    ('an input that is no node is refused', 'hst_sum_node_valid(&args->tree, sum_input(args, 0))',
+     'true'),
+    ('a node is a power of two where the ways go on',
+     '(is_power_of_two(node.count) || node.first + node.count == tree->ways)', 'true'),
+    ('a node is aligned', '(!aligned || node.count <= aligned)', 'true'),
+    ('a node ends where the ways do', 'node.count > tree->ways - node.first', 'false'),
+    ('inputs begin within the ways',
+     'args->inputs - 1 <= (args->tree.ways - args->first - 1) / args->each', 'true'),
+)
+mutate(
+    'kernels/base/sum_tree.h', 'comm/tree',
+    ('no node has more ways than there are', 'most < left ? most : left', 'most'),
 )
 mutate(
     'kernels/host/ops/sum_ways.c', 'kernels/ways',
+    ('two inputs of two types are not taken as one type',
+     'hst_sum_type(&w->sum->tree, sum_input(w->sum, i + 1)) != type', 'false'),
     ('sums of a group are rounded, wherever they are made',
      'node.count == w->sum->tree.ways ? HST_F32', 'node.count ? HST_F32'),
     ('two inputs at once are rounded as one by one', 'if (rounded != HST_F32)', 'if (false)'),
@@ -18,6 +32,8 @@ mutate(
 )
 mutate(
     'kernels/cuda/ops/sum_ways.cu', 'simt/suite/ways',
+    ('an input has a type by its own place', 'is_narrow(a, sum_input(a, i))',
+     'is_narrow(a, sum_input(a, 0))'),
     ('an addition within a group of four is rounded', 'rounds >> 2 & 1', 'false'),
     ('an addition of two groups is rounded', 'a.rounds >> right & 1', 'false'),
     ('an addition is named by its right node', 'group >> level << level', 'group'),

@@ -6,6 +6,7 @@ static const struct lane_ops LANE_OPS[LANE_COUNT] = {
     [LANE_WRITE] = {.start = drives_start},
     [LANE_H2D] = {device_start_copies, device_poll, device_wait, device_under_way},
     [LANE_D2H] = {device_start_copies, device_poll, device_wait, device_under_way},
+    [LANE_NET] = {net_start, net_poll, net_wait, net_under_way},
     [LANE_COMPUTE] = {device_start_updates, device_poll, device_wait, device_under_way},
     [LANE_UPDATE] = {.start = host_start},
     [LANE_DEVICE_UPDATE] = {.start = device_start_updates},

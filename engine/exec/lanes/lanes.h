@@ -41,6 +41,12 @@ int drives_poll(struct executor *exec, enum lane lane, bool *moved);
 int drives_wait(struct executor *exec, enum lane lane, uint64_t wait_ns);
 bool drives_under_way(const struct executor *exec, enum lane lane);
 
+/* lanes/net.c: in the order in which they were begun */
+int net_start(struct executor *exec, enum lane lane, bool *moved);
+int net_poll(struct executor *exec, enum lane lane, bool *moved);
+int net_wait(struct executor *exec, enum lane lane, uint64_t wait_ns);
+bool net_under_way(const struct executor *exec, enum lane lane);
+
 /* lanes/device.c: H2D, D2H and COMPUTE end in the order in which they were enqueued */
 int device_start_copies(struct executor *exec, enum lane lane, bool *moved);
 int device_start_updates(struct executor *exec, enum lane lane, bool *moved);

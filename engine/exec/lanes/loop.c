@@ -19,9 +19,10 @@
 
 /* In which order they are looked at, and in which they start; the host's own work comes last, when
    all others have what to do. */
-static const enum lane POLLED[] = {LANE_READ, LANE_COMPUTE, LANE_H2D, LANE_D2H};
+static const enum lane POLLED[] = {LANE_READ, LANE_NET, LANE_COMPUTE, LANE_H2D, LANE_D2H};
 static const enum lane STARTED[] = {LANE_READ,          LANE_WRITE, LANE_H2D,
-                                    LANE_DEVICE_UPDATE, LANE_D2H,   LANE_COMPUTE};
+                                    LANE_DEVICE_UPDATE, LANE_D2H,   LANE_NET,
+                                    LANE_COMPUTE};
 enum {
     POLLED_COUNT = sizeof POLLED / sizeof POLLED[0],
     STARTED_COUNT = sizeof STARTED / sizeof STARTED[0],
@@ -87,7 +88,7 @@ static int lanes_under_way(const struct executor *exec, enum lane *lane)
 static bool is_busy(const struct executor *exec, enum lane lane)
 {
     const struct drives *d = &exec->drives;
-    if (exec->passages[lane].count > 0)
+    if (exec->passages[lane].count > 0 || (lane == LANE_NET && exec->net.count > 0))
         return true;
     for (uint32_t i = 0; i < DRIVE_JOBS && d->flying > 0; i++)
         if (d->jobs[i].used && program_node(exec, d->jobs[i].at)->lane == lane)
@@ -112,6 +113,8 @@ static double *stall_of(struct executor *exec, enum lane lane)
 {
     bool copies = exec->passages[LANE_H2D].count + exec->passages[LANE_D2H].count > 0;
     bool drive = lane == LANE_READ || lane == LANE_WRITE;
+    if (lane == LANE_NET)
+        return &exec->stalls.net_s;
     return copies && !drive ? &exec->stalls.copy_s : &exec->stalls.nvme_s;
 }
 

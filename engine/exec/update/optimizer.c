@@ -48,17 +48,17 @@ int optimizer_norm(struct executor *exec, struct scheduled at)
     uint32_t unit = node->unit;
     const struct layout_unit *u = &exec->in.layout->units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
-    double *partials = moves_host_partials(exec, unit);
+    double *partials = moves_host_partials(exec, unit) + u->shard.first / HST_NORM_BLOCK;
     if (executor_computes_in_dram(exec)) {
         const unsigned char *grads = moves_work(exec, at, EXTENT_GRADS, 0);
-        struct norm_job job = {exec, grads, u->elements, partials};
+        struct norm_job job = {exec, grads, u->shard.elements, partials};
         measure_host(exec, node,
                      workers_time(exec->in.workers, 0, (job.elements + piece - 1) / piece,
                                   norm_piece, &job));
     }
     if (exec->in.plan_in->deferred)
         return 0;
-    return optimizer_check_norm(exec, sqrt(hst_norm2_sum(partials, u->elements / HST_NORM_BLOCK)));
+    return optimizer_check_norm(exec, sqrt(hst_norm2_sum(partials, u->shard.elements / HST_NORM_BLOCK)));
 }
 
 /* Partials are added without an error, so it is nobody's business in which order: many pieces at

@@ -42,12 +42,20 @@ static int follow(struct executor *exec, double stored_norm)
     return 0;
 }
 
+/* Of the stored gradients of all ranks. May be non-finite. */
+static double squared_norm(struct executor *exec)
+{
+    struct exact_sum sum = {.unsettled = 0};
+    if (exec->in.comm)
+        return exact_value(&exec->net.norm);
+    optimizer_sum_norm(exec, &sum);
+    return exact_value(&sum);
+}
+
 int verdict_judge(struct executor *exec)
 {
     struct verdict *v = &exec->verdict;
-    struct exact_sum sum = {.unsettled = 0};
-    optimizer_sum_norm(exec, &sum);
-    const double stored_norm = sqrt(exact_value(&sum));
+    const double stored_norm = sqrt(squared_norm(exec));
     v->grad_norm = stored_norm / (double)exec->in.standing->scale.value;
     v->skipped = optimizer_skips(exec, stored_norm);
     v->is_known = true;

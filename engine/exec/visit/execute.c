@@ -17,6 +17,8 @@
 #include "exec/visit/order.h"
 #include "exec/visit/visits.h"
 
+#include <string.h>
+
 /* ---- ends ---- */
 
 static bool may_open(struct executor *exec)
@@ -242,7 +244,9 @@ int execute_computed(struct executor *exec)
 int execute_end(struct executor *exec)
 {
     struct turn *turn = &exec->turn;
+    turn->ending = true;
     int rc = turn->on_demand ? host_clip(exec) : loop_until(exec, norm_is_known);
+    turn->ending = false;
     if (rc)
         return rc;
     turn->in_step = false;
@@ -266,6 +270,9 @@ int execute_open(struct executor *exec, const struct executor_in *in)
     executor_init(exec, in);
     verdict_open(exec, in->optimistic);
     int rc = drives_open(exec);
+    /* other ranks' blocks of the norm stay 0 here */
+    memset(exec->in.host_arena + exec->in.placement->host_partials, 0,
+           placement_partials_bytes(exec->in.layout->elements));
     rc = rc ? rc : order_open(exec);
     rc = rc ? rc : measure_open(exec);
     rc = rc ? rc : program_step(exec, NULL, in->optimistic);

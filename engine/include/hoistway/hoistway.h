@@ -66,6 +66,9 @@ enum hst_code {
     HST_E_DISK_SPACE = 301,    /* the store's file system has too little space left */
     HST_E_BUDGET = 302,        /* no placement fits, or a budget is more than the machine has */
     HST_E_VALUE = 402,         /* a configuration value out of its range */
+    HST_E_COMM = 502,          /* ranks cannot be joined, or what joins them failed */
+    HST_E_RANKS_DIFFER = 503,  /* ranks that were started unlike */
+    HST_E_RANK = 504,          /* a rank has gone, or does not answer */
     HST_E_STORE_ACCESS = 610,  /* a directory or file of a store that is not its owner's alone */
     HST_E_STORE_BUSY = 611,    /* a store in use by another process */
     HST_E_STORE_FORMAT = 612,  /* no store's file, or of another version, byte order or feature */

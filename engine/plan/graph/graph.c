@@ -79,6 +79,8 @@ static void copy_forward(struct build *b, uint32_t place)
     uint32_t unit = b->in->forward[place];
     unsigned later = b->units[unit].retain_device_weights ? PHASE_BACKWARD : 0u;
     parts_copy(b, unit, parts_of_forward(b, unit) | later);
+    later = b->units[unit].retain_weights ? PHASE_BACKWARD : 0u;
+    parts_gather(b, unit, parts_of_forward(b, unit) | later);
 }
 
 static void add_forward(struct build *b, uint32_t place)
@@ -105,8 +107,10 @@ static void read_backward(struct build *b, uint32_t place)
 static void copy_backward(struct build *b, uint32_t place)
 {
     struct build_visit visit = b->visits[place];
-    if (parts_uses_weights(b, visit))
+    if (parts_uses_weights(b, visit)) {
         parts_copy(b, visit.unit, PHASE_BACKWARD);
+        parts_gather(b, visit.unit, PHASE_BACKWARD);
+    }
     if (b->in->apart && visit.recompute && !b->units[visit.unit].hold_weights)
         parts_give_back(b, visit.unit);
 }
@@ -197,8 +201,9 @@ static void add_backwards(struct build *b, uint32_t copy)
     const uint32_t *buffers = b->graph->buffers;
     uint32_t fetch = less(buffers[POOL_DEVICE_ACTS], 1);
     uint32_t acts = less(buffers[POOL_ACTS], 1) + (b->in->apart ? fetch : 0);
+    uint32_t beside = b->in->apart ? copy : 0; /* copies have buffers of their own */
     uint32_t read =
-        b->in->deferred ? copy + less(buffers[POOL_WEIGHTS], 1) : less(buffers[POOL_WEIGHTS], 2);
+        b->in->deferred ? beside + less(buffers[POOL_WEIGHTS], 1) : less(buffers[POOL_WEIGHTS], 2);
     if (!b->reservations)
         read = 1;
     read = least(read, b->ahead_most);
@@ -225,13 +230,22 @@ static bool has_commit(const struct graph_in *in)
 static void add_commit(struct build *b)
 {
     const struct graph_in *in = b->in;
-    b->commit = GRAPH_NONE;
     if (!has_commit(in))
         return;
     b->commit = build_node(b, NODE_COMMIT, LANE_WRITE, PHASE_COMMIT, (struct node){0});
     for (uint32_t i = 0; i < in->unit_count; i++)
         if (!in->units[i].no_forward)
             build_dep(b, b->commit, b->units[i].forward);
+    b->committed = b->commit;
+}
+
+/* A rank's version is one when all ranks have theirs. */
+static void add_vote(struct build *b)
+{
+    if (!parts_is_shared(b) || !b->in->stored)
+        return;
+    b->committed = build_node(b, NODE_VOTE, LANE_NET, PHASE_COMMIT, (struct node){0});
+    build_dep(b, b->committed, b->commit);
 }
 
 /* Before all that reads what it reverts. */
@@ -267,9 +281,18 @@ static uint32_t most_ahead(const struct build *b)
     return most;
 }
 
+/* How far copies to the device come before the visit, or gathers, whose buffers are those of reads:
+ * before the exchange of the visit at hand, so that the next one's weights do not wait for it. */
+static uint32_t copies_ahead(const struct build *b)
+{
+    if (b->in->apart)
+        return less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1);
+    return parts_is_shared(b) ? less(b->graph->buffers[POOL_WEIGHTS], 1) : 0;
+}
+
 static void add_sweeps(struct build *b)
 {
-    uint32_t copy = b->in->apart ? less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1) : 0;
+    uint32_t copy = copies_ahead(b);
     b->ahead_most = most_ahead(b);
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         b->reservations = b->reservations || parts_reserve_weights(b, i);
@@ -280,7 +303,11 @@ static void add_sweeps(struct build *b)
     for (uint32_t i = 0; i < b->in->unit_count; i++)
         parts_late_write(b, b->in->forward[i]);
     add_commit(b);
+    if (!b->in->deferred) /* updates in the backward wait for it */
+        add_vote(b);
     add_backwards(b, copy);
+    if (b->in->deferred)
+        add_vote(b);
 }
 
 /* ---- what is kept ---- */
@@ -451,6 +478,7 @@ static int check_pools(const struct build *b)
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
+        needs[parts_pool(b, i, POOL_GRADS)] |= parts_is_shared(b) && parts_has_row(b, i);
         needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_reserve_weights(b, i);
         needs[POOL_TILES] |= u->nvme_states > 0 ||
                              (grads && (parts_is_late(b, i) || in->optimistic)) ||
@@ -509,9 +537,22 @@ static bool ends_before_clip(const struct build *b, const struct node *node)
                              : node->kind == NODE_UPDATE && node->lane != LANE_UPDATE;
 }
 
+/* Ranks have norms of their shards. */
+static uint32_t add_agree(struct build *b)
+{
+    if (!parts_is_shared(b))
+        return GRAPH_NONE;
+    uint32_t agree = build_node(b, NODE_AGREE, LANE_NET, PHASE_BACKWARD, (struct node){0});
+    for (uint32_t i = 0; i < b->in->unit_count; i++)
+        build_dep(b, agree, b->units[i].norm);
+    return agree;
+}
+
 static void add_clip(struct build *b)
 {
+    uint32_t agree = add_agree(b);
     uint32_t clip = build_node(b, NODE_CLIP, LANE_UPDATE, PHASE_BACKWARD, (struct node){0});
+    build_dep(b, clip, agree);
     for (uint32_t i = 0; i < b->in->unit_count; i++)
         build_dep(b, clip, b->units[i].norm);
     b->clip = clip;
@@ -532,6 +573,7 @@ static int open_build(const struct graph_in *in, struct graph *graph, struct bui
                         .last_read = GRAPH_NONE,
                         .clip = GRAPH_NONE,
                         .commit = GRAPH_NONE,
+                        .committed = GRAPH_NONE,
                         .revert = GRAPH_NONE};
     *graph = (struct graph){.unit_count = in->unit_count};
     for (int p = 0; p < POOL_COUNT; p++)
@@ -569,10 +611,13 @@ static void add_unit(struct build *b, uint32_t unit)
 {
     parts_read(b, unit, parts_of_forward(b, unit));
     parts_copy(b, unit, parts_of_forward(b, unit));
+    parts_gather(b, unit, parts_of_forward(b, unit));
     parts_forward(b, unit);
     parts_read(b, unit, PHASE_BACKWARD);
-    if (parts_uses_weights(b, (struct build_visit){.unit = unit}))
+    if (parts_uses_weights(b, (struct build_visit){.unit = unit})) {
         parts_copy(b, unit, PHASE_BACKWARD);
+        parts_gather(b, unit, PHASE_BACKWARD);
+    }
     parts_read_acts(b, unit);
     parts_fetch_acts(b, unit);
     parts_backward(b, unit);

@@ -62,6 +62,10 @@ enum node_kind {
     NODE_FORWARD,      /* the client's, of a unit */
     NODE_RECOMPUTE,    /* a forward again, in the backward: for checkpoints that were not kept */
     NODE_BACKWARD,
+    NODE_GATHER,   /* of several ranks: a unit's weights, from the shards of all */
+    NODE_EXCHANGE, /* a unit's rounded gradients: each rank has the sum of its shard then */
+    NODE_AGREE,    /* on the step's norm and sums */
+    NODE_VOTE,     /* the version is durable on all ranks */
     NODE_KIND_COUNT
 };
 
@@ -166,7 +170,10 @@ struct graph {
 
 struct graph_unit {
     uint32_t first_tile, tile_count;
-    uint64_t elements;
+    uint64_t elements; /* of the rank's shard */
+    /* Elements of the row as it is computed with, and where in it the shard is: of several ranks,
+       whose shards it is put together of, it may be longer than the unit's parameters are. */
+    uint64_t row_elements, shard_at;
     enum hst_tier weights, grads, acts; /* homes */
     uint32_t nvme_states;               /* its first tiles, so many, have their states on NVMe */
     /* Its last tiles, so many, the device updates: weights, gradients and states of these are at
@@ -194,6 +201,8 @@ struct graph_in {
        visits them) and of the backward. */
     const uint32_t *forward, *backward;
     uint32_t tile_elements;
+    uint32_t ranks;     /* 0 as 1: nothing is gathered or exchanged */
+    double hand_bytes;  /* per element of a row of gradients that a rank hands to the others */
     double weight_bytes, state_bytes, grad_bytes; /* per element */
     /* Bytes: padding of a tile's record; in a tile's buffer from its start to the record, in the
        device's to the gradients and to the record. */

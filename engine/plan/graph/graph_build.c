@@ -162,7 +162,7 @@ static void link_verdict(struct build *b, uint32_t node)
 static void link_revert(struct build *b, uint32_t node)
 {
     link_to(b, node, b->clip);
-    link_to(b, node, b->commit);
+    link_to(b, node, b->committed);
     for (uint32_t unit = 0; unit < b->in->unit_count; unit++)
         for (uint32_t i = b->units[unit].update[2]; i < b->units[unit].update[3]; i++)
             if (b->graph->nodes[i].kind == NODE_WRITE_TILE)
@@ -235,6 +235,7 @@ static void link_all(struct build *b)
                 link_verdict(b, i);
             }
             break;
+        case NODE_GATHER:
         case NODE_COPY_WEIGHTS:
         case NODE_FORWARD:
         case NODE_RECOMPUTE:
@@ -257,11 +258,11 @@ static void link_all(struct build *b)
             link_verdict(b, i);
             link_to(b, i, i);         /* where a step window is cut short nothing else waits for
                                          it */
-            link_to(b, i, b->commit); /* after a step that was skipped no update waits for it */
+            link_to(b, i, b->committed); /* after a step that was skipped no update waits for it */
             break;
         case NODE_COMMIT: /* no forward need have waited for the verdict: there may be none */
             link_verdict(b, i);
-            link_to(b, i, b->commit);
+            link_to(b, i, b->committed);
             break;
         case NODE_FETCH_TILE: /* behind a backward that came after the last update of the tile */
             link_to(b, i, b->units[n->unit].grads_there);
@@ -270,7 +271,7 @@ static void link_all(struct build *b)
             link_to(b, i, waits_for_all(b, n) ? b->clip : b->units[n->unit].norm);
             /* so three steps are lost at most: this one, the one before, and one whose version is
                on its way */
-            link_to(b, i, b->commit);
+            link_to(b, i, b->committed);
             break;
         case NODE_REVERT:
             link_revert(b, i);
@@ -334,6 +335,7 @@ int build_open(struct build *b)
     b->visits = calloc(2 * (size_t)b->in->unit_count + 1, sizeof *b->visits);
     for (uint32_t i = 0; b->units && i < b->in->unit_count; i++)
         b->units[i] = (struct build_unit){.first_read = GRAPH_NONE,
+                                          .gather = GRAPH_NONE,
                                           .copy = GRAPH_NONE,
                                           .forward = GRAPH_NONE,
                                           .backward = GRAPH_NONE,
@@ -407,7 +409,8 @@ const char *node_kind_name(enum node_kind kind)
         "read weights", "read tile",  "read grads", "read acts",    "write tile", "write grads",
         "write acts",   "save tiles", "commit",     "copy weights", "copy grads", "copy tile",
         "fetch tile",   "store tile", "store acts", "fetch acts",   "update",     "norm",
-        "clip",         "revert",     "forward",    "recompute",    "backward"};
+        "clip",         "revert",     "forward",    "recompute",    "backward",   "gather",
+        "exchange",     "agree",      "vote"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

@@ -13,7 +13,7 @@
 struct build_unit {
     /* nodes: of the visit at hand, or the last one */
     uint32_t first_read, last_read; /* pieces of its weights are among the nodes between them */
-    uint32_t copy, forward, backward, norm, write_grads;
+    uint32_t gather, copy, forward, backward, norm, write_grads;
     uint32_t grads_there; /* after it the host has its rounded gradients */
     uint32_t acts_moved;  /* what moved its checkpoints last */
     uint32_t update[4];   /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
@@ -66,6 +66,7 @@ struct build {
     uint32_t edge_count, edge_room;
     uint32_t last_read;            /* of weights, in the forward */
     uint32_t clip, commit, revert; /* GRAPH_NONE: there is none */
+    uint32_t committed;            /* node after which the version is made: the commit or its vote */
     int rc;                        /* the first error; after it nothing is added */
 };
 
@@ -99,6 +100,10 @@ struct operands_offloaded operands_offloaded(const struct build *build, uint32_t
 /** The node moves the piece `piece` of `pieces` of these. */
 void operands_read_weights(struct build *build, uint32_t unit, uint32_t piece, uint32_t pieces);
 void operands_copy_weights(struct build *build, uint32_t unit);
+/** The node puts together rows of all weights that the unit's computation reads. */
+void operands_gather(struct build *build, uint32_t unit);
+/** It hands out a unit's rounded gradients and takes in the sum of its shard. */
+void operands_exchange(struct build *build, uint32_t unit);
 /** A visit has these where it computes: weights it reads, own and then others'; checkpoints; in a
  * backward gradients, and partials that a device leaves behind them. */
 void operands_visit(struct build *build, uint32_t unit, bool weights, bool grads);
@@ -147,6 +152,16 @@ static inline bool parts_is_resident(const struct build *build, uint32_t unit)
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
 bool parts_reserve_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
+/** Its weights are of several ranks. */
+static inline bool parts_is_shared(const struct build *build)
+{
+    return build->in->ranks > 1;
+}
+/** It has parameters of its own, on whichever rank. */
+static inline bool parts_has_row(const struct build *build, uint32_t unit)
+{
+    return build->in->units[unit].row_elements > 0;
+}
 /** The pool of its weights or gradients. */
 enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
 /** The client's computation in a visit of the backward reads the unit's weights. */
@@ -163,6 +178,8 @@ void parts_read(struct build *build, uint32_t unit, unsigned phases);
 void parts_read_share(struct build *build, uint64_t done, uint64_t whole);
 /** The node waits for all pieces of the unit's weights that were read last. */
 void parts_depend_on_read(struct build *build, uint32_t node, uint32_t unit);
+/** Of several ranks: the unit's row comes together in a buffer. */
+void parts_gather(struct build *build, uint32_t unit, unsigned phases);
 void parts_copy(struct build *build, uint32_t unit, unsigned phases);
 /** A visit is through with the unit's weights, in host memory or the device's. */
 void parts_give_back(struct build *build, uint32_t unit);

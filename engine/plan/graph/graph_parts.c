@@ -21,6 +21,8 @@ bool parts_reserve_weights(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     bool offloaded = u->weights == HST_TIER_NVME && u->tile_count > 0;
+    if (parts_is_shared(b))
+        return parts_has_row(b, unit) || u->alias_count > 0;
     for (uint32_t i = 0; i < u->alias_count; i++)
         offloaded = offloaded || b->in->units[u->alias_of[i]].weights == HST_TIER_NVME;
     return offloaded;
@@ -41,10 +43,18 @@ static uint32_t count_pieces(const struct build *b, uint32_t unit)
 
 void parts_plan_read(struct build *b, uint32_t unit, unsigned phases)
 {
-    if (!parts_reserve_weights(b, unit) || b->units[unit].weights != GRAPH_NONE)
+    if (operands_offloaded(b, unit).extents == 0 || b->units[unit].weights != GRAPH_NONE)
         return;
     b->reading =
         (struct build_reading){.unit = unit, .phases = phases, .pieces = count_pieces(b, unit)};
+}
+
+static void lend_weights(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    s->weights = parts_lend(b, unit, POOL_WEIGHTS);
+    if (s->first_weights == GRAPH_NONE)
+        s->first_weights = s->weights;
 }
 
 static void read_piece(struct build *b)
@@ -52,10 +62,8 @@ static void read_piece(struct build *b)
     struct build_reading *r = &b->reading;
     struct build_unit *s = &b->units[r->unit];
     if (r->done == 0) {
-        s->weights = parts_lend(b, r->unit, POOL_WEIGHTS);
+        lend_weights(b, r->unit);
         s->first_read = b->graph->node_count;
-        if (s->first_weights == GRAPH_NONE)
-            s->first_weights = s->weights;
     }
     uint32_t node =
         build_node(b, NODE_READ_WEIGHTS, LANE_READ, r->phases,
@@ -115,9 +123,27 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
         parts_depend_on_read(b, s->copy, unit);
 }
 
+/* ---- weights of several ranks ---- */
+
+/* Reads bring the rank's shard into the buffer before, if it is not at home in memory. */
+void parts_gather(struct build *b, uint32_t unit, unsigned phases)
+{
+    struct build_unit *s = &b->units[unit];
+    bool reads = s->weights != GRAPH_NONE && operands_offloaded(b, unit).extents > 0;
+    if (!parts_is_shared(b) || !parts_reserve_weights(b, unit) || s->gather != GRAPH_NONE)
+        return;
+    if (s->weights == GRAPH_NONE)
+        lend_weights(b, unit);
+    s->gather = build_node(b, NODE_GATHER, LANE_NET, phases, (struct node){.unit = unit});
+    operands_gather(b, unit);
+    build_use(b, s->gather, s->weights);
+    if (reads)
+        parts_depend_on_read(b, s->gather, unit);
+}
+
 void parts_give_back(struct build *b, uint32_t unit)
 {
-    b->units[unit].weights = GRAPH_NONE;
+    b->units[unit].weights = b->units[unit].gather = GRAPH_NONE;
 }
 
 void parts_give_back_device(struct build *b, uint32_t unit)
@@ -203,7 +229,8 @@ static void lend_grads(struct build *b, uint32_t unit)
     const struct graph_unit *u = &b->in->units[unit];
     if (b->in->apart && u->grads != HST_TIER_HBM && u->tile_count > 0)
         b->units[unit].device_grads = parts_lend(b, unit, POOL_DEVICE_GRADS);
-    else if (u->grads == HST_TIER_NVME && u->tile_count > 0)
+    else if (parts_is_shared(b) ? parts_has_row(b, unit)
+                                : u->grads == HST_TIER_NVME && u->tile_count > 0)
         b->units[unit].grads = parts_lend(b, unit, POOL_GRADS);
 }
 
@@ -238,12 +265,35 @@ static uint32_t copy_grads(struct build *b, uint32_t unit)
     return copy;
 }
 
+/* All ranks have rounded gradients of the whole row, and each takes the sum of its shard home. */
+static uint32_t exchange_grads(struct build *b, uint32_t unit)
+{
+    struct build_unit *s = &b->units[unit];
+    uint32_t exchange =
+        build_node(b, NODE_EXCHANGE, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
+    operands_exchange(b, unit);
+    build_use(b, exchange, s->grads);
+    build_dep(b, exchange, s->backward);
+    if (b->in->units[unit].grads != HST_TIER_NVME)
+        s->grads = GRAPH_NONE;
+    return exchange;
+}
+
+/* Where they are when the device is through with them. */
+static uint32_t bring_grads(struct build *b, uint32_t unit)
+{
+    if (parts_is_shared(b))
+        return exchange_grads(b, unit);
+    return b->units[unit].device_grads == GRAPH_NONE ? b->units[unit].backward
+                                                     : copy_grads(b, unit);
+}
+
 /* After a backward: the rounded gradients go home and enter the norm. */
 static void send_grads(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
-    uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
+    uint32_t there = bring_grads(b, unit);
     s->grads_there = there;
     /* The partials of a device with memory of its own have come: what is left is to wait for
      * them. */
@@ -266,6 +316,8 @@ static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
     build_use(b, visit, b->in->apart ? s->device_weights : s->weights);
     if (b->in->apart)
         build_dep(b, visit, s->copy);
+    else if (parts_is_shared(b))
+        build_dep(b, visit, s->gather);
     else if (s->weights != GRAPH_NONE)
         parts_depend_on_read(b, visit, unit);
 }
@@ -323,7 +375,7 @@ void parts_backward(struct build *b, uint32_t unit)
     build_use(b, s->backward, b->in->apart ? s->device_acts : s->acts);
     build_use(b, s->backward, b->in->apart ? s->device_grads : s->grads);
     build_dep(b, s->backward, s->acts_moved == s->forward ? GRAPH_NONE : s->acts_moved);
-    if (b->in->units[unit].tile_count > 0)
+    if (parts_has_row(b, unit))
         send_grads(b, unit);
     parts_early_update(b, unit);
     s->last_weights = s->weights;

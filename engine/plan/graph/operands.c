@@ -62,6 +62,8 @@ static struct operand_end grads_of_visit(const struct build *b, uint32_t unit)
 struct run {
     uint32_t owner, first; /* unit, tile */
     uint64_t at, bytes;    /* in a buffer of the unit that reads it */
+    uint64_t shard_at;     /* of several ranks: from there to the first tile */
+    uint64_t shard_bytes;  /* of all tiles */
 };
 
 static uint64_t tile_bytes(const struct build *b)
@@ -69,11 +71,26 @@ static uint64_t tile_bytes(const struct build *b)
     return (uint64_t)(b->in->tile_elements * b->in->weight_bytes);
 }
 
-static struct run own_run(const struct build *b, uint32_t unit)
+static uint64_t weights_of(const struct build *b, uint64_t elements)
+{
+    return (uint64_t)((double)elements * b->in->weight_bytes);
+}
+
+/* A unit's row, of which the rank has a shard. */
+static struct run run_of_row(const struct build *b, uint32_t unit, uint64_t at)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    return (struct run){unit, u->first_tile, 0,
-                        (uint64_t)((double)u->elements * b->in->weight_bytes)};
+    return (struct run){.owner = unit,
+                        .first = u->first_tile,
+                        .at = at,
+                        .bytes = weights_of(b, u->row_elements),
+                        .shard_at = weights_of(b, u->shard_at),
+                        .shard_bytes = weights_of(b, u->elements)};
+}
+
+static struct run own_run(const struct build *b, uint32_t unit)
+{
+    return run_of_row(b, unit, 0);
 }
 
 /* Own tiles are run 0. *run is then the one behind the one given. */
@@ -86,15 +103,23 @@ static bool next_run(const struct build *b, uint32_t unit, uint32_t number, stru
     }
     if (number > u->alias_count)
         return false;
-    uint32_t owner = u->alias_of[number - 1];
-    *run = (struct run){owner, b->in->units[owner].first_tile + u->alias_tile[number - 1],
-                        run->at + run->bytes, u->alias_bytes[number - 1]};
+    const uint32_t owner = u->alias_of[number - 1];
+    const uint64_t at = run->at + run->bytes, bytes = u->alias_bytes[number - 1];
+    *run = parts_is_shared(b)
+               ? run_of_row(b, owner, at)
+               : (struct run){owner, b->in->units[owner].first_tile + u->alias_tile[number - 1],
+                              at, bytes, 0, bytes};
     return true;
 }
 
 static uint32_t run_tiles(const struct build *b, const struct run *run)
 {
-    return (uint32_t)((run->bytes + tile_bytes(b) - 1) / tile_bytes(b));
+    return (uint32_t)((run->shard_bytes + tile_bytes(b) - 1) / tile_bytes(b));
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* Some tiles of a run: the last tile of all may be short. */
@@ -109,8 +134,8 @@ static void add_run(struct build *b, const struct run *run, uint32_t first, uint
                                        .to = to,
                                        .first = run->first + first,
                                        .count = end - first,
-                                       .offset = run->at + start,
-                                       .bytes = (stop < run->bytes ? stop : run->bytes) - start});
+                                       .offset = run->at + run->shard_at + start,
+                                       .bytes = least(stop, run->shard_bytes) - start});
 }
 
 struct operands_offloaded operands_offloaded(const struct build *b, uint32_t unit)
@@ -121,7 +146,7 @@ struct operands_offloaded operands_offloaded(const struct build *b, uint32_t uni
         if (b->in->units[run.owner].weights != HST_TIER_NVME)
             continue;
         offloaded.extents += run_tiles(b, &run);
-        offloaded.bytes += run.bytes;
+        offloaded.bytes += run.shard_bytes;
     }
     return offloaded;
 }
@@ -148,11 +173,50 @@ static struct operand_end weights_in_host(const struct build *b, uint32_t unit, 
     return in_host(b->in->units[owner].weights, parts_pool(b, unit, POOL_WEIGHTS));
 }
 
+/* Where a visit finds the row of a run, which was gathered. */
+static void add_row(struct build *b, uint32_t unit, const struct run *run)
+{
+    struct operand_end at = in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
+    if (run->bytes > 0)
+        build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
+                                          .from = at,
+                                          .to = at,
+                                          .first = run->first,
+                                          .count = b->in->units[run->owner].tile_count,
+                                          .offset = run->at,
+                                          .bytes = run->bytes});
+}
+
+/* What other ranks have of so many bytes. */
+static uint64_t of_others(const struct build *b, uint64_t bytes)
+{
+    return bytes / b->in->ranks * (b->in->ranks - 1);
+}
+
+void operands_gather(struct build *b, uint32_t unit)
+{
+    struct operand_end to = in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
+    struct run run;
+    for (uint32_t i = 0; next_run(b, unit, i, &run); i++)
+        if (run.bytes > 0)
+            build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
+                                              .from = weights_in_host(b, unit, run.owner),
+                                              .to = to,
+                                              .first = run.first,
+                                              .count = b->in->units[run.owner].tile_count,
+                                              .offset = run.at,
+                                              .bytes = of_others(b, run.bytes)});
+}
+
 static void add_weights(struct build *b, uint32_t unit, bool copy)
 {
     struct operand_end device = in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
     struct run run;
     for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
+        if (parts_is_shared(b)) {
+            add_row(b, unit, &run);
+            continue;
+        }
         struct operand_end host = weights_in_host(b, unit, run.owner);
         struct operand_end to = parts_copy_weights(b, unit) ? device : host;
         add_run(b, &run, 0, run_tiles(b, &run), copy ? host : to, to);
@@ -201,8 +265,23 @@ static void add_acts_of_visit(struct build *b, uint32_t unit)
 
 /* ---- tiles ---- */
 
+/* From the start of the unit's row of gradients to the sum of the rank's shard. */
+static uint64_t sum_at(const struct build *b, uint32_t unit)
+{
+    return (uint64_t)((double)b->in->units[unit].row_elements * b->in->hand_bytes);
+}
+
+/* From the start of a pool's buffer to the first tile. */
+static uint64_t tiles_at(const struct build *b, unsigned what, uint32_t unit)
+{
+    if (!parts_is_shared(b))
+        return 0;
+    return what == EXTENT_GRADS ? sum_at(b, unit) : weights_of(b, b->in->units[unit].shard_at);
+}
+
 /* From the start of a pool's buffer to a tile's part. */
-static uint64_t offset_in(const struct build *b, unsigned pool, unsigned what, uint32_t first)
+static uint64_t offset_in(const struct build *b, unsigned pool, unsigned what,
+                          struct operands_tiles t)
 {
     switch (pool) {
     case POOL_COUNT:
@@ -214,7 +293,7 @@ static uint64_t offset_in(const struct build *b, unsigned pool, unsigned what, u
                : what == EXTENT_GRADS ? b->in->device_tile_grads_at
                                       : 0;
     default:
-        return first * tile_bytes(b); /* gradients have the weights' type */
+        return tiles_at(b, what, t.unit) + t.first * tile_bytes(b); /* gradients: weights' type */
     }
 }
 
@@ -236,7 +315,7 @@ static void add_tiles(struct build *b, struct operands_tiles t, unsigned what,
                                       .to = to,
                                       .first = b->in->units[t.unit].first_tile + t.first,
                                       .count = t.count,
-                                      .offset = offset_in(b, pool, what, t.first),
+                                      .offset = offset_in(b, pool, what, t),
                                       .bytes = (uint64_t)(elements * bytes_of(b, what)) + pad});
 }
 
@@ -321,6 +400,36 @@ static void add_grads(struct build *b, uint32_t unit, struct operand_end from,
         add_tiles(b, all, EXTENT_GRADS, from, to);
 }
 
+void operands_exchange(struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    const struct operand_end row = in_buffer(parts_pool(b, unit, POOL_GRADS));
+    const bool home = u->grads != HST_TIER_NVME;
+    build_operand(b, (struct operand){.what = EXTENT_GRADS,
+                                      .from = row,
+                                      .to = home ? at_home(u->grads) : row,
+                                      .first = u->first_tile,
+                                      .count = u->tile_count,
+                                      .offset = home ? 0 : sum_at(b, unit),
+                                      .bytes = of_others(b, sum_at(b, unit))});
+}
+
+/* Of several ranks a backward leaves the whole row, for all of them. */
+static void add_grads_of_visit(struct build *b, uint32_t unit)
+{
+    const struct operand_end at = grads_of_visit(b, unit);
+    const struct operand_end row = in_buffer(parts_pool(b, unit, POOL_GRADS));
+    if (!parts_is_shared(b))
+        add_grads(b, unit, at, at);
+    else if (parts_has_row(b, unit))
+        build_operand(b, (struct operand){.what = EXTENT_GRADS,
+                                          .from = row,
+                                          .to = row,
+                                          .first = b->in->units[unit].first_tile,
+                                          .count = b->in->units[unit].tile_count,
+                                          .bytes = sum_at(b, unit)});
+}
+
 /* Behind the gradients where they leave the device with them. */
 static void add_partials(struct build *b, uint32_t unit, struct operand_end from,
                          struct operand_end to)
@@ -373,7 +482,7 @@ void operands_visit(struct build *b, uint32_t unit, bool weights, bool grads)
         add_weights(b, unit, false);
     add_acts_of_visit(b, unit);
     if (grads)
-        add_grads(b, unit, at, at);
+        add_grads_of_visit(b, unit);
     if (grads && b->in->apart)
         add_partials(b, unit, at, at);
 }

@@ -17,14 +17,13 @@ static void describe_aliases(const struct placement_in *in, uint32_t times, uint
     struct gather gathers[GATHER_MAX];
     int n = placement_gather(layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
     for (int i = 0; i < n; i++) {
-        struct tile_range first = layout_tile(layout, gathers[i].first_tile);
-        if (first.unit == unit)
+        const uint32_t owner = gathers[i].unit;
+        if (owner == unit)
             continue;
-        u->alias_of[u->alias_count] = first.unit;
+        u->alias_of[u->alias_count] = owner;
         u->alias_tile[u->alias_count] =
-            (gathers[i].first_tile - layout->units[first.unit].first_tile) / times;
-        u->alias_bytes[u->alias_count++] =
-            placement_gather_bytes(layout, optimizer_weight_bytes(in->optimizer), &gathers[i]);
+            (gathers[i].first_tile - layout->units[owner].first_tile) / times;
+        u->alias_bytes[u->alias_count++] = gathers[i].bytes;
     }
 }
 
@@ -45,7 +44,9 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
     struct graph_unit u = {
         .first_tile = l->first_tile,
         .tile_count = coarse_tiles(l->tile_count, times),
-        .elements = l->elements,
+        .elements = l->shard.elements,
+        .row_elements = placement_row_elements(in->layout, unit),
+        .shard_at = placement_shard_elements(in->layout, unit) * in->layout->share.rank,
         .weights = home->weights.tier,
         .grads = home->grads.tier,
         .acts = home->acts.tier,
@@ -143,6 +144,8 @@ static int build(const struct placement_in *in, const struct placement *p,
         .forward = visits,
         .backward = visits + in->layout->unit_count,
         .tile_elements = in->layout->tile_elements * making->times,
+        .ranks = in->layout->share.world,
+        .hand_bytes = (double)hst_dtype_bytes(in->way_dtype),
         .weight_bytes = (double)weight_bytes,
         .state_bytes = optimizer_state_bytes(in->optimizer),
         .grad_bytes = (double)weight_bytes,

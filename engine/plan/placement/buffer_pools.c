@@ -20,7 +20,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Bytes a reservation of this unit must hold: what it gathers from NVMe. */
+/* Bytes a reservation of this unit must hold: what it gathers from NVMe, or from other ranks. */
 static uint64_t reservation_bytes(const struct placement_in *in, const struct placement *p,
                                   uint32_t unit)
 {
@@ -29,10 +29,9 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         const struct gather *g = &gathers[i];
-        if (placement_weights(p, g->first_tile).tier != HST_TIER_NVME)
+        if (in->layout->share.world == 1 && p->units[g->unit].weights.tier != HST_TIER_NVME)
             continue;
-        bytes = g->reservation_at +
-                placement_gather_bytes(in->layout, optimizer_weight_bytes(in->optimizer), g);
+        bytes = g->reservation_at + g->bytes;
     }
     return bytes;
 }
@@ -42,15 +41,22 @@ static uint64_t view_bytes(const struct placement_in *in, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
-    return n > 0 ? gathers[n - 1].reservation_at +
-                       placement_gather_bytes(in->layout, optimizer_weight_bytes(in->optimizer),
-                                              &gathers[n - 1])
-                 : 0;
+    return n > 0 ? gathers[n - 1].reservation_at + gathers[n - 1].bytes : 0;
 }
 
 static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
 {
     return in->layout->units[unit].elements * optimizer_weight_bytes(in->optimizer);
+}
+
+/* What a rank hands to the others of a unit's gradients, and behind it its shard of their sum. */
+static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
+{
+    if (in->layout->share.world == 1)
+        return weights_bytes(in, unit);
+    return sat_add(placement_exchange_bytes(in, unit),
+                   placement_shard_elements(in->layout, unit) *
+                       optimizer_weight_bytes(in->optimizer));
 }
 
 /* Rounded gradients, and behind them the partials of their norm. */
@@ -80,8 +86,8 @@ static void size_pools(const struct placement_in *in, struct placement *p)
         int wide = home->wide;
         p->reservations[wide].bytes =
             most(p->reservations[wide].bytes, sat_page_up(reservation_bytes(in, p, u)));
-        if (home->grads.tier == HST_TIER_NVME)
-            p->grad_buffers[wide].bytes = most(p->grad_buffers[wide].bytes, weights_bytes(in, u));
+        if (home->grads.tier == HST_TIER_NVME || in->layout->share.world > 1)
+            p->grad_buffers[wide].bytes = most(p->grad_buffers[wide].bytes, grads_bytes(in, u));
         if (!home->offloaded)
             continue;
         p->device_weights[wide].bytes =

@@ -84,7 +84,13 @@ static struct run tiles_of(const struct placement_in *in, uint32_t unit)
     const struct layout_unit *u = &in->layout->units[unit];
     uint64_t element_bytes = optimizer_weight_bytes(in->optimizer);
     return (struct run){u->first_tile, u->tile_count, in->layout->tile_elements * element_bytes,
-                        u->elements * element_bytes};
+                        u->shard.elements * element_bytes};
+}
+
+/* In memory a shard has the same room on all ranks, whichever of them ends a row. */
+static uint64_t memory_bytes(const struct placement_in *in, uint32_t unit)
+{
+    return placement_shard_elements(in->layout, unit) * optimizer_weight_bytes(in->optimizer);
 }
 
 /* ---- what is updated ---- */
@@ -152,12 +158,21 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
         struct run run = tiles_of(in, u);
         home->weights = (struct address){.tier = HST_TIER_NVME};
         if (!leaves_memory(p, u, &nvme_units))
-            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, run.total);
+            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, memory_bytes(in, u));
         else if (!in->stored)
             take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
     }
     p->weights_slot = take_second_slots(in, HST_CLASS_WEIGHTS, start, p);
     take_second_on_drives(in, HST_CLASS_WEIGHTS, starts, p, p->weights_slot_on);
+}
+
+/* Bytes of the records of so many elements, in tiles of which only the last is shorter. */
+static uint64_t records_of(const struct placement_in *in, uint64_t elements)
+{
+    const uint32_t tile = in->layout->tile_elements;
+    uint64_t full = record_layout(in->optimizer, tile).bytes, rest = elements % tile;
+    return sat_add(sat_times(elements / tile, full),
+                   rest > 0 ? record_layout(in->optimizer, rest).bytes : 0);
 }
 
 /* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
@@ -171,8 +186,16 @@ static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint
     uint64_t full = record_layout(in->optimizer, layout->tile_elements).bytes;
     if (!last)
         return sat_times(count, full);
-    uint64_t rest = u->elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
+    uint64_t rest = u->shard.elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
     return sat_add(sat_times(count - 1, full), record_layout(in->optimizer, rest).bytes);
+}
+
+/* Elements of a shard in memory behind so many tiles. */
+static uint64_t room_left(const struct placement_in *in, uint32_t unit, uint32_t tiles)
+{
+    const uint64_t all = placement_shard_elements(in->layout, unit);
+    const uint64_t before = (uint64_t)tiles * in->layout->tile_elements;
+    return all > before ? all - before : 0;
 }
 
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
@@ -190,7 +213,7 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
         home->nvme_states = out;
         if (!in->stored)
             take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
-        uint64_t rest = records_bytes(in, u, unit->tile_count - out, true);
+        uint64_t rest = records_of(in, room_left(in, u, out));
         home->states_at = take_memory(p, u, HST_CLASS_STATES, rest).offset;
     }
     p->states_slot = take_second_slots(in, HST_CLASS_STATES, start, p);
@@ -266,7 +289,7 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
         }
         home->grads = (struct address){.tier = HST_TIER_NVME};
         if (!leaves_memory(p, u, &nvme_units))
-            home->grads = take_memory(p, u, HST_CLASS_GRADS, run.total);
+            home->grads = take_memory(p, u, HST_CLASS_GRADS, memory_bytes(in, u));
         else if (in->deferred)
             take_on_drives(p, HST_CLASS_GRADS, run, home->grads_at);
     }

@@ -28,39 +28,68 @@ uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit)
     return sat_times(placement->layout->units[unit].saved_bytes, placement->micro_count);
 }
 
+uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit)
+{
+    return shard_elements(layout->units[unit].elements, layout->share.world);
+}
+
+uint64_t placement_row_elements(const struct layout *layout, uint32_t unit)
+{
+    return placement_shard_elements(layout, unit) * layout->share.world;
+}
+
+uint64_t placement_exchange_bytes(const struct placement_in *in, uint32_t unit)
+{
+    return placement_row_elements(in->layout, unit) * hst_dtype_bytes(in->way_dtype);
+}
+
+static struct gather gather_row(const struct layout *layout, uint64_t element_bytes, uint32_t unit)
+{
+    return (struct gather){.unit = unit,
+                           .first_tile = layout->units[unit].first_tile,
+                           .tile_count = layout->units[unit].tile_count,
+                           .bytes = placement_row_elements(layout, unit) * element_bytes};
+}
+
+/* The tiles that a parameter lies in, which is another unit's. */
+static struct gather gather_param(const struct layout *layout, uint64_t element_bytes,
+                                  const struct layout_param *param)
+{
+    const uint32_t unit = layout->params[param->owner].unit;
+    const struct layout_unit *owner = &layout->units[unit];
+    if (layout->share.world > 1)
+        return gather_row(layout, element_bytes, unit);
+    uint32_t first = (uint32_t)(param->offset / layout->tile_elements);
+    uint32_t last = (uint32_t)((param->offset + param->count - 1) / layout->tile_elements);
+    uint64_t start = (uint64_t)first * layout->tile_elements;
+    uint64_t end = (uint64_t)(last + 1) * layout->tile_elements;
+    end = end < owner->elements ? end : owner->elements;
+    return (struct gather){.unit = unit,
+                           .first_tile = owner->first_tile + first,
+                           .tile_count = last - first + 1,
+                           .first = start,
+                           .bytes = (end - start) * element_bytes};
+}
+
 int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX])
 {
     const struct layout_unit *u = &layout->units[unit];
-    uint64_t at = 0;
     uint32_t n = 0;
-    if (u->tile_count > 0) {
-        gathers[n++] = (struct gather){.first_tile = u->first_tile, .tile_count = u->tile_count};
-        at += u->elements * element_bytes;
-    }
+    if (u->elements > 0)
+        gathers[n++] = gather_row(layout, element_bytes, unit);
     for (uint32_t i = u->first_param; i < u->first_param + u->param_count; i++) {
         const struct layout_param *param = &layout->params[i];
         if (param->owner == i)
             continue;
         if (n == GATHER_MAX)
             return -EINVAL;
-        const struct layout_unit *owner = &layout->units[layout->params[param->owner].unit];
-        uint32_t first = (uint32_t)(param->offset / layout->tile_elements);
-        uint32_t last = (uint32_t)((param->offset + param->count - 1) / layout->tile_elements);
-        gathers[n++] = (struct gather){owner->first_tile + first, last - first + 1, at};
-        uint64_t end = (uint64_t)(last + 1) * layout->tile_elements;
-        end = end < owner->elements ? end : owner->elements;
-        at += (end - (uint64_t)first * layout->tile_elements) * element_bytes;
+        gathers[n] = gather_param(layout, element_bytes, param);
+        gathers[n].reservation_at =
+            n > 0 ? gathers[n - 1].reservation_at + gathers[n - 1].bytes : 0;
+        n++;
     }
     return (int)n;
-}
-
-uint64_t placement_gather_bytes(const struct layout *layout, uint64_t element_bytes,
-                                const struct gather *gather)
-{
-    struct tile_range first = layout_tile(layout, gather->first_tile);
-    struct tile_range last = layout_tile(layout, gather->first_tile + gather->tile_count - 1);
-    return (last.offset + last.elements - first.offset) * element_bytes;
 }
 
 /* Tiles of a unit that share a drive follow one another there; only the unit's last is shorter. */
@@ -93,7 +122,7 @@ struct address placement_weights(const struct placement *placement, uint32_t til
     if (at.tier == HST_TIER_NVME)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->weights_at,
                         layout->tile_elements * element_bytes);
-    at.offset += range.offset * element_bytes;
+    at.offset += (range.offset - layout->units[range.unit].shard.first) * element_bytes;
     return at;
 }
 
@@ -143,7 +172,7 @@ static struct address tile_grads(const struct placement *placement, uint32_t til
     if (at.tier == HST_TIER_NVME)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->grads_at,
                         layout->tile_elements * element_bytes);
-    at.offset += range.offset * element_bytes;
+    at.offset += (range.offset - layout->units[range.unit].shard.first) * element_bytes;
     return at;
 }
 

@@ -46,6 +46,7 @@ struct placement_in {
     uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, micro_batch_tokens; /* the rank's part of them; no more than a way's */
     uint32_t ways; /* that the rank's part is; 0 as 1 */
+    enum hst_dtype way_dtype; /* of the sum of these: ways_type; with one rank of no matter */
     uint32_t way_buffers; /* as large as any unit's gradients in f32: ways_buffers */
     uint64_t hidden_bytes_per_token;
     bool deferred; /* the update depends on all gradients: those have to be kept */
@@ -246,15 +247,21 @@ uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_pe
 /* ---- which tiles a unit needs: its own, and those with the parameters it is an alias of ------ */
 
 struct gather {
-    uint32_t first_tile, tile_count; /* consecutive, of one unit */
-    uint64_t reservation_at;         /* bytes from the start of the reservation */
+    uint32_t unit;                   /* that owns it */
+    uint32_t first_tile, tile_count; /* consecutive; of several ranks the rank's, all of them */
+    uint64_t first; /* element of the owner's row that it begins with; of several ranks 0 */
+    uint64_t reservation_at, bytes;  /* in the reservation: from its start; of several ranks a row */
 };
 #define GATHER_MAX 8u
-/** The runs of tiles a unit needs. Returns how many, or -EINVAL for more than GATHER_MAX. */
+/** The runs of tiles a unit needs; of several ranks whole rows, of which the rank has its shard.
+ * Returns how many, or -EINVAL for more than GATHER_MAX. */
 int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX]);
-/** Bytes of the weights of a run's tiles. */
-uint64_t placement_gather_bytes(const struct layout *layout, uint64_t element_bytes,
-                                const struct gather *gather);
+/** Bytes of a unit's row of gradients as a rank hands it to the others. */
+uint64_t placement_exchange_bytes(const struct placement_in *in, uint32_t unit);
+/** Elements of a unit's row as a gather has it: shards of all ranks, which may be longer than it. */
+uint64_t placement_row_elements(const struct layout *layout, uint32_t unit);
+/** Of the rank's shard in memory: the same for all ranks. */
+uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit);
 
 #endif

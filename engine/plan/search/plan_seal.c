@@ -62,7 +62,7 @@ static int cut_layout(const struct plan_in *in, uint32_t tile_elements, bool sli
     if (rc)
         return rc;
     snprintf(plan->why, sizeof plan->why, "more than 2^32 tiles. Fix: larger tile_elements");
-    return layout_seal(layout, tile_elements, SHARE_ALL);
+    return layout_seal(layout, tile_elements, in->share.world ? in->share : SHARE_ALL);
 }
 
 /* With the usual homes. Errors: cut_layout's and placement_try's. */
@@ -86,7 +86,7 @@ static int plan_tiles(const struct plan_in *in, uint32_t tile_elements, struct p
 {
     struct plan sliced;
     int whole = plan_usual(in, tile_elements, false, plan);
-    if (!is_room(whole))
+    if (!is_room(whole) || in->share.world > 1) /* slices are whole rows yet */
         return whole;
     int rc = plan_usual(in, tile_elements, true, &sliced);
     if (rc == -ERANGE || (is_room(rc) && !homes_lack_less(&sliced.homes, &plan->homes))) {
@@ -201,7 +201,7 @@ static int find_fastest(const struct plan_in *in, bool slots, struct homes *home
 static int try_slices(const struct plan_in *in, struct plan *plan)
 {
     struct plan sliced;
-    if (plan->homes.planned.simulated == 0 || plan->layout->whole)
+    if (plan->homes.planned.simulated == 0 || plan->layout->whole || in->share.world > 1)
         return 0;
     int rc = plan_usual(in, plan->layout->tile_elements, true, &sliced);
     rc = rc ? rc : find_fastest(in, plan->homes.in.second_slots, &sliced.homes);

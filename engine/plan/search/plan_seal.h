@@ -15,6 +15,7 @@ struct plan_in {
     /* Budgets, wishes, drives, tokens. What the plan decides is not looked at: layout, second_slots
        and store_fixed. */
     struct placement_in placement;
+    struct share share;     /* of each row, that is this rank's; world 0: SHARE_ALL */
     uint32_t tile_elements; /* 0: they are chosen, see plan_seal */
     struct update_wish update;
     /* Bytes of a store's file on each drive beside its extents, once the tiles are known; null:

@@ -11,6 +11,7 @@
 #include "ckpt/version_text.h"
 #include "exec/tiles/memory.h"
 #include "exec/tiles/tile_stream.h"
+#include "session/ranks.h"
 #include "session/store/failure.h"
 #include "session/store/kept.h"
 #include "session/store/other_run.h"
@@ -283,13 +284,27 @@ int versions_poll(struct hst_engine *engine, bool *made)
         return report_fail_as(&engine->report, error);
     if (store_commit_state(v->store) != STORE_COMMIT_PREPARED)
         return 0;
+    *made = true;
+    return engine->comm ? 0 : versions_committed(engine); /* with others: when all are as far */
+}
+
+int versions_committed(struct hst_engine *engine)
+{
+    struct versions *v = &engine->versions;
     int rc = store_commit_end(v->store);
     if (rc)
         return engine_fail_extents(engine, rc);
     v->step = v->making;
-    *made = true;
     kept_begin(engine);
     return 0;
+}
+
+/* Between steps, when no step graph carries a vote. */
+static int vote(struct hst_engine *engine)
+{
+    int64_t votes = 1;
+    int rc = engine->comm ? ranks_sum(engine, &votes, 1) : 0;
+    return rc || !engine->comm ? rc : versions_committed(engine);
 }
 
 static int wait_for_one(struct hst_engine *engine)
@@ -312,6 +327,7 @@ int versions_now(struct hst_engine *engine)
         if (rc == 0 && !made)
             rc = wait_for_one(engine);
     }
+    rc = rc ? rc : vote(engine);
     v->save_s = clock_seconds() - start_s;
     return rc;
 }

@@ -48,6 +48,8 @@ void versions_window_begins(struct hst_engine *engine, uint64_t step_window);
  * store. */
 int versions_begin(struct hst_engine *engine, uint64_t step_window, bool *made);
 int versions_poll(struct hst_engine *engine, bool *made);
+/** Of several ranks: all have voted for the version that is prepared. Errors: sticky. */
+int versions_committed(struct hst_engine *engine);
 /** A started REVERT: what updates have written since is forgotten. Errors: the store's, or
  * scratch's (sticky). */
 int versions_revert(struct hst_engine *engine);

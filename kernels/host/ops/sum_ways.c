@@ -101,7 +101,7 @@ static uint32_t take(struct waiting *w, uint32_t i, size_t at, size_t n)
         return 1;
     }
     BY_DTYPE(type, add_two, in, input_at(w, i + 1, at, type), value, n);
-    node->count *= 2;
+    node->count += sum_input(w->sum, i + 1).count;
     const enum hst_dtype rounded = type_inside(w, *node);
     if (rounded != HST_F32)
         BY_DTYPE(rounded, round_all, value, n);

@@ -36,8 +36,10 @@ struct hst_sum_node {
 };
 
 /**
- * True where these ways are a node that ranks may hold: all of them, or an aligned power of two of
- * them (first a multiple of count). Pure.
+ * True where these ways are a node of the tree: an aligned power of two of them (first a multiple
+ * of count), or what there is of one where the ways end. Of 7 ways, [0, 4), [4, 6), [6, 7) and
+ * [4, 7) are nodes. A sum takes and makes any node. Ranks hold equal parts, each a power of two of
+ * ways, or one rank holds all. Pure.
  */
 bool hst_sum_node_valid(const struct hst_sum_tree *tree, struct hst_sum_node node);
 
@@ -49,13 +51,15 @@ bool hst_sum_node_valid(const struct hst_sum_tree *tree, struct hst_sum_node nod
 enum hst_dtype hst_sum_type(const struct hst_sum_tree *tree, struct hst_sum_node node);
 
 /**
- * One addition of n neighbouring nodes of the tree, up to the node that they make together:
+ * The addition of n neighbouring nodes of the tree, up to the node that they make together:
  *   out ← round(tree(in[0], …, in[n-1]))     in f32, rounded to nearest even by place
  *   partial ← Σ out² of each block of 4,096 elements, as hst_norm2 has it, of out as it is stored:
  *             what an update reads of a gradient's norm, without another pass over it
  *
  * tree, first, each, inputs   the inputs are nodes [first + i·each, first + (i+1)·each), together a
- *            node again; each is a power of two; where there is one input, any number
+ *            node again; each is a power of two; where there is one input, any number. The last
+ *            input is shorter where the ways end within it: of 7 ways, [4, 6) + [6, 7) is first 4,
+ *            each 2, inputs 2, and [0, 4) + [4, 7) is first 0, each 4, inputs 2
  * in         pointers [inputs] in host memory, to count elements each, of the type that
  *            hst_sum_type tells for the input's node
  * out        [count], of the type of the node that all make; may be an input of the same type

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm/report.h"
+
+#include <errno.h>
+#include <string.h>
+
+int comm_report(struct comm *comm, struct report *report, int native)
+{
+    struct comm_failure failure;
+    comm_failure(comm, &failure);
+    if (!failure.native)
+        return report_fail(report, HST_E_COMM, native, "ranks cannot go on together: %s",
+                           strerror(-native));
+    if (failure.native == -EPIPE)
+        return report_fail(report, HST_E_RANK, failure.native,
+                           "%s. Fix: what that rank has said; then start all of them again",
+                           failure.text);
+    return report_fail(report, HST_E_COMM, failure.native, "%s. Fix: start all ranks again",
+                       failure.text);
+}

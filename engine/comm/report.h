@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_COMM_REPORT_H
+#define HOISTWAY_ENGINE_COMM_REPORT_H
+#include "base/report.h"
+#include "comm/comm.h"
+
+/** Records the comm's first failure, or else `native`, as the sticky error, which it returns. */
+int comm_report(struct comm *comm, struct report *report, int native);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ranks do together: rows of weights are gathered, gradients exchanged, sums agreed on. All
+ * ranks begin these in the order of the step graph, which is the same for all, and they end in that
+ * order. What they add up is decided elsewhere (comm/).
+ */
+#include "base/clock.h"
+#include "exec/lanes/lanes.h"
+#include "exec/moves.h"
+#include "exec/update/optimizer.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- begins ---- */
+
+static struct exact_sum *sums_of(const struct executor *exec)
+{
+    return exec->in.sums;
+}
+
+/* Rows come together in place: the rank's own shard is in its place then. */
+static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ticket)
+{
+    struct gathered rows[GATHER_MAX];
+    const char *name = exec->in.layout->units[program_node(exec, at)->unit].name;
+    const uint32_t count = moves_gathered(exec, at, rows);
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        unsigned char *own = rows[i].row + exec->in.layout->share.rank * rows[i].shard_bytes;
+        if (rows[i].home)
+            memcpy(own, rows[i].home, rows[i].shard_bytes);
+        rc = comm_gather(exec->in.comm, name, rows[i].row, rows[i].shard_bytes, ticket);
+    }
+    return rc;
+}
+
+static int begin_exchange(struct executor *exec, struct scheduled at, uint64_t *ticket)
+{
+    const uint32_t unit = program_node(exec, at)->unit;
+    const struct exchanged grads = moves_exchanged(exec, at);
+    return comm_exchange(exec->in.comm, exec->in.layout->units[unit].name, &exec->in.ways->tree,
+                         grads.row, grads.sum, placement_shard_elements(exec->in.layout, unit),
+                         ticket);
+}
+
+static void put_sum(int64_t *numbers, struct exact_sum *sum)
+{
+    exact_settle(sum);
+    memcpy(numbers, sum->number, sizeof sum->number);
+}
+
+static int begin_agree(struct executor *exec, uint64_t *ticket)
+{
+    int64_t *numbers = exec->net.numbers;
+    struct exact_sum norm = {.unsettled = 0};
+    optimizer_sum_norm(exec, &norm);
+    put_sum(numbers, &norm);
+    for (int i = 0; i < HST_SUMS; i++)
+        put_sum(numbers + (i + 1) * EXACT_NUMBERS, &sums_of(exec)[i]);
+    return comm_sum64(exec->in.comm, "the step's sums", numbers, NET_NUMBERS, ticket);
+}
+
+static int begin_vote(struct executor *exec, uint64_t *ticket)
+{
+    exec->net.votes = 1;
+    return comm_sum64(exec->in.comm, "the version", &exec->net.votes, 1, ticket);
+}
+
+static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
+{
+    switch ((enum node_kind)program_node(exec, at)->kind) {
+    case NODE_GATHER:
+        return begin_gather(exec, at, ticket);
+    case NODE_EXCHANGE:
+        return begin_exchange(exec, at, ticket);
+    case NODE_AGREE:
+        return begin_agree(exec, ticket);
+    default:
+        return begin_vote(exec, ticket);
+    }
+}
+
+/* The client may add to the step's sums until it ends the step. */
+static bool waits_for_client(const struct executor *exec, struct scheduled at)
+{
+    return program_node(exec, at)->kind == NODE_AGREE && !exec->turn.ending;
+}
+
+int net_start(struct executor *exec, enum lane lane, bool *moved)
+{
+    struct net *net = &exec->net;
+    struct scheduler *scheduler = &exec->now->scheduler;
+    struct scheduled at;
+    while (net->count < NET_JOBS && scheduler_next(scheduler, lane, &at) &&
+           !waits_for_client(exec, at) && scheduler_ready(scheduler, at)) {
+        struct net_job *job = &net->jobs[(net->first + net->count) % NET_JOBS];
+        scheduler_start(scheduler, at);
+        *job = (struct net_job){.at = at, .start_s = clock_seconds()};
+        int rc = begin(exec, at, &job->ticket);
+        if (rc)
+            return executor_fail_comm(exec, rc);
+        net->count++;
+        *moved = true;
+    }
+    return 0;
+}
+
+/* ---- ends ---- */
+
+static void take_sum(struct exact_sum *sum, const int64_t *numbers)
+{
+    memcpy(sum->number, numbers, sizeof sum->number);
+    sum->unsettled = 0;
+}
+
+static void take_agreed(struct executor *exec)
+{
+    const int64_t *numbers = exec->net.numbers;
+    take_sum(&exec->net.norm, numbers);
+    for (int i = 0; i < HST_SUMS; i++)
+        take_sum(&sums_of(exec)[i], numbers + (i + 1) * EXACT_NUMBERS);
+}
+
+static int take(struct executor *exec)
+{
+    struct net *net = &exec->net;
+    const struct net_job job = net->jobs[net->first];
+    const enum node_kind kind = (enum node_kind)program_node(exec, job.at)->kind;
+    int rc = 0;
+    if (kind == NODE_AGREE)
+        take_agreed(exec);
+    if (kind == NODE_VOTE)
+        rc = exec->in.owner.committed(exec->in.owner.context);
+    if (rc)
+        return rc;
+    net->first = (net->first + 1) % NET_JOBS;
+    net->count--;
+    program_finish(exec, job.at, job.start_s);
+    return 0;
+}
+
+int net_poll(struct executor *exec, enum lane lane, bool *moved)
+{
+    (void)lane;
+    while (exec->net.count > 0) {
+        int rc = comm_test(exec->in.comm, exec->net.jobs[exec->net.first].ticket);
+        if (rc == -EAGAIN)
+            return 0;
+        rc = rc ? executor_fail_comm(exec, rc) : take(exec);
+        if (rc)
+            return rc;
+        *moved = true;
+    }
+    return 0;
+}
+
+int net_wait(struct executor *exec, enum lane lane, uint64_t wait_ns)
+{
+    (void)lane;
+    (void)wait_ns; /* all there is to wait for is another rank */
+    int rc = comm_wait(exec->in.comm, exec->net.jobs[exec->net.first].ticket);
+    return rc ? executor_fail_comm(exec, rc) : take(exec);
+}
+
+bool net_under_way(const struct executor *exec, enum lane lane)
+{
+    (void)lane;
+    return exec->net.count > 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/ranks.h"
+
+#include "comm/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_BYTES = 256 }; /* of what ranks compare */
+
+static int wait_for(struct hst_engine *engine, int rc, const uint64_t *ticket)
+{
+    rc = rc ? rc : comm_wait(engine->comm, *ticket);
+    return rc ? comm_report(engine->comm, &engine->report, rc) : 0;
+}
+
+int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count)
+{
+    uint64_t ticket = 0;
+    if (!engine->comm)
+        return 0;
+    return wait_for(engine, comm_sum64(engine->comm, "sums", values, count, &ticket), &ticket);
+}
+
+int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes)
+{
+    uint64_t ticket = 0;
+    if (!engine->comm)
+        return 0;
+    return wait_for(engine,
+                    comm_bcast(engine->comm, "rank 0's word", memory, size_bytes, 0, &ticket),
+                    &ticket);
+}
+
+/* all[rank] ← each rank's `bytes` bytes; the caller's to free, null after an error. */
+static void *share(struct hst_engine *engine, const char *name, const void *own, size_t bytes)
+{
+    uint64_t ticket = 0;
+    void *all = calloc(engine->ranks.ranks, bytes);
+    if (!all) {
+        report_fail(&engine->report, HST_E_BUDGET, -ENOMEM, "no memory for what ranks say");
+        return NULL;
+    }
+    if (wait_for(engine, comm_share(engine->comm, name, own, all, bytes, &ticket), &ticket) == 0)
+        return all;
+    free(all);
+    return NULL;
+}
+
+int ranks_least(struct hst_engine *engine, uint64_t *bytes)
+{
+    if (!engine->comm)
+        return 0;
+    uint64_t *all = share(engine, "budgets", bytes, sizeof *bytes);
+    for (uint32_t r = 0; all && r < engine->ranks.ranks; r++)
+        *bytes = all[r] < *bytes ? all[r] : *bytes;
+    free(all);
+    return all ? 0 : engine->report.error.native;
+}
+
+/* ---- what must be the same ---- */
+
+static int compare(struct hst_engine *engine, const char *what, const char *text)
+{
+    char own[TEXT_BYTES] = "";
+    snprintf(own, sizeof own, "%s", text);
+    char *all = share(engine, what, own, sizeof own);
+    int rc = all ? 0 : engine->report.error.native;
+    for (uint32_t r = 1; rc == 0 && r < engine->ranks.ranks; r++)
+        if (strcmp(all, all + r * sizeof own) != 0)
+            rc = report_fail(&engine->report, HST_E_RANKS_DIFFER, -EINVAL,
+                             "ranks were started unlike: %s is '%.80s' for rank 0 and '%.80s' for "
+                             "rank %u. Fix: start all of them alike",
+                             what, all, all + r * sizeof own, r);
+    free(all);
+    return rc;
+}
+
+int hst_engine_same(struct hst_engine *engine, const char *what, const char *text)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase == PHASE_STEP || !what || !text)
+        return report_refuse(&engine->report, "ranks are compared outside of steps");
+    return engine->comm ? compare(engine, what, text) : 0;
+}
+
+/* The order is what a deadlock would come of: FNV-1a over its nodes. */
+int ranks_compare_graphs(struct hst_engine *engine)
+{
+    const struct graph *graph = &engine->exec.step.graph;
+    uint64_t digest = 0xcbf29ce484222325ull;
+    char text[TEXT_BYTES];
+    if (!engine->comm)
+        return 0;
+    for (uint32_t i = 0; i < graph->lane_count[LANE_NET]; i++) {
+        const struct node *node = &graph->nodes[graph->lane[LANE_NET][i]];
+        const uint64_t words[] = {node->kind, node->phases, node->unit};
+        for (size_t w = 0; w < sizeof words / sizeof words[0]; w++)
+            digest = (digest ^ words[w]) * 0x100000001b3ull;
+    }
+    snprintf(text, sizeof text, "%u operations (%016llx)", graph->lane_count[LANE_NET],
+             (unsigned long long)digest);
+    return compare(engine, "the plan of what ranks do together", text);
+}
+
+/* ---- joining and leaving ---- */
+
+int ranks_open(struct hst_engine *engine)
+{
+    const struct hst_config *c = &engine->config;
+    struct comm_failure failure;
+    engine->ranks = (struct comm_info){.ranks = 1, .locals = 1, .nodes = 1, .transport = "self"};
+    if (!c->launch || c->launch->ranks <= 1 || c->plan)
+        return 0;
+    const struct comm_config config = {
+        .size = sizeof config, .launch = *c->launch, .limit_s = c->peer_timeout_s};
+    int rc = comm_open(&config, &engine->comm, &failure);
+    if (rc)
+        return report_fail(&engine->report, HST_E_COMM, rc,
+                           "ranks cannot be joined: %s. Fix: hoistway bench comm tells more; "
+                           "docs/launch.md",
+                           failure.text);
+    comm_info(engine->comm, &engine->ranks);
+    return 0;
+}
+
+static int refuse(struct hst_engine *engine, const char *what, const char *fix)
+{
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                       "%u ranks %s. Fix: %s", engine->ranks.ranks, what, fix);
+}
+
+int ranks_check(struct hst_engine *engine)
+{
+    if (!engine->comm)
+        return 0;
+    if (!(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
+        return refuse(engine, "compute on the host yet", "--device host");
+    return 0;
+}
+
+void ranks_close(struct hst_engine *engine)
+{
+    if (!engine->comm)
+        return;
+    /* after an error others may wait for this one in an operation: what ends them is its own end */
+    if (!engine->report.error.code)
+        (void)comm_close(&engine->comm);
+    engine->comm = NULL;
+}
+
+void hst_engine_abort(struct hst_engine *engine, int status)
+{
+    if (engine && engine->comm)
+        comm_abort(engine->comm, status);
+}
+
+/* ---- what the client sees ---- */
+
+int hst_engine_part(const struct hst_engine *engine, struct hst_part *part)
+{
+    const struct ways *ways = &engine->ways;
+    const struct comm_info *ranks = &engine->ranks;
+    if (engine->phase < PHASE_SEALED || !part)
+        return -EINVAL;
+    *part = (struct hst_part){
+        .rank = ranks->rank,
+        .ranks = ranks->ranks,
+        .node = ranks->node,
+        .nodes = ranks->nodes,
+        .ways = ways->tree.ways,
+        .first_token = ways->first * ways->tokens,
+        .tokens = ways->count * ways->tokens,
+        .micro_count = ways_micro_count(ways),
+        .transport = ranks->transport,
+    };
+    return 0;
+}
+
+int hst_engine_micro(const struct hst_engine *engine, uint32_t micro, struct hst_micro *found)
+{
+    if (engine->phase < PHASE_SEALED || !found || micro >= ways_micro_count(&engine->ways))
+        return -EINVAL;
+    *found = ways_micro(&engine->ways, micro);
+    return 0;
+}

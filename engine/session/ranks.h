@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_SESSION_RANKS_H
+#define HOISTWAY_ENGINE_SESSION_RANKS_H
+/*
+ * The ranks that train together, as an engine sees them: joined when it is created, compared before
+ * anything is decided, and left when it is destroyed. With one rank nothing here does anything.
+ * What is agreed on here is agreed on while no step graph runs.
+ */
+#include "session/engine_state.h"
+
+/** Joins the ranks that the configuration names. Errors (sticky): the transport's, -EINVAL. */
+int ranks_open(struct hst_engine *engine);
+/** Refuses what several ranks cannot do. Errors: -EINVAL (sticky). */
+int ranks_check(struct hst_engine *engine);
+/** *bytes ← the least of all ranks'. Errors: the transport's (sticky). */
+int ranks_least(struct hst_engine *engine, uint64_t *bytes);
+/** All ranks have planned the same order of what they do together. Errors: -EINVAL (sticky). */
+int ranks_compare_graphs(struct hst_engine *engine);
+/** memory ← rank 0's. Errors: the transport's (sticky). */
+int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes);
+/** values[i] ← sums over all ranks, modulo 2^64. Errors: the transport's (sticky). */
+int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count);
+/** Leaves them; all do, or one that has failed does. */
+void ranks_close(struct hst_engine *engine);
+
+/** The rank, and how many there are. */
+static inline struct share ranks_share(const struct hst_engine *engine)
+{
+    return (struct share){engine->ranks.rank, engine->ranks.ranks ? engine->ranks.ranks : 1};
+}
+
+#endif
