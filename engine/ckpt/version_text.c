@@ -51,6 +51,9 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
                  "clip %s\ntile-elements %u\nparameters %llu (digest %016llx)\n",
                  real_text(c->clip, clip), layout->tile_elements,
                  (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
+    if (c->ways > 1) /* one way is what stores of before it say nothing of */
+        n += snprintf(text + n, bytes - (size_t)n, "ways %u\nreduce %s\nhop %u\n", c->ways,
+                      c->reduce == HST_REDUCE_F32 ? "f32" : "grads", c->hop);
     if (c->state == HST_STATE_BF16)
         n += snprintf(text + n, bytes - (size_t)n, ROUNDING);
     return (uint32_t)n;

@@ -40,7 +40,7 @@ static int dram_budget(struct hst_engine *engine, struct placement_in *in)
     uint64_t left = machine_memory_left(&memory);
     *budget = engine->config.dram_bytes;
     if (*budget == 0)
-        *budget = (uint64_t)(DEFAULT_SHARE * (double)left) / engine->ranks.locals;
+        *budget = (uint64_t)(DEFAULT_SHARE * (double)left);
     if (left == 0)
         return report_fail(&engine->report, HST_E_BUDGET, -ENOMEM,
                            "no memory is left for the model (least of free memory, cgroup limit, "
@@ -112,7 +112,9 @@ int budgets_resolve(struct hst_engine *engine, struct placement_in *in)
 {
     int rc = dram_budget(engine, in);
     rc = rc ? rc : nvme_budget(engine, in);
-    /* all ranks plan alike */
+    /* ranks of a node share what it has, and all ranks plan alike */
+    in->dram_budget /= engine->ranks.locals;
+    in->nvme_budget /= engine->ranks.locals;
     rc = rc ? rc : ranks_least(engine, &in->dram_budget);
     return rc ? rc : ranks_least(engine, &in->nvme_budget);
 }

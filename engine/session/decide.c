@@ -91,7 +91,7 @@ static uint32_t tiles_wanted(const struct hst_engine *engine)
 {
     uint32_t wish = engine->config.tile_elements;
     const char *store = engine->drives[0].path;
-    return wish == 0 && store ? store_tile_elements_there(store, 0) : wish;
+    return wish == 0 && store ? store_tile_elements_there(store, engine->ranks.rank) : wish;
 }
 
 static struct plan_in known(const struct hst_engine *engine)

@@ -34,16 +34,23 @@ int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes)
                     &ticket);
 }
 
-/* all[rank] ← each rank's `bytes` bytes; the caller's to free, null after an error. */
-static void *share(struct hst_engine *engine, const char *name, const void *own, size_t bytes)
+int ranks_share_all(struct hst_engine *engine, const char *name, const void *own, void *all,
+                    size_t size_bytes)
 {
     uint64_t ticket = 0;
+    return wait_for(engine, comm_share(engine->comm, name, own, all, size_bytes, &ticket),
+                    &ticket);
+}
+
+/* The caller's to free, null after an error. */
+static void *share(struct hst_engine *engine, const char *name, const void *own, size_t bytes)
+{
     void *all = calloc(engine->ranks.ranks, bytes);
     if (!all) {
         report_fail(&engine->report, HST_E_BUDGET, -ENOMEM, "no memory for what ranks say");
         return NULL;
     }
-    if (wait_for(engine, comm_share(engine->comm, name, own, all, bytes, &ticket), &ticket) == 0)
+    if (ranks_share_all(engine, name, own, all, bytes) == 0)
         return all;
     free(all);
     return NULL;

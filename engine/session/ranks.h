@@ -18,6 +18,9 @@ int ranks_least(struct hst_engine *engine, uint64_t *bytes);
 int ranks_compare_graphs(struct hst_engine *engine);
 /** memory ← rank 0's. Errors: the transport's (sticky). */
 int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes);
+/** all[ranks · size_bytes] ← each rank's own. Errors: the transport's (sticky). */
+int ranks_share_all(struct hst_engine *engine, const char *name, const void *own, void *all,
+                    size_t size_bytes);
 /** values[i] ← sums over all ranks, modulo 2^64. Errors: the transport's (sticky). */
 int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count);
 /** Leaves them; all do, or one that has failed does. */

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define VERIFY_DEPTH 8u
@@ -31,6 +32,7 @@ struct opening {
     struct store_manifest manifest;
     unsigned copy; /* that was read */
     bool rooms_open;
+    bool damaged; /* bytes of the version at hand are */
 };
 
 static int refuse_damaged(const struct opening *o, int native, const char *what)
@@ -334,35 +336,77 @@ static int open_rooms(struct opening *o)
     return rc;
 }
 
-/* One candidate after another, the latest first. On success its manifest is in memory. */
+/* Whether the run can go on from this candidate, all of whose bytes are right. On success its
+ * manifest is in memory. */
+static int try_candidate(struct opening *o, const struct store_candidate *x)
+{
+    o->chosen = x->version == o->newest.cur.version ? &o->newest.cur : &o->newest.prev;
+    o->copy = load_manifest(o, o->chosen, &o->manifest);
+    if (o->copy == 2)
+        return refuse_damaged(o, -EIO, "gives other bytes each time it is read");
+    /* who knows what the run was says it better than sizes do */
+    int rc =
+        o->config->accept ? o->config->accept(o->config->accept_context, &o->manifest.cursor) : 0;
+    rc = rc ? rc : check_model(o);
+    rc = rc ? rc : open_rooms(o);
+    if (rc)
+        return rc;
+    forget_derived(o->store);
+    o->found->clean = !store_must_verify(&o->newest, o->trusted, x->version);
+    rc = o->found->clean ? 0 : verify(o);
+    o->damaged = is_damage(rc);
+    if (rc && rc != -ECANCELED) /* who asked for that knows why */
+        refuse_extent(o, rc);
+    return rc;
+}
+
+/* From a version that is damaged on any rank all step back. */
+static int agree_on(struct opening *o, int own)
+{
+    const struct store_peers *peers = o->config->peers;
+    bool any = o->damaged;
+    if (!peers || (own && !o->damaged))
+        return own;
+    int rc = peers->damaged(peers->context, o->damaged, &any);
+    if (rc || own || !any)
+        return rc ? rc : own;
+    o->damaged = true;
+    return refuse_damaged(o, -EBADMSG, "has a version that is damaged on another rank");
+}
+
+static int choose_of(struct opening *o, const struct store_candidates *all, uint32_t ranks)
+{
+    const struct hst_error before = *o->error;
+    const struct store_candidate *x = store_choose_version(all, ranks, STORE_NO_VERSION);
+    if (!x)
+        return refuse_damaged(o, -EBADMSG,
+                              ranks > 1 ? "has no version that all ranks have"
+                                        : "has no manifest that is whole");
+    for (;;) {
+        *o->error = before;
+        o->damaged = false;
+        int rc = agree_on(o, try_candidate(o, x));
+        x = store_choose_version(all, ranks, x->version);
+        if (rc == 0 || !o->damaged || !x)
+            return rc;
+    }
+}
+
+/* One candidate after another, the latest first. */
 static int choose(struct opening *o)
 {
-    const struct store_candidates all = candidates(o);
-    int rc = 0;
-    const struct store_candidate *x = store_choose_version(&all, 1, STORE_NO_VERSION);
-    for (; x; x = store_choose_version(&all, 1, x->version)) {
-        o->chosen = x->version == o->newest.cur.version ? &o->newest.cur : &o->newest.prev;
-        o->copy = load_manifest(o, o->chosen, &o->manifest);
-        if (o->copy == 2)
-            return refuse_damaged(o, -EIO, "gives other bytes each time it is read");
-        /* who knows what the run was says it better than sizes do */
-        rc = o->config->accept ? o->config->accept(o->config->accept_context, &o->manifest.cursor)
-                               : 0;
-        rc = rc ? rc : check_model(o);
-        rc = rc ? rc : open_rooms(o);
-        if (rc)
-            return rc;
-        forget_derived(o->store);
-        o->found->clean = !store_must_verify(&o->newest, o->trusted, x->version);
-        rc = o->found->clean ? 0 : verify(o);
-        if (rc == 0)
-            return 0;
-        if (rc == -ECANCELED)
-            return rc; /* who asked for it knows why */
-        if (!is_damage(rc))
-            break;
-    }
-    return rc ? refuse_extent(o, rc) : refuse_damaged(o, -EBADMSG, "has no manifest that is whole");
+    const struct store_candidates own = candidates(o);
+    const struct store_peers *peers = o->config->peers;
+    if (!peers)
+        return choose_of(o, &own, 1);
+    struct store_candidates *all = calloc(o->store->world, sizeof *all);
+    if (!all)
+        return store_refuse(o->error, HST_E_BUDGET, -ENOMEM,
+                            "no memory for what the ranks hold. Fix: end other programs");
+    int rc = peers->share(peers->context, &own, all);
+    rc = rc ? rc : choose_of(o, all, o->store->world);
+    free(all);
+    return rc;
 }
 
 /* ---- R7, R9: going on ---- */

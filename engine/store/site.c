@@ -171,7 +171,7 @@ int store_sites_look(struct store_site *sites, uint32_t count, struct hst_error 
     return rc;
 }
 
-int store_sites_check(const struct store_site *sites, uint32_t count, bool begins,
+int store_sites_check(const struct store_site *sites, uint32_t count, uint32_t rank, bool begins,
                       struct hst_error *error)
 {
     struct store_directory directories[STRIPE_DRIVES_MAX];
@@ -182,7 +182,7 @@ int store_sites_check(const struct store_site *sites, uint32_t count, bool begin
     for (uint32_t d = 0; d < count && rc == 0; d++)
         if (sites[d].there)
             rc = store_directory_open(sites[d].path, &directories[d], error);
-    rc = rc ? rc : store_directories_check(directories, count, 0, begins, error);
+    rc = rc ? rc : store_directories_check(directories, count, rank, begins, error);
     for (uint32_t d = 0; d < count; d++)
         store_directory_close(&directories[d]);
     return rc;

@@ -31,7 +31,7 @@ int store_sites_look(struct store_site *sites, uint32_t count, struct hst_error 
  * Then: whether these directories are a store's, or can become one's. begins: a committed store is
  * refused. Errors: those of store_directory_open and store_directories_check.
  */
-int store_sites_check(const struct store_site *sites, uint32_t count, bool begins,
+int store_sites_check(const struct store_site *sites, uint32_t count, uint32_t rank, bool begins,
                       struct hst_error *error);
 
 #endif

@@ -22,6 +22,7 @@
  * contexts, which are its own while it is open. After a failed write or commit the store only
  * reads: what was committed before is as it was.
  */
+#include "store/choose.h"
 #include "store/format.h"
 #include "tier/extent.h"
 
@@ -45,7 +46,18 @@ struct store_room {
     bool made; /* it was not there before */
 };
 
+/* What a rank asks the others while a store of several is opened; all of them ask alike. Errors of
+   theirs end the open, *error untouched. */
+struct store_peers {
+    void *context;
+    /* all[world] ← the candidates of each rank */
+    int (*share)(void *context, const struct store_candidates *own, struct store_candidates *all);
+    /* *any ← the version at hand is damaged on some rank */
+    int (*damaged)(void *context, bool own, bool *any);
+};
+
 struct store_config {
+    const struct store_peers *peers; /* null: the store is of one rank, or a reshard's */
     const struct scratch_drive *drives; /* [drive_count]; context and directory; borrowed */
     uint32_t drive_count;
     const struct placement *placement; /* of a rank's share; must outlive the store */

@@ -91,7 +91,7 @@ int other_run_refuse(struct hst_engine *engine, const char *was, const char *is)
 }
 
 /* The settings of the version that the store holds. */
-static bool settings_of(const struct store_directory *directories, uint32_t drives,
+static bool settings_of(const struct store_directory *directories, uint32_t drives, uint32_t rank,
                         char settings[VERSION_SETTINGS_BYTES])
 {
     struct version_text text;
@@ -100,7 +100,7 @@ static bool settings_of(const struct store_directory *directories, uint32_t driv
     struct look *look = calloc(1, sizeof *look);
     if (!look)
         return false;
-    int rc = look_open(directories, drives, 0, false, look, &ignored);
+    int rc = look_open(directories, drives, rank, false, look, &ignored);
     const struct store_candidate *last =
         rc ? NULL : store_choose_version(&look->candidates, 1, STORE_NO_VERSION);
     if (last && look_load(look, last, &ignored) == 0 &&
@@ -133,7 +133,7 @@ int other_run_explain(struct hst_engine *engine, int rc)
     for (uint32_t d = 0; d < engine->drive_count && open; d++)
         open = engine->drives[d].path &&
                store_directory_open(engine->drives[d].path, &directories[d], &ignored) == 0;
-    open = open && settings_of(directories, engine->drive_count, was);
+    open = open && settings_of(directories, engine->drive_count, engine->ranks.rank, was);
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         store_directory_close(&directories[d]);
     if (!open || !version_settings_digest(was, &digest) || digest == layout_digest(&engine->layout))

@@ -53,11 +53,11 @@ static bool is_told(const struct hst_engine *engine)
 }
 
 /* It refuses what a run would not take for its store before any of it is made. */
-static int look(struct store_site *sites, uint32_t count, bool stored, bool begins,
+static int look(struct store_site *sites, uint32_t count, uint32_t rank, bool stored, bool begins,
                 struct hst_error *error)
 {
     int rc = store_sites_look(sites, count, error);
-    return rc || !stored ? rc : store_sites_check(sites, count, begins, error);
+    return rc || !stored ? rc : store_sites_check(sites, count, rank, begins, error);
 }
 
 int hst_store_check(const char *store, bool begins, struct hst_error *error)
@@ -75,7 +75,7 @@ int hst_store_check(const char *store, bool begins, struct hst_error *error)
     int rc = split(store, paths, error);
     for (int d = 0; d < rc; d++)
         sites[d].path = paths[d];
-    rc = rc < 0 ? rc : look(sites, (uint32_t)rc, true, begins, error);
+    rc = rc < 0 ? rc : look(sites, (uint32_t)rc, 0, true, begins, error);
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         free(paths[d]);
     free(sites);
@@ -106,7 +106,8 @@ static int make_all(struct hst_engine *engine, struct store_site *sites)
     struct hst_error error = {0};
     for (uint32_t d = 0; d < engine->drive_count; d++)
         sites[d].path = engine->drives[d].path;
-    int rc = look(sites, engine->drive_count, engine->plan_in.stored, false, &error);
+    int rc = look(sites, engine->drive_count, engine->ranks.rank, engine->plan_in.stored, false,
+                  &error);
     if (rc)
         return report_fail_as(&engine->report, &error);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++)
@@ -159,22 +160,22 @@ void store_dirs_close(struct hst_engine *engine)
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive)
 {
     const char *path = engine->drives[drive].path;
-    return path ? store_bytes_there(path, 0, drive) : 0;
+    return path ? store_bytes_there(path, engine->ranks.rank, drive) : 0;
 }
 
 uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive)
 {
     const char *path = engine->drives[drive].path, *first = engine->drives[0].path;
-    if (!path || !engine->plan_in.stored || store_bytes_there(first, 0, 0) > 0)
+    if (!path || !engine->plan_in.stored || store_bytes_there(first, engine->ranks.rank, 0) > 0)
         return 0;
-    return store_bytes_there(path, 0, drive) + store_bytes_forming(path, 0, drive) +
-           store_room_there(path, 0, drive);
+    return store_bytes_there(path, engine->ranks.rank, drive) + store_bytes_forming(path, engine->ranks.rank, drive) +
+           store_room_there(path, engine->ranks.rank, drive);
 }
 
 uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive)
 {
     const char *path = engine->drives[drive].path;
-    return store_dir_there(engine, drive) > 0 ? store_room_there(path, 0, drive) : 0;
+    return store_dir_there(engine, drive) > 0 ? store_room_there(path, engine->ranks.rank, drive) : 0;
 }
 
 /* Its files are there already: it may be full. */
@@ -363,7 +364,7 @@ static bool share_as_before(const struct hst_engine *engine, struct placement_in
     bool known = false;
     for (uint32_t d = 0; d < drives && !known; d++)
         known = holds_store(engine, d) &&
-                store_room_rates(engine->drives[d].path, 0, d, drives, in->drive_rates);
+                store_room_rates(engine->drives[d].path, engine->ranks.rank, d, drives, in->drive_rates);
     return known;
 }
 

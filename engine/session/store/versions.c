@@ -15,6 +15,7 @@
 #include "session/store/failure.h"
 #include "session/store/kept.h"
 #include "session/store/other_run.h"
+#include "store/files.h"
 #include "store/room.h"
 
 #include <errno.h>
@@ -349,6 +350,8 @@ static int fail_join(struct hst_engine *engine, int native)
 
 /* This is what a store is opened with. */
 struct opened_with {
+    struct store_peers peers;
+    struct store_agreed agreed;
     struct scratch_drive drives[STRIPE_DRIVES_MAX];
     struct store_room rooms[STRIPE_DRIVES_MAX];
 };
@@ -400,16 +403,59 @@ static void tell_waiting(void *context, const char *directory, const char *name,
                directory, name, most_s);
 }
 
+/* ---- other ranks ---- */
+
+static int share_candidates(void *context, const struct store_candidates *own,
+                            struct store_candidates *all)
+{
+    return ranks_share_all(context, "versions", own, all, sizeof *own);
+}
+
+static int damaged_anywhere(void *context, bool own, bool *any)
+{
+    int64_t damaged = own;
+    int rc = ranks_sum(context, &damaged, 1);
+    *any = damaged > 0;
+    return rc;
+}
+
+/* What all ranks draw alike. */
+static int agree_on_ids(struct hst_engine *engine, struct store_agreed *agreed)
+{
+    struct hst_error error = {0};
+    int rc = store_draw_id(&agreed->uuid, &error);
+    rc = rc ? rc : store_draw_id(&agreed->incarnation, &error);
+    return rc ? report_fail_as(&engine->report, &error)
+              : ranks_take_first(engine, agreed, sizeof *agreed);
+}
+
+/* Either all ranks have their files of a store, or none has. -ENOENT: none. */
+static int check_all_there(struct hst_engine *engine)
+{
+    int64_t there = store_dir_there(engine, 0) > 0;
+    const bool own = there > 0;
+    int rc = ranks_sum(engine, &there, 1);
+    if (rc || there == 0 || there == engine->ranks.ranks)
+        return rc || there > 0 ? rc : -ENOENT;
+    return report_fail(&engine->report, HST_E_STORE_MIXED, -ENODATA,
+                       "%lld of %u ranks find their files of the store in %s, and rank %u does%s. "
+                       "Fix: the directories of all ranks; or begin anew in another --store",
+                       (long long)there, engine->ranks.ranks, engine->config.store,
+                       engine->ranks.rank, own ? "" : " not");
+}
+
 static struct store_config config_of(struct hst_engine *engine, struct opened_with *with)
 {
-    *with = (struct opened_with){0};
+    *with = (struct opened_with){.peers = {engine, share_candidates, damaged_anywhere}};
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         const struct drive *drive = &engine->drives[d];
         with->drives[d] = (struct scratch_drive){drive->store_aio, drive->path, NULL, 0};
         with->rooms[d] =
             (struct store_room){.aio = drive->aio, .bytes = engine->placement.drive_bytes[d]};
     }
-    return (struct store_config){.drives = with->drives,
+    return (struct store_config){.peers = engine->comm ? &with->peers : NULL,
+                                 .agreed = engine->comm ? &with->agreed : NULL,
+                                 .drives = with->drives,
                                  .rooms = with->rooms,
                                  .rates = engine->plan_in.drive_rates,
                                  .drive_count = engine->drive_count,
@@ -427,7 +473,10 @@ int versions_create(struct hst_engine *engine)
     if (!engine->plan_in.stored)
         return 0;
     const struct store_config config = config_of(engine, &with);
-    int rc = store_create(&config, &engine->versions.store, &error);
+    int rc = engine->comm ? agree_on_ids(engine, &with.agreed) : 0;
+    if (rc)
+        return rc;
+    rc = store_create(&config, &engine->versions.store, &error);
     return rc ? report_fail_as(&engine->report, &error) : join(engine, &with);
 }
 
@@ -517,7 +566,9 @@ int versions_open(struct hst_engine *engine)
     config.accept_context = engine;
     config.progress = compared;
     config.progress_context = engine;
-    int rc = store_open(&config, &v->store, &found, &error);
+    int rc = engine->comm ? check_all_there(engine) : 0;
+    rc = rc || !engine->comm ? rc : agree_on_ids(engine, &with.agreed);
+    rc = rc ? rc : store_open(&config, &v->store, &found, &error);
     if (rc == -ENOENT || rc == -ECANCELED)
         return rc;
     if (rc)
