@@ -78,6 +78,7 @@ struct executor_in {
     struct comm *comm; /* with the other ranks; null: there are none */
     const struct ways *ways;
     struct exact_sum *sums; /* [HST_SUMS]: what the client adds to a step, then what all ranks have */
+    int64_t *words;         /* [NET_WORDS]: likewise, of the owner */
     bool optimistic; /* the first steps are: see execute_update_as */
     struct executor_owner owner;
 };
@@ -150,7 +151,11 @@ struct net_job {
     double start_s;
 };
 
-enum { NET_JOBS = COMM_IN_FLIGHT / GATHER_MAX, NET_NUMBERS = (1 + HST_SUMS) * EXACT_NUMBERS };
+enum {
+    NET_JOBS = COMM_IN_FLIGHT / GATHER_MAX,
+    NET_WORDS = 2, /* of the owner's, to be added up with a step's sums */
+    NET_NUMBERS = (1 + HST_SUMS) * EXACT_NUMBERS + NET_WORDS
+};
 
 /** What ranks do together, in its order (lanes/net.c). */
 struct net {

@@ -64,6 +64,7 @@ enum phase { PHASE_DESCRIBE = 0, PHASE_PLANNED, PHASE_SEALED, PHASE_LOADED, PHAS
 
 struct step_state {
     struct hst_stream *stream; /* of this step's units; null before the first */
+    double last_s;             /* seconds of the last step; 0: there is none */
     double last_end_s;         /* monotonic seconds of the last step's end or the first begin */
     uint32_t ready_units;      /* units whose gradients are complete */
     struct hst_step_bytes counted; /* at the last step's end */
@@ -130,6 +131,7 @@ struct hst_engine {
     struct ways ways;       /* of the rank; way_sums.c */
     struct way_state way;
     struct exact_sum sums[HST_SUMS]; /* of the client's (sums.c) */
+    int64_t words[NET_WORDS];        /* nanoseconds that all ranks add up (step.c) */
 
     struct unit_state *units;
     struct hst_unit_view view;

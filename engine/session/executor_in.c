@@ -79,6 +79,7 @@ struct executor_in engine_executor_in(struct hst_engine *engine)
         .comm = engine->comm,
         .ways = &engine->ways,
         .sums = engine->sums,
+        .words = engine->words,
         .optimistic = engine->optimistic,
         .owner = {.context = engine,
                   .phases = phases,

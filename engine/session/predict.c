@@ -369,7 +369,9 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
     struct machine m = {.units = engine->layout.unit_count};
     m.visit_s = calloc(MEASURE_SWEEPS * (size_t)m.units + 1, sizeof *m.visit_s);
     int rc = m.visit_s ? 0 : -ENOMEM;
-    if (rc == 0 && fill(engine, rates ? rates : &none, &m, p.why, sizeof p.why))
+    if (engine->comm)
+        snprintf(p.why, sizeof p.why, "what ranks exchange was not measured");
+    else if (rc == 0 && fill(engine, rates ? rates : &none, &m, p.why, sizeof p.why))
         rc = predict(engine, &m, &p);
     free(m.visit_s);
     if (rc == 0)

@@ -146,6 +146,8 @@ int ranks_check(struct hst_engine *engine)
         return 0;
     if (!(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
         return refuse(engine, "compute on the host yet", "--device host");
+    if (engine->config.keep)
+        return refuse(engine, "keep no copies of versions yet", "leave --keep out");
     return 0;
 }
 

@@ -293,6 +293,14 @@ int hst_step_computed(struct hst_engine *engine)
                                                 : rc;
 }
 
+/* Decisions that follow from time follow from that of all ranks together: what the last step took, and
+ * what a version takes. */
+static void put_words(struct hst_engine *engine)
+{
+    engine->words[0] = (int64_t)(engine->step.last_s * 1e9);
+    engine->words[1] = (int64_t)(engine->versions.save_s * 1e9);
+}
+
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
 {
     if (engine->report.error.code)
@@ -303,6 +311,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
         return report_refuse(&engine->report,
                              "a step ends when all units' gradients are complete (%u of %u are)",
                              slices_ready(engine), engine->described_count);
+    put_words(engine);
     int rc = execute_end(&engine->exec);
     if (rc)
         return rc;
@@ -326,6 +335,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
     stats->loss_scale = (double)at->scale.value;
     if (engine->config.precision == HST_PRECISION_FP16)
         at->scale = loss_scale_after(at->scale, !skipped);
+    engine->step.last_s = stats->seconds;
     versions_step_ended(engine, stats->seconds);
     if (!optimistic_step_ended(engine, stats))
         return 0;
@@ -358,6 +368,10 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
 
 int hst_engine_keep(struct hst_engine *engine, uint64_t instead_of)
 {
+    if (engine->comm)
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "several ranks keep no copies of versions yet. Fix: leave --keep-best "
+                           "out");
     int rc = hst_engine_drain(engine, NULL);
     engine->step.is_interrupted = true;
     return rc ? rc : kept_instead(engine, instead_of);

@@ -44,6 +44,12 @@ static int begin_exchange(struct executor *exec, struct scheduled at, uint64_t *
                          ticket);
 }
 
+/* Behind the sums. */
+static int64_t *words_of(int64_t *numbers)
+{
+    return numbers + (1 + HST_SUMS) * EXACT_NUMBERS;
+}
+
 static void put_sum(int64_t *numbers, struct exact_sum *sum)
 {
     exact_settle(sum);
@@ -58,6 +64,7 @@ static int begin_agree(struct executor *exec, uint64_t *ticket)
     put_sum(numbers, &norm);
     for (int i = 0; i < HST_SUMS; i++)
         put_sum(numbers + (i + 1) * EXACT_NUMBERS, &sums_of(exec)[i]);
+    memcpy(words_of(numbers), exec->in.words, NET_WORDS * sizeof *numbers);
     return comm_sum64(exec->in.comm, "the step's sums", numbers, NET_NUMBERS, ticket);
 }
 
@@ -120,6 +127,7 @@ static void take_agreed(struct executor *exec)
     take_sum(&exec->net.norm, numbers);
     for (int i = 0; i < HST_SUMS; i++)
         take_sum(&sums_of(exec)[i], numbers + (i + 1) * EXACT_NUMBERS);
+    memcpy(exec->in.words, words_of(exec->net.numbers), NET_WORDS * sizeof *numbers);
 }
 
 static int take(struct executor *exec)

@@ -130,13 +130,18 @@ static int decimals(double s)
 static void choose_interval(struct hst_engine *engine, double step_s)
 {
     struct versions *v = &engine->versions;
+    double save_s = v->save_s;
+    if (engine->comm) { /* the mean of all ranks, of the step before */
+        step_s = (double)engine->words[0] / 1e9 / engine->ranks.ranks;
+        save_s = (double)engine->words[1] / 1e9 / engine->ranks.ranks;
+    }
     if (!v->store || v->every > 0 || engine->standing.number < v->first_step + 2 || !(step_s > 0))
         return;
-    v->every = versions_interval(v->save_s, step_s);
+    v->every = versions_interval(save_s, step_s);
     report_log(&engine->report, HST_LOG_INFO,
                "I620 a version every %llu steps: what it needs from memory takes %.*f s, a step "
                "%.*f s",
-               (unsigned long long)v->every, decimals(v->save_s), v->save_s, decimals(step_s),
+               (unsigned long long)v->every, decimals(save_s), save_s, decimals(step_s),
                step_s);
 }
 
