@@ -77,7 +77,7 @@ struct executor_in {
     uint32_t drive_count;
     struct comm *comm; /* with the other ranks; null: there are none */
     const struct ways *ways;
-    struct exact_sum *sums; /* [HST_SUMS]: what the client adds to a step, then what all ranks have */
+    struct exact_sum *sums; /* [HST_SUMS]: what the client adds to a step, then what all have */
     int64_t *words;         /* [NET_WORDS]: likewise, of the owner */
     bool optimistic; /* the first steps are: see execute_update_as */
     struct executor_owner owner;

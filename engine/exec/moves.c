@@ -101,8 +101,7 @@ static unsigned char *shard_at_home(const struct executor *exec, uint32_t unit, 
     const struct unit_placement *home = &p->units[unit];
     if (what == EXTENT_GRADS)
         return exec->in.host_arena + home->grads.offset;
-    return exec->in.host_arena + home->weights.offset +
-           (exec->verdict.slot ? p->weights_slot : 0);
+    return exec->in.host_arena + home->weights.offset + (exec->verdict.slot ? p->weights_slot : 0);
 }
 
 uint32_t moves_gathered(const struct executor *exec, struct scheduled at,
@@ -115,10 +114,10 @@ uint32_t moves_gathered(const struct executor *exec, struct scheduled at,
     for (unsigned i = 0; i < node->operand_count; i++) {
         const uint32_t owner = gathers[i].unit;
         const bool home = op[i].from.pool == POOL_COUNT;
-        rows[i] = (struct gathered){
-            .row = buffer_of(exec, at, op[i].to) + op[i].offset,
-            .home = home ? shard_at_home(exec, owner, EXTENT_WEIGHTS) : NULL,
-            .shard_bytes = op[i].bytes / (exec->in.layout->share.world - 1)};
+        rows[i] =
+            (struct gathered){.row = buffer_of(exec, at, op[i].to) + op[i].offset,
+                              .home = home ? shard_at_home(exec, owner, EXTENT_WEIGHTS) : NULL,
+                              .shard_bytes = op[i].bytes / (exec->in.layout->share.world - 1)};
     }
     return node->operand_count;
 }
@@ -128,9 +127,9 @@ struct exchanged moves_exchanged(const struct executor *exec, struct scheduled a
     const struct operand *op = operands_of(exec, at);
     const bool home = op->to.pool == POOL_COUNT;
     unsigned char *row = buffer_of(exec, at, op->from);
-    return (struct exchanged){row, home ? shard_at_home(exec, program_node(exec, at)->unit,
-                                                        EXTENT_GRADS)
-                                        : row + op->offset};
+    return (struct exchanged){row,
+                              home ? shard_at_home(exec, program_node(exec, at)->unit, EXTENT_GRADS)
+                                   : row + op->offset};
 }
 
 /* ---- drives, copies, work ---- */

@@ -259,6 +259,9 @@ static int open_arenas(struct hst_engine *engine)
     if (rc)
         return fail_memory(engine, rc, p->dram_bytes, "dram");
     engine->arena = engine->host_arena = memory;
+    /* other ranks' blocks of the norm stay 0 here */
+    memset(engine->host_arena + p->host_partials, 0,
+           placement_partials_bytes(engine->layout.elements));
     if (engine_computes_in_dram(engine))
         return 0;
     rc = hst_dev_mem_alloc(engine->dev, p->hbm_bytes, &memory);

@@ -145,10 +145,10 @@ static struct tile_range tile_of_rank(const struct layout *layout, uint32_t unit
     const struct shard shard = shard_of(row, (struct share){rank, layout->share.world});
     const uint64_t before = (uint64_t)nth * layout->tile_elements;
     const uint64_t left = shard.elements > before ? shard.elements - before : 0;
-    return (struct tile_range){
-        .unit = unit,
-        .offset = shard.first + before,
-        .elements = left < layout->tile_elements ? (uint32_t)left : layout->tile_elements};
+    return (struct tile_range){.unit = unit,
+                               .offset = shard.first + before,
+                               .elements = left < layout->tile_elements ? (uint32_t)left
+                                                                        : layout->tile_elements};
 }
 
 static size_t gathered_bytes(const struct executor *exec, const struct save_context *save)
@@ -179,8 +179,8 @@ static int gather_next(struct executor *exec, struct save_context *save, const v
         memcpy(save->gathered + rank * bytes, src,
                tile_of_rank(layout, save->unit, save->nth, rank).elements *
                    hst_dtype_bytes(save->dtype));
-    int rc = comm_gather(exec->in.comm, layout->units[save->unit].name, save->gathered, bytes,
-                         &ticket);
+    int rc =
+        comm_gather(exec->in.comm, layout->units[save->unit].name, save->gathered, bytes, &ticket);
     rc = rc ? rc : comm_wait(exec->in.comm, ticket);
     rc = rc ? executor_fail_comm(exec, rc) : rank == 0 ? write_gathered(exec, save) : 0;
     save->nth++;

@@ -29,17 +29,15 @@ int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes)
     uint64_t ticket = 0;
     if (!engine->comm)
         return 0;
-    return wait_for(engine,
-                    comm_bcast(engine->comm, "rank 0's word", memory, size_bytes, 0, &ticket),
-                    &ticket);
+    return wait_for(
+        engine, comm_bcast(engine->comm, "rank 0's word", memory, size_bytes, 0, &ticket), &ticket);
 }
 
 int ranks_share_all(struct hst_engine *engine, const char *name, const void *own, void *all,
                     size_t size_bytes)
 {
     uint64_t ticket = 0;
-    return wait_for(engine, comm_share(engine->comm, name, own, all, size_bytes, &ticket),
-                    &ticket);
+    return wait_for(engine, comm_share(engine->comm, name, own, all, size_bytes, &ticket), &ticket);
 }
 
 /* The caller's to free, null after an error. */
@@ -136,8 +134,8 @@ int ranks_open(struct hst_engine *engine)
 
 static int refuse(struct hst_engine *engine, const char *what, const char *fix)
 {
-    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                       "%u ranks %s. Fix: %s", engine->ranks.ranks, what, fix);
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%u ranks %s. Fix: %s",
+                       engine->ranks.ranks, what, fix);
 }
 
 int ranks_check(struct hst_engine *engine)

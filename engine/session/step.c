@@ -13,8 +13,8 @@
 #include "session/store/failure.h"
 #include "session/store/kept.h"
 #include "session/store/versions.h"
-#include "session/update_time.h"
 #include "session/sums.h"
+#include "session/update_time.h"
 #include "session/views.h"
 #include "session/way_sums.h"
 
@@ -260,7 +260,9 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
         .step = at->number,
         .grad_norm = grad_norm,
         .seconds = end - s->last_end_s,
-        .stall_s = {.nvme = stalls->nvme_s, .copy = stalls->copy_s, .update = stalls->update_s,
+        .stall_s = {.nvme = stalls->nvme_s,
+                    .copy = stalls->copy_s,
+                    .update = stalls->update_s,
                     .net = stalls->net_s},
         .bytes = {.nvme_read = now.nvme_read - s->counted.nvme_read,
                   .nvme_write = now.nvme_write - s->counted.nvme_write,
@@ -293,8 +295,8 @@ int hst_step_computed(struct hst_engine *engine)
                                                 : rc;
 }
 
-/* Decisions that follow from time follow from that of all ranks together: what the last step took, and
- * what a version takes. */
+/* What is decided by time is decided by that of all ranks: what the last step took, and what a
+ * version takes. */
 static void put_words(struct hst_engine *engine)
 {
     engine->words[0] = (int64_t)(engine->step.last_s * 1e9);

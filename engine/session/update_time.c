@@ -19,8 +19,8 @@ struct update_wish optimistic_wish(const struct hst_engine *engine)
 {
     return (struct update_wish){
         .optimistic = optimistic_wants_slots(engine),
-        .either = !engine->comm && engine->config.update_time == HST_UPDATE_AUTO && engine->plan_in.deferred &&
-                  engine->config.keep == 0,
+        .either = !engine->comm && engine->config.update_time == HST_UPDATE_AUTO &&
+                  engine->plan_in.deferred && engine->config.keep == 0,
         .frees = !engine->plan_in.stored || engine->versions.every == 1,
     };
 }

@@ -431,11 +431,12 @@ mutate(
     ('a tile is updated again when it has been saved',
      'link_to(b, node, i);\n            link_to(b, i, node);', 'link_to(b, node, i);'),
     ('an update waits for the version before',
-     '               on its way */\n            link_to(b, i, b->commit);', '            */'),
+     '               on its way */\n            link_to(b, i, b->committed);', '            */'),
     ('a tile is saved when the version before is made',
-     'link_to(b, i, b->commit); /* after a', '/* after a'),
+     'link_to(b, i, b->committed); /* after a', '/* after a'),
     ('versions are made one after another',
-     'there may be none */\n            link_verdict(b, i);\n            link_to(b, i, b->commit);',
+     'there may be none */\n            link_verdict(b, i);\n'
+     '            link_to(b, i, b->committed);',
      'there may be none */\n            link_verdict(b, i);'),
 )
 

@@ -11,7 +11,7 @@ mutate(
 mutate(
     'engine/plan/graph/graph_build.c', 'engine/graph_streams',
     ('a revert waits for the version before it',
-     '    link_to(b, node, b->clip);\n    link_to(b, node, b->commit);\n    for',
+     '    link_to(b, node, b->clip);\n    link_to(b, node, b->committed);\n    for',
      '    link_to(b, node, b->clip);\n    for'),
 )
 mutate(

@@ -16,7 +16,7 @@ mutate(
     'engine/plan/graph/operands.c', 'engine/operands',
     ('weights are read once', 'passed += tiles;', ''),
     ('a piece begins where the last one ended', 'extents * piece / pieces', '0'),
-    ('the last tile is short', 'stop < run->bytes ? stop : run->bytes', 'stop'),
+    ('the last tile is short', 'least(stop, run->shard_bytes)', 'stop'),
     ('a record has its padding', 'bytes_of(b, what)) + pad', 'bytes_of(b, what))'),
     ('checkpoints have no wide buffers', 'b->in->units[unit].acts, POOL_ACTS)',
      'b->in->units[unit].acts, parts_pool(b, unit, POOL_ACTS))'),
@@ -53,7 +53,7 @@ mutate(
      '(0 ||'),
 )
 mutate(
-    'engine/plan/graph/graph.c', 'engine/graph_streams',
+    'engine/plan/graph/graph_kept.c', 'engine/graph_streams',
     ('an update that does not wait writes at once', 'in->deferred && i-- > 0', 'i-- > 0'),
     ('weights that stay are written last', 'write_last = stays ||', 'write_last ='),
     ('so are the last ones that have a buffer',

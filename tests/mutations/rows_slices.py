@@ -50,7 +50,7 @@ mutate(
     'engine/plan/search/plan_seal.c', 'engine/plan_seal tools/cli_plan',
     ('slices that are slower are left',
      'if (rc || !homes_are_better(&sliced.homes, &plan->homes))', 'if (rc)'),
-    ('what does not fit is cut', 'if (!is_room(whole))', 'if (1)'),
+    ('what does not fit is cut', 'if (!is_room(whole) ||', 'if (1 ||'),
     ('of two ways that do not fit the smaller one is told of',
      '(is_room(rc) && !homes_lack_less(&sliced.homes, &plan->homes))', '0'),
     ('tiles that drives pass are small', '&& !has_tiles_on_drives(p)', ''),

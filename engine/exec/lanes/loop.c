@@ -20,9 +20,8 @@
 /* In which order they are looked at, and in which they start; the host's own work comes last, when
    all others have what to do. */
 static const enum lane POLLED[] = {LANE_READ, LANE_NET, LANE_COMPUTE, LANE_H2D, LANE_D2H};
-static const enum lane STARTED[] = {LANE_READ,          LANE_WRITE, LANE_H2D,
-                                    LANE_DEVICE_UPDATE, LANE_D2H,   LANE_NET,
-                                    LANE_COMPUTE};
+static const enum lane STARTED[] = {LANE_READ, LANE_WRITE, LANE_H2D,    LANE_DEVICE_UPDATE,
+                                    LANE_D2H,  LANE_NET,   LANE_COMPUTE};
 enum {
     POLLED_COUNT = sizeof POLLED / sizeof POLLED[0],
     STARTED_COUNT = sizeof STARTED / sizeof STARTED[0],

@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { WORDS_AT = NET_NUMBERS - NET_WORDS }; /* behind the sums */
+
 /* ---- begins ---- */
 
 static struct exact_sum *sums_of(const struct executor *exec)
@@ -44,12 +46,6 @@ static int begin_exchange(struct executor *exec, struct scheduled at, uint64_t *
                          ticket);
 }
 
-/* Behind the sums. */
-static int64_t *words_of(int64_t *numbers)
-{
-    return numbers + (1 + HST_SUMS) * EXACT_NUMBERS;
-}
-
 static void put_sum(int64_t *numbers, struct exact_sum *sum)
 {
     exact_settle(sum);
@@ -64,7 +60,8 @@ static int begin_agree(struct executor *exec, uint64_t *ticket)
     put_sum(numbers, &norm);
     for (int i = 0; i < HST_SUMS; i++)
         put_sum(numbers + (i + 1) * EXACT_NUMBERS, &sums_of(exec)[i]);
-    memcpy(words_of(numbers), exec->in.words, NET_WORDS * sizeof *numbers);
+    for (int i = 0; i < NET_WORDS; i++)
+        exec->net.numbers[WORDS_AT + i] = exec->in.words[i];
     return comm_sum64(exec->in.comm, "the step's sums", numbers, NET_NUMBERS, ticket);
 }
 
@@ -124,10 +121,11 @@ static void take_sum(struct exact_sum *sum, const int64_t *numbers)
 static void take_agreed(struct executor *exec)
 {
     const int64_t *numbers = exec->net.numbers;
+    int64_t *words = exec->in.words;
     take_sum(&exec->net.norm, numbers);
     for (int i = 0; i < HST_SUMS; i++)
         take_sum(&sums_of(exec)[i], numbers + (i + 1) * EXACT_NUMBERS);
-    memcpy(exec->in.words, words_of(exec->net.numbers), NET_WORDS * sizeof *numbers);
+    memcpy(words, numbers + WORDS_AT, NET_WORDS * sizeof *numbers);
 }
 
 static int take(struct executor *exec)

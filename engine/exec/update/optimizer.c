@@ -58,7 +58,8 @@ int optimizer_norm(struct executor *exec, struct scheduled at)
     }
     if (exec->in.plan_in->deferred)
         return 0;
-    return optimizer_check_norm(exec, sqrt(hst_norm2_sum(partials, u->shard.elements / HST_NORM_BLOCK)));
+    return optimizer_check_norm(exec,
+                                sqrt(hst_norm2_sum(partials, u->shard.elements / HST_NORM_BLOCK)));
 }
 
 /* Partials are added without an error, so it is nobody's business in which order: many pieces at

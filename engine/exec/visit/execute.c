@@ -270,9 +270,6 @@ int execute_open(struct executor *exec, const struct executor_in *in)
     executor_init(exec, in);
     verdict_open(exec, in->optimistic);
     int rc = drives_open(exec);
-    /* other ranks' blocks of the norm stay 0 here */
-    memset(exec->in.host_arena + exec->in.placement->host_partials, 0,
-           placement_partials_bytes(exec->in.layout->elements));
     rc = rc ? rc : order_open(exec);
     rc = rc ? rc : measure_open(exec);
     rc = rc ? rc : program_step(exec, NULL, in->optimistic);

@@ -256,7 +256,7 @@ static void link_all(struct build *b)
             if (!parts_is_resident(b, n->unit))
                 link_save(b, i);
             link_verdict(b, i);
-            link_to(b, i, i);         /* where a step window is cut short nothing else waits for
+            link_to(b, i, i);            /* where a step window is cut short nothing else waits for
                                          it */
             link_to(b, i, b->committed); /* after a step that was skipped no update waits for it */
             break;

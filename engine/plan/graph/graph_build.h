@@ -5,7 +5,7 @@
  * The builder of the step graph works with this: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
  * them and graph_updates.c those of an update, operands.c says what they move, graph_visits.c lists
- * the visits of the backward, graph.c puts the phases in order and decides what is kept.
+ * the visits of the backward, graph_kept.c decides what is kept, graph.c puts the phases in order.
  */
 #include "plan/graph/graph.h"
 
@@ -66,7 +66,7 @@ struct build {
     uint32_t edge_count, edge_room;
     uint32_t last_read;            /* of weights, in the forward */
     uint32_t clip, commit, revert; /* GRAPH_NONE: there is none */
-    uint32_t committed;            /* node after which the version is made: the commit or its vote */
+    uint32_t committed; /* node after which the version is made: the commit, or its vote */
     int rc;                        /* the first error; after it nothing is added */
 };
 
@@ -131,6 +131,19 @@ void operands_streamed(struct build *build, uint32_t unit, uint32_t tile, enum n
  * store. */
 void operands_copy_tile(struct build *build, struct operands_tiles tiles);
 void operands_save(struct build *build, struct operands_tiles tiles);
+
+/* ---- graph_kept.c ---- */
+
+/** A backward reads the host's weights: for an update alone where the device has retained its
+ * copy. */
+bool kept_reads_backward(const struct build *build, struct build_visit visit);
+/** Decides which buffers keep what they hold from the forward to the backward, and which weights
+ * are written when all others have been read. */
+void kept_choose(struct build *build);
+/** From one step window to the next: gradients that are kept; and weights in host memory: what a
+ * backward reads last the next forward and update begin with. What a unit reads of others has
+ * changed meanwhile: it comes anew. All reservations are there. */
+void kept_hand_over(struct build *build);
 
 /* ---- graph_visits.c ---- */
 

@@ -108,7 +108,8 @@ static bool next_run(const struct build *b, uint32_t unit, uint32_t number, stru
     *run = parts_is_shared(b)
                ? run_of_row(b, owner, at)
                : (struct run){owner, b->in->units[owner].first_tile + u->alias_tile[number - 1],
-                              at, bytes, 0, bytes};
+                              at,    bytes,
+                              0,     bytes};
     return true;
 }
 
@@ -128,14 +129,13 @@ static void add_run(struct build *b, const struct run *run, uint32_t first, uint
 {
     uint64_t start = first * tile_bytes(b), stop = end * tile_bytes(b);
     if (first < end)
-        build_operand(b,
-                      (struct operand){.what = EXTENT_WEIGHTS,
-                                       .from = from,
-                                       .to = to,
-                                       .first = run->first + first,
-                                       .count = end - first,
-                                       .offset = run->at + run->shard_at + start,
-                                       .bytes = least(stop, run->shard_bytes) - start});
+        build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
+                                          .from = from,
+                                          .to = to,
+                                          .first = run->first + first,
+                                          .count = end - first,
+                                          .offset = run->at + run->shard_at + start,
+                                          .bytes = least(stop, run->shard_bytes) - start});
 }
 
 struct operands_offloaded operands_offloaded(const struct build *b, uint32_t unit)

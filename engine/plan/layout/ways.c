@@ -80,7 +80,8 @@ bool ways_counter_next(const struct ways *ways, struct ways_counter *counter,
                                        .in = {left->buffer, right.buffer},
                                        .last = sum.count == ways->count,
                                        .out = left->buffer};
-    if (!addition->last && hst_sum_type(&ways->tree, sum) != hst_sum_type(&ways->tree, left->node)) {
+    if (!addition->last &&
+        hst_sum_type(&ways->tree, sum) != hst_sum_type(&ways->tree, left->node)) {
         addition->out = take_buffer(counter);
         counter->taken &= ~(1u << left->buffer);
     }

@@ -12,9 +12,9 @@
 
 struct ways {
     struct hst_sum_tree tree;
-    uint32_t first, count;      /* the rank's; count a power of two, or all of them */
-    uint64_t tokens;            /* of a way */
-    uint64_t micro_tokens;      /* of each of its micro-batches but a shorter last one */
+    uint32_t first, count; /* the rank's; count a power of two, or all of them */
+    uint64_t tokens;       /* of a way */
+    uint64_t micro_tokens; /* of each of its micro-batches but a shorter last one */
 };
 
 /** Micro-batches of the rank. */
@@ -23,10 +23,11 @@ uint32_t ways_micro_count(const struct ways *ways);
 uint32_t ways_of_micro(const struct ways *ways, uint32_t micro);
 struct hst_micro ways_micro(const struct ways *ways, uint32_t micro);
 
-/** The type of the sum of all the rank's ways: what it hands on, or with one rank the gradient's. */
+/** The type of the sum of all the rank's ways: what it hands on, or with one rank the
+ * gradient's. */
 enum hst_dtype ways_type(const struct ways *ways);
 
-/* ---- the counter: sums of neighbouring ways, from the left to the right, each of fewer ------- */
+/* ---- the counter: sums of neighbouring ways, from the left to the right ---------------------- */
 
 enum { WAYS_SUMS_MOST = 18 }; /* of at most 65,536 ways, and one that has just come */
 
@@ -45,7 +46,7 @@ struct ways_counter {
 /** The gradient of the next way is to be put into this buffer, and counts as there. */
 uint32_t ways_counter_push(const struct ways *ways, struct ways_counter *counter);
 
-/* An addition that is due: sums of `each` ways, the right one of which may be shorter, become one. */
+/* An addition that is due: two sums of `each` ways, the right one of which may be shorter. */
 struct ways_addition {
     uint32_t first, each;
     uint32_t in[2]; /* buffers */

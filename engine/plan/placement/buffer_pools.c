@@ -54,9 +54,8 @@ static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
 {
     if (in->layout->share.world == 1)
         return weights_bytes(in, unit);
-    return sat_add(placement_exchange_bytes(in, unit),
-                   placement_shard_elements(in->layout, unit) *
-                       optimizer_weight_bytes(in->optimizer));
+    return sat_add(placement_exchange_bytes(in, unit), placement_shard_elements(in->layout, unit) *
+                                                           optimizer_weight_bytes(in->optimizer));
 }
 
 /* Rounded gradients, and behind them the partials of their norm. */

@@ -491,8 +491,8 @@ static void place_ways(const struct placement_in *in, struct placement *p)
         elements = most(elements, layout->units[u].elements);
     p->way_sums = (struct buffer_pool){.bytes = sat_page_up(sat_times(elements, sizeof(float))),
                                        .count = in->way_buffers};
-    p->way_sums.at = take_near(p, HST_CLASS_BUFFERS,
-                               sat_times(p->way_sums.bytes, p->way_sums.count));
+    p->way_sums.at =
+        take_near(p, HST_CLASS_BUFFERS, sat_times(p->way_sums.bytes, p->way_sums.count));
     p->tied_of_ways =
         take_near(p, HST_CLASS_BUFFERS, sat_times(sat_times(tied, sizeof(float)), ways_of(in)));
 }

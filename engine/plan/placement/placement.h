@@ -130,7 +130,8 @@ struct placement {
     /* Offsets in the compute tier's arena: */
     uint64_t hidden, hidden_grad;
     uint64_t accumulator, tied; /* the f32 gradient accumulators */
-    uint64_t tied_of_ways;      /* of each of several ways, what is in `tied` while it is computed */
+    uint64_t tied_of_ways;      /* of each of several ways, what is in `tied` while it is
+                                   computed */
     struct buffer_pool way_sums; /* sums of ways of one unit */
     uint64_t norm_partials;     /* of what the device has at home */
     uint64_t work, work_bytes;  /* the largest unit's workspace */
@@ -249,8 +250,8 @@ uint64_t placement_micro_stride(const struct placement_in *in, uint64_t bytes_pe
 struct gather {
     uint32_t unit;                   /* that owns it */
     uint32_t first_tile, tile_count; /* consecutive; of several ranks the rank's, all of them */
-    uint64_t first; /* element of the owner's row that it begins with; of several ranks 0 */
-    uint64_t reservation_at, bytes;  /* in the reservation: from its start; of several ranks a row */
+    uint64_t first;                  /* element of the owner's row; of several ranks 0 */
+    uint64_t reservation_at, bytes;  /* in the reservation; of several ranks a row's */
 };
 #define GATHER_MAX 8u
 /** The runs of tiles a unit needs; of several ranks whole rows, of which the rank has its shard.
@@ -259,7 +260,7 @@ int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32
                      struct gather gathers[GATHER_MAX]);
 /** Bytes of a unit's row of gradients as a rank hands it to the others. */
 uint64_t placement_exchange_bytes(const struct placement_in *in, uint32_t unit);
-/** Elements of a unit's row as a gather has it: shards of all ranks, which may be longer than it. */
+/** Elements of a unit's row as a gather has it: shards of all ranks, maybe longer than the row. */
 uint64_t placement_row_elements(const struct layout *layout, uint32_t unit);
 /** Of the rank's shard in memory: the same for all ranks. */
 uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit);

@@ -106,8 +106,8 @@ static int make_all(struct hst_engine *engine, struct store_site *sites)
     struct hst_error error = {0};
     for (uint32_t d = 0; d < engine->drive_count; d++)
         sites[d].path = engine->drives[d].path;
-    int rc = look(sites, engine->drive_count, engine->ranks.rank, engine->plan_in.stored, false,
-                  &error);
+    int rc =
+        look(sites, engine->drive_count, engine->ranks.rank, engine->plan_in.stored, false, &error);
     if (rc)
         return report_fail_as(&engine->report, &error);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++)
@@ -168,14 +168,16 @@ uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive)
     const char *path = engine->drives[drive].path, *first = engine->drives[0].path;
     if (!path || !engine->plan_in.stored || store_bytes_there(first, engine->ranks.rank, 0) > 0)
         return 0;
-    return store_bytes_there(path, engine->ranks.rank, drive) + store_bytes_forming(path, engine->ranks.rank, drive) +
+    return store_bytes_there(path, engine->ranks.rank, drive) +
+           store_bytes_forming(path, engine->ranks.rank, drive) +
            store_room_there(path, engine->ranks.rank, drive);
 }
 
 uint64_t store_dir_room_there(const struct hst_engine *engine, uint32_t drive)
 {
     const char *path = engine->drives[drive].path;
-    return store_dir_there(engine, drive) > 0 ? store_room_there(path, engine->ranks.rank, drive) : 0;
+    return store_dir_there(engine, drive) > 0 ? store_room_there(path, engine->ranks.rank, drive)
+                                              : 0;
 }
 
 /* Its files are there already: it may be full. */
@@ -363,8 +365,9 @@ static bool share_as_before(const struct hst_engine *engine, struct placement_in
     const uint32_t drives = engine->drive_count;
     bool known = false;
     for (uint32_t d = 0; d < drives && !known; d++)
-        known = holds_store(engine, d) &&
-                store_room_rates(engine->drives[d].path, engine->ranks.rank, d, drives, in->drive_rates);
+        known =
+            holds_store(engine, d) && store_room_rates(engine->drives[d].path, engine->ranks.rank,
+                                                       d, drives, in->drive_rates);
     return known;
 }
 

@@ -141,8 +141,7 @@ static void choose_interval(struct hst_engine *engine, double step_s)
     report_log(&engine->report, HST_LOG_INFO,
                "I620 a version every %llu steps: what it needs from memory takes %.*f s, a step "
                "%.*f s",
-               (unsigned long long)v->every, decimals(save_s), save_s, decimals(step_s),
-               step_s);
+               (unsigned long long)v->every, decimals(save_s), save_s, decimals(step_s), step_s);
 }
 
 void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes)
