@@ -85,10 +85,16 @@ static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
     }
 }
 
-/* The client may add to the step's sums until it ends the step. */
+/* A step window is opened before its step begins, which may never be: what all ranks do in it begins
+ * when their clients have said so, as what one of them had begun the others would have to end. And
+ * the client may add to a step's sums until it ends the step. */
 static bool waits_for_client(const struct executor *exec, struct scheduled at)
 {
-    return program_node(exec, at)->kind == NODE_AGREE && !exec->turn.ending;
+    const struct turn *turn = &exec->turn;
+    const bool at_hand = turn->in_step || turn->evaluating;
+    if (exec->now == &exec->step && at.step_window >= turn->step_window + at_hand)
+        return true;
+    return program_node(exec, at)->kind == NODE_AGREE && !turn->ending;
 }
 
 int net_start(struct executor *exec, enum lane lane, bool *moved)
