@@ -85,9 +85,9 @@ static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
     }
 }
 
-/* A step window is opened before its step begins, which may never be: what all ranks do in it begins
- * when their clients have said so, as what one of them had begun the others would have to end. And
- * the client may add to a step's sums until it ends the step. */
+/* A step window is opened before its step begins, which may never be: what all ranks do in it
+ * begins when their clients have said so, as what one of them had begun the others would have to
+ * end. And the client may add to a step's sums until it ends the step. */
 static bool waits_for_client(const struct executor *exec, struct scheduled at)
 {
     const struct turn *turn = &exec->turn;
