@@ -30,6 +30,7 @@ static_assert(sizeof(enum hst_update_time) == sizeof(int), "a choice is stored a
 static_assert(sizeof(enum hst_activations) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_reduce) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_zero) == sizeof(int), "a choice is stored as an int");
 static_assert(offsetof(struct hst_config, beta2) ==
                   offsetof(struct hst_config, beta1) + sizeof(double),
               "a pair is stored as double[2]");
@@ -38,6 +39,7 @@ static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const state_choices[] = {"fp32", "bf16", NULL};
 static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
+static const char *const zero_choices[] = {"3", "2", NULL};
 static const char *const reduce_choices[] = {"grads", "f32", NULL};
 static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
@@ -261,6 +263,15 @@ static const struct hst_option options[] = {
      .least = 1,
      .greatest = 65536,
      .help = "parts of a batch whose gradients are added; decides the numbers"},
+    {.name = "zero-stage",
+     .group = "ranks",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(zero_stage),
+     .argument = "STAGE",
+     .default_text = "3",
+     .choices = zero_choices,
+     .first_choice = HST_ZERO_3,
+     .help = "what a rank keeps: its shard of all (3), or all weights in memory (2)"},
     {.name = "reduce",
      .group = "ranks",
      .type = HST_OPTION_CHOICE,

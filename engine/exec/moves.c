@@ -2,6 +2,8 @@
 /* The addresses of operands: of a node's buffers, and of homes. */
 #include "exec/moves.h"
 
+#include "exec/rows.h"
+
 #include <assert.h>
 
 static const struct operand *operands_of(const struct executor *exec, struct scheduled at)
@@ -14,9 +16,8 @@ static unsigned char *arena_of(const struct executor *exec, unsigned space)
     return space == SPACE_DEVICE ? exec->in.arena : exec->in.host_arena;
 }
 
-/* The buffer that a started node has of a buffer pool. */
-static unsigned char *buffer_of(const struct executor *exec, struct scheduled at,
-                                struct operand_end end)
+unsigned char *moves_buffer(const struct executor *exec, struct scheduled at,
+                            struct operand_end end)
 {
     struct buffer_pool buffer_pool = step_graph_pool(exec->in.placement, end.pool);
     uint32_t buffer = scheduler_pool_buffer(&exec->now->scheduler, at, (enum pool)end.pool);
@@ -78,7 +79,7 @@ static unsigned char *address_of(const struct executor *exec, struct scheduled a
 {
     if (end.pool == POOL_COUNT)
         return home_tier_of(exec, program_node(exec, at), end.space, op->what, op->first + i, slot);
-    return buffer_of(exec, at, end) + op->offset + i * stride_of(exec, op->what);
+    return moves_buffer(exec, at, end) + op->offset + i * stride_of(exec, op->what);
 }
 
 struct moves_slots moves_slots(const struct executor *exec, const struct node *node)
@@ -90,46 +91,6 @@ struct moves_slots moves_slots(const struct executor *exec, const struct node *n
         return (struct moves_slots){slot, slot};
     bool late = node_is_late(node); /* the slots have changed places */
     return (struct moves_slots){late ? !slot : slot, late ? slot : !slot};
-}
-
-/* ---- ranks ---- */
-
-/* Of a unit's shard at home in memory, which may have no tile on this rank. */
-static unsigned char *shard_at_home(const struct executor *exec, uint32_t unit, unsigned what)
-{
-    const struct placement *p = exec->in.placement;
-    const struct unit_placement *home = &p->units[unit];
-    if (what == EXTENT_GRADS)
-        return exec->in.host_arena + home->grads.offset;
-    return exec->in.host_arena + home->weights.offset + (exec->verdict.slot ? p->weights_slot : 0);
-}
-
-uint32_t moves_gathered(const struct executor *exec, struct scheduled at,
-                        struct gathered rows[GATHER_MAX])
-{
-    const struct node *node = program_node(exec, at);
-    const struct operand *op = operands_of(exec, at);
-    struct gather gathers[GATHER_MAX];
-    placement_gather(exec->in.layout, executor_element_bytes(exec), node->unit, gathers);
-    for (unsigned i = 0; i < node->operand_count; i++) {
-        const uint32_t owner = gathers[i].unit;
-        const bool home = op[i].from.pool == POOL_COUNT;
-        rows[i] =
-            (struct gathered){.row = buffer_of(exec, at, op[i].to) + op[i].offset,
-                              .home = home ? shard_at_home(exec, owner, EXTENT_WEIGHTS) : NULL,
-                              .shard_bytes = op[i].bytes / (exec->in.layout->share.world - 1)};
-    }
-    return node->operand_count;
-}
-
-struct exchanged moves_exchanged(const struct executor *exec, struct scheduled at)
-{
-    const struct operand *op = operands_of(exec, at);
-    const bool home = op->to.pool == POOL_COUNT;
-    unsigned char *row = buffer_of(exec, at, op->from);
-    return (struct exchanged){row,
-                              home ? shard_at_home(exec, program_node(exec, at)->unit, EXTENT_GRADS)
-                                   : row + op->offset};
 }
 
 /* ---- drives, copies, work ---- */
@@ -173,7 +134,9 @@ unsigned char *moves_work(const struct executor *exec, struct scheduled at, unsi
     const struct operand *op = operands_of(exec, at);
     for (unsigned i = 0; i < program_node(exec, at)->operand_count; i++)
         if (op[i].what == what && nth-- == 0)
-            return address_of(exec, at, &op[i], op[i].to, 0, exec->verdict.slot);
+            return rows_are_home(exec, &op[i])
+                       ? rows_home(exec, program_node(exec, at)->unit, i)
+                       : address_of(exec, at, &op[i], op[i].to, 0, exec->verdict.slot);
     return NULL;
 }
 

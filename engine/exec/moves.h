@@ -11,27 +11,14 @@ struct move {
     bool write;
 };
 
+/** The buffer that a started node has of a buffer pool. */
+unsigned char *moves_buffer(const struct executor *exec, struct scheduled at,
+                            struct operand_end end);
+
 /** It counts the extents that a node of LANE_READ or LANE_WRITE moves. */
 uint32_t moves_count(const struct executor *exec, struct scheduled at);
 /** The i-th of them, for a node that was started. */
 struct move moves_at(const struct executor *exec, struct scheduled at, uint32_t i);
-
-/* A row that is put together of the shards of all ranks. */
-struct gathered {
-    unsigned char *row;
-    const unsigned char *home; /* of the rank's shard; null: it is in the row already */
-    uint64_t shard_bytes;
-};
-/** The rows that a started GATHER puts together. Returns how many. */
-uint32_t moves_gathered(const struct executor *exec, struct scheduled at,
-                        struct gathered rows[GATHER_MAX]);
-
-/* What a started EXCHANGE hands out, a whole row, and where it puts the sum of the rank's shard. */
-struct exchanged {
-    const unsigned char *row;
-    unsigned char *sum;
-};
-struct exchanged moves_exchanged(const struct executor *exec, struct scheduled at);
 
 struct copy {
     void *to;

@@ -65,6 +65,7 @@ static int complete(struct hst_engine *engine)
     struct placement_in *in = &engine->plan_in;
     in->optimizer = engine->optimizer;
     in->has_nvme = engine->drive_count > 0;
+    in->whole_weights = engine->comm && engine->config.zero_stage == HST_ZERO_2;
     in->ways = engine->ways.count;
     in->batch_tokens = engine->ways.count * engine->ways.tokens;
     in->micro_batch_tokens = engine->ways.micro_tokens;

@@ -144,6 +144,12 @@ int ranks_check(struct hst_engine *engine)
         return 0;
     if (!(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
         return refuse(engine, "compute on the host yet", "--device host");
+    const struct place_wish *wish = &engine->plan_in.wish;
+    const bool drives =
+        wish->fixed[HST_CLASS_WEIGHTS] && wish->tier[HST_CLASS_WEIGHTS] == HST_TIER_NVME;
+    if (engine->config.zero_stage == HST_ZERO_2 && drives)
+        return refuse(engine, "have all weights each in memory with ZeRO stage 2, not on NVMe",
+                      "--zero-stage 3, or --place weights=dram");
     if (engine->config.keep)
         return refuse(engine, "keep no copies of versions yet", "leave --keep out");
     return 0;

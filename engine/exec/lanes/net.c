@@ -6,7 +6,7 @@
  */
 #include "base/clock.h"
 #include "exec/lanes/lanes.h"
-#include "exec/moves.h"
+#include "exec/rows.h"
 #include "exec/update/optimizer.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ti
 {
     struct gathered rows[GATHER_MAX];
     const char *name = exec->in.layout->units[program_node(exec, at)->unit].name;
-    const uint32_t count = moves_gathered(exec, at, rows);
+    const uint32_t count = rows_gathered(exec, at, rows);
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         unsigned char *own = rows[i].row + exec->in.layout->share.rank * rows[i].shard_bytes;
@@ -40,7 +40,7 @@ static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ti
 static int begin_exchange(struct executor *exec, struct scheduled at, uint64_t *ticket)
 {
     const uint32_t unit = program_node(exec, at)->unit;
-    const struct exchanged grads = moves_exchanged(exec, at);
+    const struct exchanged grads = rows_exchanged(exec, at);
     return comm_exchange(exec->in.comm, exec->in.layout->units[unit].name, &exec->in.ways->tree,
                          grads.row, grads.sum, placement_shard_elements(exec->in.layout, unit),
                          ticket);

@@ -74,6 +74,14 @@ enum hst_activations { HST_ACTIVATIONS_AUTO = 0, HST_ACTIVATIONS_RECOMPUTE = 1 }
  * ELSEWHERE  a plan whose budgets are taken as given
  */
 enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2 };
+/**
+ * What of a unit a rank has between its uses, by the stages of ZeRO (arXiv:1910.02054, section 5);
+ * no bit depends on it.
+ *
+ * ZERO_3  its shard of weights, gradients and states
+ * ZERO_2  all weights, in DRAM, and its shard of the others: they are gathered once a step
+ */
+enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1 };
 /** The type that a way's gradient is rounded to before it is added to the others' (ways.h). */
 enum hst_reduce { HST_REDUCE_GRADS = 0 /* the gradients' own */, HST_REDUCE_F32 = 1 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
@@ -181,6 +189,7 @@ struct hst_config {
     enum hst_reduce reduce;
     uint32_t hop;                /* sums of so many ways are rounded too, a power of two; 0: 8 */
     double peer_timeout_s;       /* a rank is waited for so long at most; 0: 60 */
+    enum hst_zero zero_stage;    /* of several ranks; one rank has all of everything */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

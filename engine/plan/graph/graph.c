@@ -275,6 +275,8 @@ static uint32_t copies_ahead(const struct build *b)
 {
     if (b->in->apart)
         return less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1);
+    if (parts_is_whole(b))
+        return 1;
     return parts_is_shared(b) ? less(b->graph->buffers[POOL_WEIGHTS], 1) : 0;
 }
 

@@ -202,6 +202,7 @@ struct graph_in {
     const uint32_t *forward, *backward;
     uint32_t tile_elements;
     uint32_t ranks;     /* 0 as 1: nothing is gathered or exchanged */
+    bool whole_weights; /* homes of weights have whole rows, gathered there once a step window */
     double hand_bytes;  /* per element of a row of gradients that a rank hands to the others */
     double weight_bytes, state_bytes, grad_bytes; /* per element */
     /* Bytes: padding of a tile's record; in a tile's buffer from its start to the record, in the

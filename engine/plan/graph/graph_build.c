@@ -149,6 +149,22 @@ static void link_reader(struct build *b, uint32_t node)
     }
 }
 
+/* What the step window before has read of a row at home is not written while it reads. */
+static void link_readers_before(struct build *b, uint32_t node)
+{
+    const uint32_t unit = b->graph->nodes[node].unit;
+    for (uint32_t i = 0; parts_is_whole(b) && i < b->in->unit_count; i++) {
+        const struct graph_unit *u = &b->in->units[i];
+        bool reads = i == unit;
+        for (uint32_t a = 0; a < u->alias_count; a++)
+            reads = reads || u->alias_of[a] == unit;
+        if (!reads)
+            continue;
+        link_to(b, node, b->units[i].forward);
+        link_to(b, node, b->units[i].backward);
+    }
+}
+
 /* The nodes that a step begins with wait until it is known whether the last one's update stands. */
 static void link_verdict(struct build *b, uint32_t node)
 {
@@ -236,6 +252,10 @@ static void link_all(struct build *b)
             }
             break;
         case NODE_GATHER:
+            link_reader(b, i);
+            link_verdict(b, i);
+            link_readers_before(b, i);
+            break;
         case NODE_COPY_WEIGHTS:
         case NODE_FORWARD:
         case NODE_RECOMPUTE:

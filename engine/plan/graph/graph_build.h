@@ -170,6 +170,11 @@ static inline bool parts_is_shared(const struct build *build)
 {
     return build->in->ranks > 1;
 }
+/** They come together at home, not in a buffer. */
+static inline bool parts_is_whole(const struct build *build)
+{
+    return build->in->whole_weights;
+}
 /** It has parameters of its own, on whichever rank. */
 static inline bool parts_has_row(const struct build *build, uint32_t unit)
 {

@@ -21,7 +21,7 @@ bool parts_reserve_weights(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     bool offloaded = u->weights == HST_TIER_NVME && u->tile_count > 0;
-    if (parts_is_shared(b))
+    if (parts_is_shared(b) && !parts_is_whole(b))
         return parts_has_row(b, unit) || u->alias_count > 0;
     for (uint32_t i = 0; i < u->alias_count; i++)
         offloaded = offloaded || b->in->units[u->alias_of[i]].weights == HST_TIER_NVME;
@@ -125,11 +125,24 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
 
 /* ---- weights of several ranks ---- */
 
+/* Once a step window, whichever of its visits is the first. */
+static void gather_home(struct build *b, uint32_t unit)
+{
+    if (!parts_has_row(b, unit))
+        return;
+    b->units[unit].gather =
+        build_node(b, NODE_GATHER, LANE_NET, (unsigned)PHASE_FORWARD | PHASE_BACKWARD | PHASE_EVAL,
+                   (struct node){.unit = unit});
+    operands_gather(b, unit);
+}
+
 /* Reads bring the rank's shard into the buffer before, if it is not at home in memory. */
 void parts_gather(struct build *b, uint32_t unit, unsigned phases)
 {
     struct build_unit *s = &b->units[unit];
     bool reads = s->weights != GRAPH_NONE && operands_offloaded(b, unit).extents > 0;
+    if (parts_is_whole(b) && s->gather == GRAPH_NONE)
+        gather_home(b, unit);
     if (!parts_is_shared(b) || !parts_reserve_weights(b, unit) || s->gather != GRAPH_NONE)
         return;
     if (s->weights == GRAPH_NONE)
@@ -143,7 +156,9 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
 
 void parts_give_back(struct build *b, uint32_t unit)
 {
-    b->units[unit].weights = b->units[unit].gather = GRAPH_NONE;
+    b->units[unit].weights = GRAPH_NONE;
+    if (!parts_is_whole(b))
+        b->units[unit].gather = GRAPH_NONE;
 }
 
 void parts_give_back_device(struct build *b, uint32_t unit)
@@ -309,6 +324,15 @@ static void send_grads(struct build *b, uint32_t unit)
 
 /* ---- visits ---- */
 
+/* Of rows at home an alias is its owner's. */
+static void await_gathers(struct build *b, uint32_t visit, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    build_dep(b, visit, b->units[unit].gather);
+    for (uint32_t i = 0; parts_is_whole(b) && i < u->alias_count; i++)
+        build_dep(b, visit, b->units[u->alias_of[i]].gather);
+}
+
 /* A visit reads this: weights in the memory it computes in. */
 static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
 {
@@ -317,7 +341,7 @@ static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
     if (b->in->apart)
         build_dep(b, visit, s->copy);
     else if (parts_is_shared(b))
-        build_dep(b, visit, s->gather);
+        await_gathers(b, visit, unit);
     else if (s->weights != GRAPH_NONE)
         parts_depend_on_read(b, visit, unit);
 }

@@ -173,10 +173,17 @@ static struct operand_end weights_in_host(const struct build *b, uint32_t unit, 
     return in_host(b->in->units[owner].weights, parts_pool(b, unit, POOL_WEIGHTS));
 }
 
+/* Where rows come together. */
+static struct operand_end rows_at(const struct build *b, uint32_t unit)
+{
+    return parts_is_whole(b) ? at_home(HST_TIER_DRAM)
+                             : in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
+}
+
 /* Where a visit finds the row of a run, which was gathered. */
 static void add_row(struct build *b, uint32_t unit, const struct run *run)
 {
-    struct operand_end at = in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
+    struct operand_end at = rows_at(b, unit);
     if (run->bytes > 0)
         build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
                                           .from = at,
@@ -195,9 +202,9 @@ static uint64_t of_others(const struct build *b, uint64_t bytes)
 
 void operands_gather(struct build *b, uint32_t unit)
 {
-    struct operand_end to = in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
+    struct operand_end to = rows_at(b, unit);
     struct run run;
-    for (uint32_t i = 0; next_run(b, unit, i, &run); i++)
+    for (uint32_t i = 0; next_run(b, unit, i, &run) && (i == 0 || !parts_is_whole(b)); i++)
         if (run.bytes > 0)
             build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
                                               .from = weights_in_host(b, unit, run.owner),

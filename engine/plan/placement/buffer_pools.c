@@ -29,7 +29,8 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         const struct gather *g = &gathers[i];
-        if (in->layout->share.world == 1 && p->units[g->unit].weights.tier != HST_TIER_NVME)
+        const bool shared = in->layout->share.world > 1 && !in->whole_weights;
+        if (!shared && p->units[g->unit].weights.tier != HST_TIER_NVME)
             continue;
         bytes = g->reservation_at + g->bytes;
     }

@@ -149,6 +149,11 @@ static void take_second_on_drives(const struct placement_in *in, enum hst_class 
     }
 }
 
+static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
+{
+    return memory_bytes(in, unit) * (in->whole_weights ? in->layout->share.world : 1);
+}
+
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
     uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
@@ -158,7 +163,7 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
         struct run run = tiles_of(in, u);
         home->weights = (struct address){.tier = HST_TIER_NVME};
         if (!leaves_memory(p, u, &nvme_units))
-            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, memory_bytes(in, u));
+            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, weights_bytes(in, u));
         else if (!in->stored)
             take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
     }
@@ -533,6 +538,7 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     *p = (struct placement){.layout = in->layout,
                             .optimizer = in->optimizer,
                             .compute_tier = in->compute_tier,
+                            .whole_weights = in->whole_weights,
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
     p->micro_count = count_micros(in);

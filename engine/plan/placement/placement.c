@@ -122,7 +122,8 @@ struct address placement_weights(const struct placement *placement, uint32_t til
     if (at.tier == HST_TIER_NVME)
         return on_drive(placement, tile, layout->units[range.unit].first_tile, home->weights_at,
                         layout->tile_elements * element_bytes);
-    at.offset += (range.offset - layout->units[range.unit].shard.first) * element_bytes;
+    const uint64_t first = placement->whole_weights ? 0 : layout->units[range.unit].shard.first;
+    at.offset += (range.offset - first) * element_bytes;
     return at;
 }
 

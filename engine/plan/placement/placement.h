@@ -45,6 +45,7 @@ struct placement_in {
     /* the client's own memory, in the compute tier and in DRAM */
     uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, micro_batch_tokens; /* the rank's part of them; no more than a way's */
+    bool whole_weights; /* of several ranks each has whole rows of them, in memory: ZeRO stage 2 */
     uint32_t ways; /* that the rank's part is; 0 as 1 */
     enum hst_dtype way_dtype; /* of the sum of these: ways_type; with one rank of no matter */
     uint32_t way_buffers; /* as large as any unit's gradients in f32: ways_buffers */
@@ -119,6 +120,7 @@ struct placement {
     const struct layout *layout;
     const struct optimizer *optimizer; /* says what an element has beside its weight */
     enum hst_tier compute_tier;
+    bool whole_weights; /* homes of weights are rows of all shards */
     uint32_t resident_units; /* so many are, on a GPU */
     uint32_t saved_units;    /* so many keep their activations */
     uint32_t streamed_tiles; /* of all units */

@@ -257,6 +257,8 @@ static void fill_saved(const struct placement_in *in, struct choice *c, struct p
 /* Somewhere outside memory: a drive, or, for gradients that nothing waits for, nowhere at all. */
 static bool may_leave(const struct placement_in *in, enum hst_class class)
 {
+    if (class == HST_CLASS_WEIGHTS && in->whole_weights)
+        return false;
     return in->has_nvme || (class == HST_CLASS_GRADS && !in->deferred);
 }
 

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exec/rows.h"
+
+#include "exec/moves.h"
+
+static bool is_at_home(struct operand_end end)
+{
+    return end.pool == POOL_COUNT;
+}
+
+/* A unit's weights in DRAM: its shard, or its row. It may have no tile on this rank. */
+static unsigned char *weights_home(const struct executor *exec, uint32_t unit)
+{
+    const struct placement *p = exec->in.placement;
+    return exec->in.host_arena + p->units[unit].weights.offset +
+           (exec->verdict.slot ? p->weights_slot : 0);
+}
+
+/* The unit that owns the nth row of those that this one reads. */
+static uint32_t owner_of(const struct executor *exec, uint32_t unit, uint32_t nth)
+{
+    struct gather gathers[GATHER_MAX];
+    placement_gather(exec->in.layout, executor_element_bytes(exec), unit, gathers);
+    return gathers[nth].unit;
+}
+
+bool rows_are_home(const struct executor *exec, const struct operand *op)
+{
+    return op->what == EXTENT_WEIGHTS && exec->in.placement->whole_weights && is_at_home(op->to);
+}
+
+unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth)
+{
+    return weights_home(exec, owner_of(exec, unit, nth));
+}
+
+static struct gathered gathered(const struct executor *exec, struct scheduled at,
+                                const struct operand *op, uint32_t nth)
+{
+    const uint32_t unit = program_node(exec, at)->unit;
+    struct gathered row = {.shard_bytes = op->bytes / (exec->in.layout->share.world - 1)};
+    if (rows_are_home(exec, op)) {
+        row.row = rows_home(exec, unit, nth);
+        return row;
+    }
+    row.row = moves_buffer(exec, at, op->to) + op->offset;
+    row.home = is_at_home(op->from) ? rows_home(exec, unit, nth) : NULL;
+    return row;
+}
+
+uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
+                       struct gathered rows[GATHER_MAX])
+{
+    const struct node *node = program_node(exec, at);
+    const struct operand *op = graph_operands(&exec->now->graph, node);
+    for (uint32_t i = 0; i < node->operand_count; i++)
+        rows[i] = gathered(exec, at, &op[i], i);
+    return node->operand_count;
+}
+
+struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at)
+{
+    const struct node *node = program_node(exec, at);
+    const struct operand *op = graph_operands(&exec->now->graph, node);
+    unsigned char *row = moves_buffer(exec, at, op->from);
+    if (!is_at_home(op->to))
+        return (struct exchanged){row, row + op->offset};
+    const struct unit_placement *home = &exec->in.placement->units[node->unit];
+    return (struct exchanged){row, exec->in.host_arena + home->grads.offset};
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_EXEC_ROWS_H
+#define HOISTWAY_ENGINE_EXEC_ROWS_H
+/* Rows of units that are of several ranks: where the shards of all come together, and where the
+   rank's own is. */
+#include "exec/program.h"
+
+/** The operand of a visit or a gather is a whole row at home (ZeRO stage 2). */
+bool rows_are_home(const struct executor *exec, const struct operand *op);
+/** Where the nth row of those that a unit reads is at home: its own, then its aliases'. */
+unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth);
+
+/* A row that is put together of the shards of all ranks. */
+struct gathered {
+    unsigned char *row;
+    const unsigned char *home; /* of the rank's shard; null: it is in the row already */
+    uint64_t shard_bytes;
+};
+/** The rows that a started GATHER puts together. Returns how many. */
+uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
+                       struct gathered rows[GATHER_MAX]);
+
+/* What a started EXCHANGE hands out, a whole row, and where it puts the sum of the rank's shard. */
+struct exchanged {
+    const unsigned char *row;
+    unsigned char *sum;
+};
+struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at);
+
+#endif
