@@ -37,7 +37,6 @@ static int resolve_config(struct hst_engine *engine, const struct hst_config *gi
     engine->report.log_context = c->log_context;
     optimizer_resolve(c);
     c->clip = real_or(c->clip, 1.0);
-    c->threads = c->threads ? c->threads : machine_cores();
     if (c->store && !(c->store = engine->store = strdup(c->store)))
         return -ENOMEM;
     if (c->place && !(c->place = engine->place = strdup(c->place)))
@@ -117,6 +116,8 @@ static int open_parts(struct hst_engine *engine)
         place_parse(engine->config.place, &engine->plan_in.wish, why, sizeof why))
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%s", why);
     rc = ranks_open(engine);
+    if (rc == 0 && engine->config.threads == 0)
+        rc = ranks_threads(engine, &engine->config.threads);
     rc = rc ? rc : versions_configure(engine);
     rc = rc ? rc : store_dirs_make(engine);
     rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */

@@ -2,8 +2,10 @@
 #include "session/ranks.h"
 
 #include "comm/report.h"
+#include "machine/machine.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +132,32 @@ int ranks_open(struct hst_engine *engine)
                            failure.text);
     comm_info(engine->comm, &engine->ranks);
     return 0;
+}
+
+/* A rank's node, and the cores that it may use. */
+struct place {
+    uint32_t node;
+    cpu_set_t cores;
+};
+
+int ranks_threads(struct hst_engine *engine, uint32_t *threads)
+{
+    struct place own, *all;
+    uint32_t same = 0;
+    *threads = machine_cores();
+    if (!engine->comm)
+        return 0;
+    memset(&own, 0, sizeof own);
+    own.node = engine->ranks.node;
+    (void)sched_getaffinity(0, sizeof own.cores,
+                            &own.cores); /* else as if all ranks had the same */
+    all = share(engine, "cores", &own, sizeof own);
+    for (uint32_t r = 0; all && r < engine->ranks.ranks; r++)
+        same += memcmp(&all[r], &own, sizeof own) == 0;
+    if (all)
+        *threads = *threads > same ? *threads / same : 1;
+    free(all);
+    return all ? 0 : engine->report.error.native;
 }
 
 static int refuse(struct hst_engine *engine, const char *what, const char *fix)

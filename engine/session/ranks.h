@@ -10,6 +10,9 @@
 
 /** Joins the ranks that the configuration names. Errors (sticky): the transport's, -EINVAL. */
 int ranks_open(struct hst_engine *engine);
+/** *threads ← the cores that this process may use, shared with the ranks that may use the same ones.
+ * Errors: the transport's (sticky). */
+int ranks_threads(struct hst_engine *engine, uint32_t *threads);
 /** Refuses what several ranks cannot do. Errors: -EINVAL (sticky). */
 int ranks_check(struct hst_engine *engine);
 /** *bytes ← the least of all ranks'. Errors: the transport's (sticky). */

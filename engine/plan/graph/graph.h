@@ -171,8 +171,8 @@ struct graph {
 struct graph_unit {
     uint32_t first_tile, tile_count;
     uint64_t elements; /* of the rank's shard */
-    /* Elements of the row as it is computed with, and where in it the shard is: of several ranks,
-       whose shards it is put together of, it may be longer than the unit's parameters are. */
+    /* Of several ranks: elements of the row that is put together of all shards, which may be longer
+       than the unit's parameters are, and where in it the rank's is. */
     uint64_t row_elements, shard_at;
     enum hst_tier weights, grads, acts; /* homes */
     uint32_t nvme_states;               /* its first tiles, so many, have their states on NVMe */

@@ -178,7 +178,8 @@ static inline bool parts_is_whole(const struct build *build)
 /** It has parameters of its own, on whichever rank. */
 static inline bool parts_has_row(const struct build *build, uint32_t unit)
 {
-    return build->in->units[unit].row_elements > 0;
+    const struct graph_unit *u = &build->in->units[unit];
+    return parts_is_shared(build) ? u->row_elements > 0 : u->tile_count > 0;
 }
 /** The pool of its weights or gradients. */
 enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);

@@ -83,7 +83,7 @@ static struct run run_of_row(const struct build *b, uint32_t unit, uint64_t at)
     return (struct run){.owner = unit,
                         .first = u->first_tile,
                         .at = at,
-                        .bytes = weights_of(b, u->row_elements),
+                        .bytes = weights_of(b, parts_is_shared(b) ? u->row_elements : u->elements),
                         .shard_at = weights_of(b, u->shard_at),
                         .shard_bytes = weights_of(b, u->elements)};
 }
