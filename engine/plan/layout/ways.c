@@ -40,8 +40,9 @@ enum hst_dtype ways_type(const struct ways *ways)
 static uint32_t take_buffer(struct ways_counter *counter)
 {
     uint32_t buffer = 0;
-    while (counter->taken >> buffer & 1)
+    while (buffer < WAYS_SUMS_MOST && counter->taken >> buffer & 1)
         buffer++;
+    assert(buffer < WAYS_SUMS_MOST);
     counter->taken |= 1u << buffer;
     return buffer;
 }
