@@ -29,3 +29,45 @@ mutate(
     'engine/plan/layout/ways.h', 'engine/ways',
     ('so many sums wait', 'WAYS_SUMS_MOST = 18', 'WAYS_SUMS_MOST = 16'),
 )
+mutate(
+    'engine/plan/graph/graph_build.c', 'engine/graph_ranks',
+    ('a row is gathered when all ranks have updated it',
+     '        case NODE_GATHER:\n            link_reader(b, i);\n', '        case NODE_GATHER:\n'),
+    ('a row at home is not written while the step before reads it',
+     '            link_readers_before(b, i);', ''),
+    ('an alias reads a row at home too', 'reads = reads || u->alias_of[a] == unit;', '(void)u;'),
+)
+mutate(
+    'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',
+    ('a row is gathered when its shard has been read',
+     '    if (reads)\n        parts_depend_on_read(b, s->gather, unit);', '    (void)reads;'),
+    ('a visit waits for its rows', '    build_dep(b, visit, b->units[unit].gather);\n', ''),
+    ("an alias waits for its owner's row at home",
+     '        build_dep(b, visit, b->units[u->alias_of[i]].gather);', '        (void)visit;'),
+    ('gradients are exchanged when there are any', '    build_dep(b, exchange, s->backward);', ''),
+    ('the norm is of what was exchanged', 'return exchange_grads(b, unit);',
+     'return (void)exchange_grads(b, unit), b->units[unit].backward;'),
+    ('a rank without tiles of a unit has its row', 'parts_is_shared(b) ? parts_has_row(b, unit)',
+     'parts_is_shared(b) ? u->tile_count > 0'),
+)
+mutate(
+    'engine/plan/graph/graph_updates.c', 'engine/graph_ranks',
+    ('late updates beside early ones have their weights read',
+     'parts_is_shared(b) && b->in->deferred)\n        return parts_has_row',
+     'parts_is_shared(b))\n        return b->in->deferred && parts_has_row'),
+)
+mutate(
+    'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',
+    ('kept gradients leave a buffer for rows that pass',
+     'less(in->buffers[pool], passing[pool])', 'in->buffers[pool]'),
+)
+mutate(
+    'engine/plan/graph/graph.c', 'engine/graph_ranks',
+    ('ranks vote when their version is there', '    build_dep(b, b->committed, b->commit);', ''),
+    ('early updates come behind the vote',
+     '    if (!b->in->deferred) /* updates in the backward wait for it */\n        add_vote(b);\n'
+     '    add_backwards(b, copy);\n    if (b->in->deferred)\n',
+     '    add_backwards(b, copy);\n    if (true)\n'),
+    ('the clip waits for what ranks agree on', 'build_dep(b, clip, agree);', '(void)agree;'),
+    ('ranks agree on all norms', '        build_dep(b, agree, b->units[i].norm);', '        break;'),
+)

@@ -72,11 +72,12 @@ static void choose_retained(struct build *b)
     }
 }
 
-/* Gradients on drives that the next forward's update begins with: they need not go there. */
+/* Gradients on drives that the next forward's update begins with: they need not go there. Of
+ * several ranks rows pass by a buffer behind these that are not kept: one is left for them. */
 static void choose_retained_grads(struct build *b)
 {
     const struct graph_in *in = b->in;
-    uint32_t kept[POOL_COUNT] = {0};
+    uint32_t kept[POOL_COUNT] = {0}, passing[POOL_COUNT] = {0};
     for (uint32_t i = 0; in->deferred && i < in->unit_count; i++) {
         uint32_t unit = in->forward[i];
         const struct graph_unit *u = &in->units[unit];
@@ -84,7 +85,9 @@ static void choose_retained_grads(struct build *b)
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
         if (u->grads == HST_TIER_NVME && u->tile_count > 0)
-            b->units[unit].retain_grads = kept[pool]++ < in->buffers[pool];
+            b->units[unit].retain_grads = kept[pool]++ < less(in->buffers[pool], passing[pool]);
+        else if (parts_is_shared(b) && parts_has_row(b, unit))
+            passing[pool] = 1;
     }
 }
 

@@ -13,14 +13,15 @@
  * looked at again. */
 #define UPDATE_BESIDE_ELEMENTS (2u << 20)
 
-/* Of several ranks: the same on all of them, whichever tiles they have. */
+/* An update that waits is one of all ranks, whichever tiles they have. */
 bool parts_is_late(const struct build *b, uint32_t unit)
 {
-    if (parts_is_shared(b))
-        return b->in->deferred && parts_has_row(b, unit);
+    if (parts_is_shared(b) && b->in->deferred)
+        return parts_has_row(b, unit);
     return b->units[unit].late_first < b->units[unit].late_end;
 }
 
+/* Of several ranks: the same on all of them. */
 bool parts_is_early(const struct build *b, uint32_t unit)
 {
     const struct build_unit *s = &b->units[unit];

@@ -31,6 +31,11 @@ static void copies(struct accesses *a, struct cell *from, struct cell *to)
 
 /* ---- where things are ---- */
 
+bool access_is_shared(const struct model *m)
+{
+    return m->in->ranks > 1;
+}
+
 const struct graph_unit *access_unit(const struct model *m, uint32_t unit)
 {
     return &m->in->units[unit];
@@ -51,6 +56,15 @@ static struct cell *unit_buffer(struct model *m, struct scheduled at, enum pool 
 {
     bool wide = access_unit(m, m->graph->nodes[at.node].unit)->wide;
     return buffer(m, at, pool_for(m->graph->buffers, pool, wide));
+}
+
+/* Of several ranks: rows in the buffer of weights or gradients that the node's unit has. */
+static struct cell *unit_rows(struct model *m, struct scheduled at, enum pool pool)
+{
+    bool wide = access_unit(m, m->graph->nodes[at.node].unit)->wide;
+    enum pool of = pool_for(m->graph->buffers, pool, wide);
+    (void)buffer(m, at, of); /* it has one */
+    return m->rows[of][scheduler_pool_buffer(m->scheduler, at, of)];
 }
 
 /* Units whose tiles a unit reads: itself and those it is an alias of. */
@@ -165,6 +179,85 @@ static void copy_weights(struct model *m, struct scheduled at, struct accesses *
     }
 }
 
+/* Of several ranks: where the weights of a row come together. */
+static struct cell *gathered_row(struct model *m, struct scheduled at, uint32_t owner)
+{
+    return m->in->whole_weights ? &m->home_rows[m->slot][owner]
+                                : &unit_rows(m, at, POOL_WEIGHTS)[owner];
+}
+
+static struct cell *gathered_tile(struct model *m, struct scheduled at, uint32_t tile)
+{
+    return m->in->whole_weights ? &m->weights[m->slot][tile]
+                                : &unit_buffer(m, at, POOL_WEIGHTS)[tile];
+}
+
+/* The rank's shard, from where it is, is read for all ranks; it comes into the row with theirs. */
+static void gather_row(struct model *m, struct scheduled at, uint32_t owner, struct accesses *a)
+{
+    const struct graph_unit *u = access_unit(m, owner);
+    int64_t step = access_step(m, at);
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
+        struct cell *from = weights_in_host(m, at, owner, t), *to = gathered_tile(m, at, t);
+        reads(a, from, step);
+        if (to != from)
+            writes(a, to, ANY_AGE, step);
+    }
+    if (u->row_elements > 0)
+        writes(a, gathered_row(m, at, owner), ANY_AGE, step);
+}
+
+static void gather(struct model *m, struct scheduled at, struct accesses *a)
+{
+    uint32_t unit = m->graph->nodes[at.node].unit;
+    uint32_t others = m->in->whole_weights ? 0 : access_unit(m, unit)->alias_count;
+    for (uint32_t i = 0; i <= others; i++)
+        gather_row(m, at, view(m, unit, i), a);
+}
+
+/* A backward has left the whole row, of which the rank gets the sum of its shard. */
+static void exchange(struct model *m, struct scheduled at, struct accesses *a)
+{
+    uint32_t unit = m->graph->nodes[at.node].unit;
+    const struct graph_unit *u = access_unit(m, unit);
+    reads(a, &unit_rows(m, at, POOL_GRADS)[unit], access_step(m, at));
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+        writes(a, grads_at_home(m, at, unit, t), ANY_AGE, access_step(m, at));
+}
+
+static void visit_rows(struct model *m, struct scheduled at, bool weights, struct accesses *a)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    const struct graph_unit *unit = access_unit(m, n->unit);
+    for (uint32_t i = 0; i <= unit->alias_count && weights; i++) {
+        const uint32_t owner = view(m, n->unit, i);
+        const struct graph_unit *u = access_unit(m, owner);
+        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+            reads(a, gathered_tile(m, at, t), access_step(m, at));
+        if (u->row_elements > 0)
+            reads(a, gathered_row(m, at, owner), access_step(m, at));
+    }
+    if (n->kind == NODE_BACKWARD && unit->row_elements > 0)
+        writes(a, &unit_rows(m, at, POOL_GRADS)[n->unit], ANY_AGE, access_step(m, at));
+}
+
+static void visit_tiles(struct model *m, struct scheduled at, bool weights, struct accesses *a)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    const struct graph_unit *unit = access_unit(m, n->unit);
+    for (uint32_t i = 0; i <= unit->alias_count && weights; i++) {
+        const struct graph_unit *u = access_unit(m, view(m, n->unit, i));
+        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+            reads(a,
+                  is_copied(m, n->unit) ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
+                                        : weights_in_host(m, at, view(m, n->unit, i), t),
+                  access_step(m, at));
+    }
+    for (uint32_t t = 0; t < unit->tile_count && n->kind == NODE_BACKWARD; t++)
+        writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE,
+               access_step(m, at));
+}
+
 /* What a visit does with checkpoints that are not kept: an input's age says of which unit it is. */
 static void visit_recomputed(struct model *m, struct scheduled at, struct accesses *a)
 {
@@ -193,23 +286,13 @@ static void visit(struct model *m, struct scheduled at, struct accesses *a)
     bool eval =
         (m->scheduler->step_window[at.step_window % SCHEDULER_WINDOWS].phases & PHASE_EVAL) != 0;
     bool blind = n->kind == NODE_BACKWARD && unit->blind_backward;
-    for (uint32_t i = 0; i <= unit->alias_count && !blind; i++) {
-        const struct graph_unit *u = access_unit(m, view(m, n->unit, i));
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            reads(a,
-                  is_copied(m, n->unit) ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
-                                        : weights_in_host(m, at, view(m, n->unit, i), t),
-                  access_step(m, at));
-    }
+    (access_is_shared(m) ? visit_rows : visit_tiles)(m, at, !blind, a);
     if (unit->act_bytes > 0 && !unit->no_forward && n->kind == NODE_FORWARD)
         writes(a, acts_of_visit(m, at, n->unit), ANY_AGE,
                access_step(m, at) + (eval ? OF_EVAL : 0));
     if (unit->act_bytes > 0 && !unit->no_forward && n->kind != NODE_FORWARD)
         reads(a, acts_of_visit(m, at, n->unit), access_step(m, at));
     visit_recomputed(m, at, a);
-    for (uint32_t t = 0; t < unit->tile_count && n->kind == NODE_BACKWARD; t++)
-        writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE,
-               access_step(m, at));
 }
 
 static void move_acts(struct model *m, struct scheduled at, struct accesses *a)
@@ -410,6 +493,8 @@ struct accesses accesses_of(struct model *m, struct scheduled at)
         [NODE_FORWARD] = visit,
         [NODE_RECOMPUTE] = visit,
         [NODE_BACKWARD] = visit,
+        [NODE_GATHER] = gather,
+        [NODE_EXCHANGE] = exchange,
     };
     struct accesses a = {.count = 0};
     unsigned kind = m->graph->nodes[at.node].kind;

@@ -14,20 +14,25 @@
 
 /* ---- buffers ---- */
 
+static void spoil_cell(struct model *m, struct cell *cell, uint32_t pool, uint32_t number)
+{
+    if (cell->readers || cell->writers)
+        fail_msg("%s: buffer %u of pool %u is lent while it is used", m->name, number, pool);
+    cell->age = GARBAGE;
+}
+
 static void spoil(struct model *m, uint32_t pool, uint32_t number)
 {
+    for (uint32_t i = 0; i < MODEL_UNITS; i++)
+        spoil_cell(m, &m->rows[pool][number][i], pool, number);
     for (uint32_t i = 0; i < MODEL_TILES; i++) {
         bool slot = pool == POOL_TILES, streamed = pool == POOL_DEVICE_TILES;
         struct cell *cells[] = {&m->lent[pool][number][i],
                                 slot ? &m->lent_tile_grads[number][i]
                                      : &m->streamed_weights[number][i],
                                 &m->streamed_grads[number][i]};
-        for (int c = 0; c < (slot ? 2 : streamed ? 3 : 1); c++) {
-            if (cells[c]->readers || cells[c]->writers)
-                fail_msg("%s: buffer %u of pool %u is lent while it is used", m->name, number,
-                         pool);
-            cells[c]->age = GARBAGE;
-        }
+        for (int c = 0; c < (slot ? 2 : streamed ? 3 : 1); c++)
+            spoil_cell(m, cells[c], pool, number);
     }
 }
 
@@ -78,11 +83,12 @@ void model_open(struct model *m, const struct graph_case *c, const struct graph 
     m->graph = graph;
     m->scheduler = scheduler;
     m->name = c->name;
-    m->clipped = -1;
+    m->clipped = m->agreed = -1;
     m->stale = UINT64_MAX;
     for (uint32_t i = 0; i < MODEL_UNITS; i++) {
         m->normed[i] = -1;
         m->acts[i].age = m->nvme_acts[i].age = GARBAGE;
+        m->home_rows[0][i].age = m->home_rows[1][i].age = GARBAGE;
     }
     for (uint32_t i = 0; i < MODEL_TILES; i++)
         m->grads[i].age = m->nvme_grads[i].age = GARBAGE;
@@ -114,10 +120,12 @@ void model_step_window(struct model *m, uint64_t step_window, uint64_t steps)
 static void check_norms(struct model *m, struct scheduled at)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    if (n->kind == NODE_CLIP)
+    if (n->kind == (access_is_shared(m) ? NODE_AGREE : NODE_CLIP))
         for (uint32_t i = 0; i < m->in->unit_count; i++)
             if (access_unit(m, i)->tile_count > 0 && m->normed[i] != access_step(m, at))
                 fail_msg("%s: the clip factor is wanted before unit %u's norm", m->name, i);
+    if (n->kind == NODE_CLIP && access_is_shared(m) && m->agreed != access_step(m, at))
+        fail_msg("%s: the clip factor is wanted before ranks agree on the norm", m->name);
     if (n->kind != NODE_UPDATE)
         return;
     bool all = m->in->deferred || (m->in->optimistic && access_is_late(n));
@@ -141,6 +149,12 @@ static void check_stored(struct model *m, struct scheduled at, const struct cell
                  (long long)access_step(m, at));
 }
 
+/* Of several ranks a version stands when all have it. */
+static enum node_kind makes_version(const struct model *m)
+{
+    return access_is_shared(m) && m->in->stored ? NODE_VOTE : NODE_COMMIT;
+}
+
 /* A version has everything of the step before the step window, written or being written, and
  * nothing of a later one is written before it is made. Without a store it has what is on drives. */
 static void check_version(struct model *m, struct scheduled at)
@@ -156,6 +170,9 @@ static void check_version(struct model *m, struct scheduled at)
             m->committed_weights[t] != access_step(m, at))
             fail_msg("%s: tile %u of period %llu is written with no version to go back to", m->name,
                      t, (unsigned long long)at.step_window);
+    if (n->kind == NODE_VOTE && !m->prepared)
+        fail_msg("%s: period %llu votes for a version that is not there", m->name,
+                 (unsigned long long)at.step_window);
     if (n->kind != NODE_COMMIT)
         return;
     assert_false(m->committing);
@@ -214,9 +231,12 @@ void model_end(struct model *m, struct scheduled at)
     }
     if (n->kind == NODE_NORM)
         m->normed[n->unit] = access_step(m, at);
+    if (n->kind == NODE_AGREE)
+        m->agreed = access_step(m, at);
     if (n->kind == NODE_CLIP)
         m->clipped = access_step(m, at);
-    if (n->kind != NODE_COMMIT)
+    m->prepared = n->kind == NODE_COMMIT || (m->prepared && n->kind != NODE_VOTE);
+    if (n->kind != makes_version(m))
         return;
     m->committing = false;
     for (uint32_t t = 0; t < MODEL_TILES; t++) {

@@ -6,7 +6,8 @@
  * states and gradients, every unit's checkpoints, in their homes and in every buffer. A node reads
  * what its kind says, and it must find the bytes of the right step there; nobody may write what
  * another node reads or writes at the same time. The model knows nothing of the graph's
- * dependencies or of the scheduler's rules, so it notices when one is missing.
+ * dependencies or of the scheduler's rules, so it notices when one is missing. Of several ranks it
+ * is one rank's: what others hand over is as old as what all of them read for it.
  */
 #include "graph_cases.h"
 #include "plan/graph/scheduler.h"
@@ -48,8 +49,13 @@ struct model {
     /* and of one that the device updates, weights and gradients */
     struct cell streamed_weights[MODEL_BUFFERS][MODEL_TILES];
     struct cell streamed_grads[MODEL_BUFFERS][MODEL_TILES];
+    /* Of several ranks: what others have of a unit's row of weights, in a buffer or at home beside
+       the rank's own tiles; in a buffer of gradients the whole row, before it is exchanged. */
+    struct cell rows[POOL_COUNT][MODEL_BUFFERS][MODEL_UNITS], home_rows[2][MODEL_UNITS];
     struct scheduler_holder owner[POOL_COUNT][MODEL_BUFFERS];
     int64_t normed[MODEL_UNITS], clipped; /* the step whose gradients are in the norm */
+    int64_t agreed;                       /* the step whose norm is that of all ranks */
+    bool prepared;                        /* a version that ranks have not voted for yet */
 };
 
 void model_open(struct model *model, const struct graph_case *c, const struct graph *graph,
