@@ -203,7 +203,9 @@ struct turn {
     uint64_t step_window; /* of the step at hand, or of the next one */
     bool prepared;        /* the next step's step window is open already */
     bool in_step, evaluating;
-    bool ending; /* the client has added what it wished to the step's sums */
+    /* Node of the step's graph up to which what ranks do together may begin: the visit at hand, or
+       GRAPH_NONE, which is all of them. */
+    uint32_t reached;
     bool on_demand;   /* the client has left the order: the step's graph stands still */
     unsigned pending; /* phases that the last step has left to do */
 };

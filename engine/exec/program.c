@@ -58,6 +58,12 @@ bool program_is_kept(const struct executor *exec, struct scheduled at)
            scheduler_was_retained(&exec->now->scheduler, at);
 }
 
+static bool is_of_no_unit(const struct node *node)
+{
+    return node->kind == NODE_CLIP || node->kind == NODE_REVERT || node->kind == NODE_COMMIT ||
+           node->kind == NODE_AGREE || node->kind == NODE_VOTE;
+}
+
 void program_finish(struct executor *exec, struct scheduled at, double start_s)
 {
     const struct node *node = program_node(exec, at);
@@ -66,9 +72,7 @@ void program_finish(struct executor *exec, struct scheduled at, double start_s)
     struct hst_trace_event event = {
         .lane = lane_name((enum lane)node->lane),
         .what = node_kind_name((enum node_kind)node->kind),
-        .unit = node->kind == NODE_CLIP || node->kind == NODE_REVERT || node->kind == NODE_COMMIT
-                    ? NULL
-                    : exec->in.layout->units[node->unit].name,
+        .unit = is_of_no_unit(node) ? NULL : exec->in.layout->units[node->unit].name,
         .step = exec->in.standing->number + 1,
         .tile = node->tile,
         .tile_count = node->tile_count,

@@ -46,6 +46,8 @@ int net_start(struct executor *exec, enum lane lane, bool *moved);
 int net_poll(struct executor *exec, enum lane lane, bool *moved);
 int net_wait(struct executor *exec, enum lane lane, uint64_t wait_ns);
 bool net_under_way(const struct executor *exec, enum lane lane);
+/** An end of the loop: all that ranks do together up to the visit at hand is done. */
+bool net_is_even(struct executor *exec);
 
 /* lanes/device.c: H2D, D2H and COMPUTE end in the order in which they were enqueued */
 int device_start_copies(struct executor *exec, enum lane lane, bool *moved);

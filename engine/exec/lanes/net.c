@@ -85,16 +85,25 @@ static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
     }
 }
 
-/* A step window is opened before its step begins, which may never be: what all ranks do in it
- * begins when their clients have said so, as what one of them had begun the others would have to
- * end. And the client may add to a step's sums until it ends the step. */
+/*
+ * What one rank has begun all have to begin. So none begins by time: the window at hand is gone through
+ * as far as the client's visit, on every rank alike; in front of that visit stand the gathers of those
+ * that follow. A window that is opened ahead may never be run.
+ */
 static bool waits_for_client(const struct executor *exec, struct scheduled at)
 {
     const struct turn *turn = &exec->turn;
     const bool at_hand = turn->in_step || turn->evaluating;
-    if (exec->now == &exec->step && at.step_window >= turn->step_window + at_hand)
-        return true;
-    return program_node(exec, at)->kind == NODE_AGREE && !turn->ending;
+    if (exec->now != &exec->step || at.step_window < turn->step_window)
+        return false;
+    return !at_hand || at.step_window > turn->step_window || at.node > turn->reached;
+}
+
+bool net_is_even(struct executor *exec)
+{
+    struct scheduled at;
+    return exec->net.count == 0 &&
+           (!scheduler_next(&exec->now->scheduler, LANE_NET, &at) || waits_for_client(exec, at));
 }
 
 int net_start(struct executor *exec, enum lane lane, bool *moved)

@@ -56,7 +56,7 @@ int optimizer_norm(struct executor *exec, struct scheduled at)
                      workers_time(exec->in.workers, 0, (job.elements + piece - 1) / piece,
                                   norm_piece, &job));
     }
-    if (exec->in.plan_in->deferred)
+    if (exec->in.plan_in->deferred || exec->in.comm) /* then all ranks look at the whole of it */
         return 0;
     return optimizer_check_norm(exec,
                                 sqrt(hst_norm2_sum(partials, u->shard.elements / HST_NORM_BLOCK)));

@@ -64,6 +64,10 @@ int execute_drain(struct executor *exec)
     unsigned phases = turn->pending;
     int rc = 0;
     program_resume_step(exec);
+    if (exec->in.comm && turn->evaluating && !turn->on_demand)
+        rc = loop_until(exec, net_is_even);
+    if (rc)
+        return rc;
     if (turn->prepared || (turn->evaluating && !turn->on_demand))
         scheduler_narrow(&exec->step.scheduler, turn->step_window, phases);
     else if (phases)
@@ -87,6 +91,7 @@ int execute_begin(struct executor *exec)
     struct turn *turn = &exec->turn;
     int rc = turn->evaluating ? execute_drain(exec) : 0;
     turn->on_demand = false;
+    turn->reached = 0;
     program_resume_step(exec);
     order_begin(exec);
     rc = rc ? rc : verdict_step_begins(exec);
@@ -110,7 +115,7 @@ static enum node_kind node_kind_of(enum hst_sweep sweep)
 
 /* True where the unit's node comes next in the compute lane of this step window, but for forwards,
  * which may be left out; not those that are made again. */
-static bool is_ahead(struct executor *exec, uint32_t unit, enum node_kind kind)
+static bool is_ahead(struct executor *exec, uint32_t unit, enum node_kind kind, uint32_t *number)
 {
     struct scheduler *scheduler = &exec->step.scheduler;
     const struct graph *graph = &exec->step.graph;
@@ -122,6 +127,7 @@ static bool is_ahead(struct executor *exec, uint32_t unit, enum node_kind kind)
         const struct node *node = &graph->nodes[at.node];
         if (!scheduler_is_run(scheduler, at))
             continue;
+        *number = at.node;
         if (node->unit == unit && node->kind == kind)
             return true;
         if (node->kind == NODE_BACKWARD || node->kind == NODE_RECOMPUTE)
@@ -156,7 +162,8 @@ static int reach(struct executor *exec, uint32_t unit, enum node_kind kind)
 static int begin_evaluation(struct executor *exec, uint32_t unit)
 {
     struct turn *turn = &exec->turn;
-    if (turn->evaluating && (turn->on_demand || is_ahead(exec, unit, NODE_FORWARD)))
+    uint32_t number;
+    if (turn->evaluating && (turn->on_demand || is_ahead(exec, unit, NODE_FORWARD, &number)))
         return 0;
     bool restart = turn->evaluating;
     int rc = execute_drain(exec);
@@ -167,6 +174,7 @@ static int begin_evaluation(struct executor *exec, uint32_t unit)
         scheduler_forget(&exec->step.scheduler);
     rc = restart ? 0 : open_step_window(exec, PHASE_EVAL);
     turn->evaluating = rc == 0;
+    turn->reached = 0;
     return rc;
 }
 
@@ -185,10 +193,12 @@ static int leave_order(struct executor *exec, uint32_t unit)
 
 int execute_reach(struct executor *exec, uint32_t unit, enum hst_sweep sweep)
 {
-    const struct turn *turn = &exec->turn;
+    struct turn *turn = &exec->turn;
+    uint32_t number = 0;
     enum node_kind kind = node_kind_of(sweep);
     int rc = sweep == HST_EVAL ? begin_evaluation(exec, unit) : 0;
-    bool ahead = rc == 0 && !turn->on_demand && is_ahead(exec, unit, kind);
+    bool ahead = rc == 0 && !turn->on_demand && is_ahead(exec, unit, kind, &number);
+    turn->reached = ahead ? number : turn->reached;
     if (rc == 0 && !ahead)
         rc = order_check(exec, unit, sweep);
     if (rc)
@@ -244,9 +254,8 @@ int execute_computed(struct executor *exec)
 int execute_end(struct executor *exec)
 {
     struct turn *turn = &exec->turn;
-    turn->ending = true;
+    turn->reached = GRAPH_NONE;
     int rc = turn->on_demand ? host_clip(exec) : loop_until(exec, norm_is_known);
-    turn->ending = false;
     if (rc)
         return rc;
     turn->in_step = false;

@@ -472,6 +472,8 @@ static void add_unit(struct build *b, uint32_t unit)
 {
     parts_read(b, unit, parts_of_forward(b, unit));
     parts_copy(b, unit, parts_of_forward(b, unit));
+    for (uint32_t i = 0; parts_is_whole(b) && i < b->in->units[unit].alias_count; i++)
+        parts_gather(b, b->in->units[unit].alias_of[i], 0);
     parts_gather(b, unit, parts_of_forward(b, unit));
     parts_forward(b, unit);
     parts_read(b, unit, PHASE_BACKWARD);
