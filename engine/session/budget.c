@@ -91,6 +91,7 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
                                "the free space of %s cannot be read", drive->path);
         if (!wish)
             left = (uint64_t)(DEFAULT_SHARE * (double)left);
+        left /= engine->ranks.locals; /* which share what is free */
         struct room room = drive->path ? room_of(engine, d, left) : (struct room){left, left};
         in->drive_budgets[d] = room.most;
         if (in->stored && store_dir_leftover(engine, d) == 0) { /* its files have their space */
@@ -100,7 +101,7 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
         }
         sum = sat_add(sum, room.bytes);
     }
-    in->nvme_budget = wish ? wish : sum;
+    in->nvme_budget = wish ? wish / engine->ranks.locals : sum;
     if (engine->drive_count > 0 && in->nvme_budget > sum)
         return report_fail(&engine->report, HST_E_DISK_SPACE, -ENOSPC,
                            "--nvme is %s, but %s has %s free. Fix: lower --nvme",
@@ -112,9 +113,6 @@ int budgets_resolve(struct hst_engine *engine, struct placement_in *in)
 {
     int rc = dram_budget(engine, in);
     rc = rc ? rc : nvme_budget(engine, in);
-    /* ranks of a node share what it has, and all ranks plan alike */
-    in->dram_budget /= engine->ranks.locals;
-    in->nvme_budget /= engine->ranks.locals;
-    rc = rc ? rc : ranks_least(engine, &in->dram_budget);
-    return rc ? rc : ranks_least(engine, &in->nvme_budget);
+    in->dram_budget /= engine->ranks.locals; /* which share the node's */
+    return rc;
 }

@@ -69,7 +69,7 @@ static int complete(struct hst_engine *engine)
     in->ways = engine->ways.count;
     in->batch_tokens = engine->ways.count * engine->ways.tokens;
     in->micro_batch_tokens = engine->ways.micro_tokens;
-    in->way_dtype = ways_type(&engine->ways);
+    in->way_dtype = ranks_widest(engine);
     in->way_buffers = ways_buffers(&engine->ways);
     in->hidden_bytes_per_token = engine->hidden_bytes_per_token;
     /* one gradient that is not finite may leave out the update of all */
@@ -83,7 +83,7 @@ static int complete(struct hst_engine *engine)
     rc = rc ? rc : store_dirs_rates(engine, in);
     if (rc == 0 && in->stored)
         store_dirs_there(engine, in);
-    return rc;
+    return rc ? rc : ranks_plan_alike(engine, in);
 }
 
 /* Tiles are those of the store where none were asked for, which may be resumed with other homes.
@@ -99,7 +99,7 @@ static struct plan_in known(const struct hst_engine *engine)
 {
     struct plan_in in = {.layout = &engine->layout,
                          .placement = engine->plan_in,
-                         .share = ranks_share(engine),
+                         .share = {0, ranks_share(engine).world}, /* all ranks plan alike */
                          .tile_elements = tiles_wanted(engine),
                          .update = optimistic_wish(engine),
                          .store_fixed = engine->plan_in.stored ? store_fixed_bytes : NULL,
@@ -125,6 +125,9 @@ static void take(struct hst_engine *engine, struct plan *plan)
     engine->planned = homes->planned;
     engine->plan_in.layout = engine->placement.layout = &engine->layout;
     free(plan->layout);
+    /* no more tiles than those that were planned with, so there are not too many */
+    if (engine->comm)
+        (void)layout_seal(&engine->layout, engine->layout.tile_elements, ranks_share(engine));
 }
 
 static int refuse_plan(struct hst_engine *engine, int rc, const char *why)
@@ -141,7 +144,10 @@ int decide(struct hst_engine *engine)
     if (rc)
         return rc;
     struct plan plan;
-    const struct plan_in in = known(engine);
+    struct plan_in in = known(engine);
+    rc = ranks_take_first(engine, &in.tile_elements, sizeof in.tile_elements);
+    if (rc)
+        return rc;
     rc = plan_seal(&in, &plan);
     rc = rc ? refuse_plan(engine, rc, plan.why) : 0;
     if (plan.layout)

@@ -56,13 +56,13 @@ static void *share(struct hst_engine *engine, const char *name, const void *own,
     return NULL;
 }
 
-int ranks_least(struct hst_engine *engine, uint64_t *bytes)
+/* *value ← the least of all ranks', or the most. */
+static int take_extreme(struct hst_engine *engine, bool most, uint64_t *value)
 {
-    if (!engine->comm)
-        return 0;
-    uint64_t *all = share(engine, "budgets", bytes, sizeof *bytes);
+    uint64_t *all = share(engine, "budgets", value, sizeof *value);
     for (uint32_t r = 0; all && r < engine->ranks.ranks; r++)
-        *bytes = all[r] < *bytes ? all[r] : *bytes;
+        if (most ? all[r] > *value : all[r] < *value)
+            *value = all[r];
     free(all);
     return all ? 0 : engine->report.error.native;
 }
@@ -78,8 +78,8 @@ static int compare(struct hst_engine *engine, const char *what, const char *text
     for (uint32_t r = 1; rc == 0 && r < engine->ranks.ranks; r++)
         if (strcmp(all, all + r * sizeof own) != 0)
             rc = report_fail(&engine->report, HST_E_RANKS_DIFFER, -EINVAL,
-                             "ranks were started unlike: %s is '%.80s' for rank 0 and '%.80s' for "
-                             "rank %u. Fix: start all of them alike",
+                             "ranks do not agree: %s is '%.80s' for rank 0 and '%.80s' for rank "
+                             "%u. Fix: start all of them alike",
                              what, all, all + r * sizeof own, r);
     free(all);
     return rc;
@@ -92,6 +92,22 @@ int hst_engine_same(struct hst_engine *engine, const char *what, const char *tex
     if (engine->phase == PHASE_STEP || !what || !text)
         return report_refuse(&engine->report, "ranks are compared outside of steps");
     return engine->comm ? compare(engine, what, text) : 0;
+}
+
+int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in)
+{
+    char drives[TEXT_BYTES];
+    if (!engine->comm)
+        return 0;
+    snprintf(drives, sizeof drives, "%u", engine->drive_count);
+    int rc = compare(engine, "the number of directories of --store", drives);
+    rc = rc ? rc : take_extreme(engine, false, &in->dram_budget);
+    rc = rc ? rc : take_extreme(engine, false, &in->nvme_budget);
+    for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
+        rc = take_extreme(engine, false, &in->drive_budgets[d]);
+        rc = rc ? rc : take_extreme(engine, true, &in->store_there[d]);
+    }
+    return rc ? rc : ranks_take_first(engine, in->drive_rates, sizeof in->drive_rates);
 }
 
 /* The order is what a deadlock would come of: FNV-1a over its nodes. */
@@ -197,6 +213,15 @@ void hst_engine_abort(struct hst_engine *engine, int status)
 {
     if (engine && engine->comm)
         comm_abort(engine->comm, status);
+}
+
+enum hst_dtype ranks_widest(const struct hst_engine *engine)
+{
+    struct ways ways = engine->ways;
+    enum hst_dtype widest = ways_type(&ways);
+    for (ways.first = 0; ways.first < ways.tree.ways; ways.first += ways.count)
+        widest = ways_type(&ways) == HST_F32 ? HST_F32 : widest;
+    return widest;
 }
 
 /* ---- what the client sees ---- */

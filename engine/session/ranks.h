@@ -15,8 +15,9 @@ int ranks_open(struct hst_engine *engine);
 int ranks_threads(struct hst_engine *engine, uint32_t *threads);
 /** Refuses what several ranks cannot do. Errors: -EINVAL (sticky). */
 int ranks_check(struct hst_engine *engine);
-/** *bytes ← the least of all ranks'. Errors: the transport's (sticky). */
-int ranks_least(struct hst_engine *engine, uint64_t *bytes);
+/** What plans follow from is the same on all ranks then: the least budgets, rank 0's rates, the
+ * largest files. Errors: the transport's, -EINVAL (sticky). */
+int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in);
 /** All ranks have planned the same order of what they do together. Errors: -EINVAL (sticky). */
 int ranks_compare_graphs(struct hst_engine *engine);
 /** memory ← rank 0's. Errors: the transport's (sticky). */
@@ -26,6 +27,8 @@ int ranks_share_all(struct hst_engine *engine, const char *name, const void *own
                     size_t size_bytes);
 /** values[i] ← sums over all ranks, modulo 2^64. Errors: the transport's (sticky). */
 int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count);
+/** The widest type that any rank hands its sum of ways on in. */
+enum hst_dtype ranks_widest(const struct hst_engine *engine);
 /** Leaves them; all do, or one that has failed does. */
 void ranks_close(struct hst_engine *engine);
 

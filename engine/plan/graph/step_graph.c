@@ -61,6 +61,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .recomputed = home->recomputed,
     };
     uint32_t home_tier_tiles = u.tile_count - u.nvme_states;
+    u.nvme_states = u.nvme_states < u.tile_count ? u.nvme_states : u.tile_count;
     u.streamed_tiles = home->streamed_tiles / times + (home->streamed_tiles % times > times / 2);
     u.streamed_tiles = u.streamed_tiles < home_tier_tiles ? u.streamed_tiles : home_tier_tiles;
     describe_aliases(in, times, unit, &u);

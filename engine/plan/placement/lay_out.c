@@ -542,6 +542,10 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
     p->micro_count = count_micros(in);
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        p->units[u].first_tile = in->layout->units[u].first_tile;
+        p->units[u].tile_count = in->layout->units[u].tile_count;
+    }
     choose_resident(in, c, p);
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
     place_states(in, c->leaves[LEAVE_STATES], p);

@@ -103,6 +103,15 @@ static struct address on_drive(const struct placement *placement, uint32_t tile,
         .tier = HST_TIER_NVME, .drive = drive, .offset = starts[drive] + nth * stride};
 }
 
+/* Of a tile. Ranks plan alike, so its place is that of its number in the plan. */
+static struct address tile_on_drive(const struct placement *placement, uint32_t tile, uint32_t unit,
+                                    const uint64_t *starts, uint64_t stride)
+{
+    const uint32_t first = placement->units[unit].first_tile;
+    const uint32_t local = tile - placement->layout->units[unit].first_tile;
+    return on_drive(placement, first + local, first, starts, stride);
+}
+
 uint32_t placement_tiles_in_dram(const struct placement *p)
 {
     uint32_t count = 0;
@@ -120,8 +129,8 @@ struct address placement_weights(const struct placement *placement, uint32_t til
     uint64_t element_bytes = optimizer_weight_bytes(placement->optimizer);
     struct address at = home->weights;
     if (at.tier == HST_TIER_NVME)
-        return on_drive(placement, tile, layout->units[range.unit].first_tile, home->weights_at,
-                        layout->tile_elements * element_bytes);
+        return tile_on_drive(placement, tile, range.unit, home->weights_at,
+                             layout->tile_elements * element_bytes);
     const uint64_t first = placement->whole_weights ? 0 : layout->units[range.unit].shard.first;
     at.offset += (range.offset - first) * element_bytes;
     return at;
@@ -135,8 +144,7 @@ struct address placement_states(const struct placement *placement, uint32_t tile
     uint64_t stride = record_layout(placement->optimizer, layout->tile_elements).bytes;
     uint32_t local = tile - layout->units[range.unit].first_tile;
     if (local < home->nvme_states)
-        return on_drive(placement, tile, layout->units[range.unit].first_tile, home->nvme_states_at,
-                        stride);
+        return tile_on_drive(placement, tile, range.unit, home->nvme_states_at, stride);
     return (struct address){.tier = placement_memory(placement, range.unit),
                             .offset = home->states_at + (local - home->nvme_states) * stride};
 }
@@ -171,8 +179,8 @@ static struct address tile_grads(const struct placement *placement, uint32_t til
     const struct unit_placement *home = &placement->units[range.unit];
     struct address at = home->grads;
     if (at.tier == HST_TIER_NVME)
-        return on_drive(placement, tile, layout->units[range.unit].first_tile, home->grads_at,
-                        layout->tile_elements * element_bytes);
+        return tile_on_drive(placement, tile, range.unit, home->grads_at,
+                             layout->tile_elements * element_bytes);
     at.offset += (range.offset - layout->units[range.unit].shard.first) * element_bytes;
     return at;
 }

@@ -79,6 +79,8 @@ struct address {
 struct unit_placement {
     bool offloaded;          /* from the device's memory; on the host no unit is */
     struct address weights;  /* of the unit's first tile; on NVMe see weights_at */
+    /* Its tiles as they were planned, which of several ranks are rank 0's: no other has more. */
+    uint32_t first_tile, tile_count;
     uint32_t nvme_states;    /* its first tiles, so many, have their states on NVMe */
     uint32_t streamed_tiles; /* its last tiles, so many, are updated by the GPU, though offloaded */
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */

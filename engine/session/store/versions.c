@@ -61,9 +61,13 @@ int versions_configure(struct hst_engine *engine)
 /* True where nothing has to be written for a version but what the update writes anyway. */
 static bool all_on_drives(const struct hst_engine *engine)
 {
-    for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++)
-        if (memory_save_count(&engine->placement, &engine->plan_in, tile) > 0)
-            return false;
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
+        const struct unit_placement *home = &engine->placement.units[u];
+        const bool weights =
+            home->weights.tier != HST_TIER_NVME && !engine->plan_in.derived_weights;
+        if (home->tile_count > 0 && (weights || home->nvme_states < home->tile_count))
+            return false; /* on whichever rank */
+    }
     return true;
 }
 
