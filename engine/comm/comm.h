@@ -137,6 +137,9 @@ struct comm_op {
     size_t count;
     struct hst_sum_tree tree; /* COMM_EXCHANGE */
     uint32_t root;        /* COMM_BCAST */
+    /* Ranks may come as late as an hour: they load, or read what they have. One of this node that
+       is stopped or gone is still told within the limit. */
+    bool patient;
 };
 
 /**

@@ -153,7 +153,7 @@ struct net_job {
 
 enum {
     NET_JOBS = COMM_IN_FLIGHT / GATHER_MAX,
-    NET_WORDS = 2, /* of the owner's, to be added up with a step's sums */
+    NET_WORDS = 4, /* of the owner's, to be added up with a step's sums */
     NET_NUMBERS = (1 + HST_SUMS) * EXACT_NUMBERS + NET_WORDS
 };
 

@@ -123,7 +123,8 @@ static int open_parts(struct hst_engine *engine)
     rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
     rc = rc ? rc : ranks_check(engine);
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
-    return rc ? rc : device_prepare(engine);
+    rc = rc ? rc : device_prepare(engine);
+    return rc ? rc : ranks_compare_options(engine);
 }
 
 /* A caller built with a newer header may set what this library does not know: never ignored. */
@@ -355,7 +356,8 @@ int hst_client_memory(struct hst_engine *engine, struct hst_client_memory *memor
 
 /* ---- destroy: in the reverse order; nothing may move when its memory goes ---- */
 
-static void close_memory(struct hst_engine *engine)
+/* left: no other rank's bytes may still arrive. */
+static void close_memory(struct hst_engine *engine, bool left)
 {
     if (engine->resident)
         engine->resident->ops->close(engine->resident);
@@ -368,7 +370,7 @@ static void close_memory(struct hst_engine *engine)
     slices_close(engine);
     if (engine->arena && engine->arena != engine->host_arena)
         hst_dev_mem_free(engine->dev, engine->arena, engine->placement.hbm_bytes);
-    if (engine->host_arena)
+    if (engine->host_arena && left)
         hst_dev_host_free(engine->dev, engine->host_arena, engine->placement.dram_bytes);
 }
 
@@ -385,8 +387,7 @@ void hst_engine_destroy(struct hst_engine **engine)
         hst_stream_sync(e->stream);
     streams_await_unit(&e->exec); /* it may have been on a stream of the client's */
     kept_close(e);
-    close_memory(e);
-    ranks_close(e);
+    close_memory(e, ranks_close(e));
     hst_stream_destroy(&e->stream);
     hst_dev_close(&e->dev);
     workers_destroy(&e->workers);

@@ -16,6 +16,7 @@
 #include "plan/search/update_choice.h"
 #include "tier/extent.h"
 
+#include <assert.h>
 #include <hoistway/aio.h>
 #include <hoistway/cpu_adam.h>
 #include <hoistway/hoistway.h>
@@ -79,6 +80,16 @@ struct way_state {
     const void *pairs[WAYS_SUMS_MOST][WAYS_SUMS_MOST][2];
 };
 
+/* What all ranks add up in each step beside its sums (step.c). */
+enum step_word {
+    WORD_STEP_NS = 0, /* nanoseconds that the step before took */
+    WORD_SAVE_NS,     /* that a version takes of memory's bytes */
+    WORD_NUMBER,      /* the step's, and its learning rate: as many times a rank's own */
+    WORD_LR,
+    WORD_COUNT
+};
+static_assert((int)WORD_COUNT == (int)NET_WORDS, "the executor takes all of them");
+
 struct unit_state {
     bool grad_ready;
     struct hst_param_view *views; /* [param_count] */
@@ -131,7 +142,7 @@ struct hst_engine {
     struct ways ways;       /* of the rank; way_sums.c */
     struct way_state way;
     struct exact_sum sums[HST_SUMS]; /* of the client's (sums.c) */
-    int64_t words[NET_WORDS];        /* nanoseconds that all ranks add up (step.c) */
+    int64_t words[WORD_COUNT];       /* step.c */
 
     struct unit_state *units;
     struct hst_unit_view view;

@@ -5,6 +5,7 @@
  */
 #include "exec/tiles/tile_stream.h"
 #include "exec/visit/execute.h"
+#include "session/ranks.h"
 #include "session/slices.h"
 #include "session/store/versions.h"
 
@@ -81,6 +82,7 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
     rc = rc ? rc
             : tile_stream(&engine->exec, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
     rc = rc ? rc : versions_now(engine);
+    rc = rc ? rc : ranks_meet(engine);
     if (rc == 0)
         engine->phase = PHASE_LOADED;
     return rc;
@@ -95,6 +97,7 @@ int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, s
         return report_refuse(&engine->report,
                              "resume comes once, after seal, in the place of load");
     int rc = versions_open(engine);
+    rc = rc ? rc : ranks_meet(engine);
     if (rc)
         return rc;
     engine->phase = PHASE_LOADED;
@@ -179,8 +182,13 @@ static int gather_next(struct executor *exec, struct save_context *save, const v
         memcpy(save->gathered + rank * bytes, src,
                tile_of_rank(layout, save->unit, save->nth, rank).elements *
                    hst_dtype_bytes(save->dtype));
-    int rc =
-        comm_gather(exec->in.comm, layout->units[save->unit].name, save->gathered, bytes, &ticket);
+    const struct comm_op op = {.kind = COMM_GATHER,
+                               .name = layout->units[save->unit].name,
+                               .in = save->gathered,
+                               .out = save->gathered,
+                               .count = bytes,
+                               .patient = true};
+    int rc = comm_begin(exec->in.comm, &op, &ticket);
     rc = rc ? rc : comm_wait(exec->in.comm, ticket);
     rc = rc ? executor_fail_comm(exec, rc) : rank == 0 ? write_gathered(exec, save) : 0;
     save->nth++;

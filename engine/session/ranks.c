@@ -2,6 +2,7 @@
 #include "session/ranks.h"
 
 #include "comm/report.h"
+#include "exec/visit/execute.h"
 #include "machine/machine.h"
 
 #include <errno.h>
@@ -12,34 +13,45 @@
 
 enum { TEXT_BYTES = 256 }; /* of what ranks compare */
 
-static int wait_for(struct hst_engine *engine, int rc, const uint64_t *ticket)
+/* What is agreed on outside of steps is waited for however long ranks take to load, or to read. */
+static int agree(struct hst_engine *engine, struct comm_op op)
 {
-    rc = rc ? rc : comm_wait(engine->comm, *ticket);
+    uint64_t ticket;
+    op.patient = true;
+    int rc = comm_begin(engine->comm, &op, &ticket);
+    rc = rc ? rc : comm_wait(engine->comm, ticket);
     return rc ? comm_report(engine->comm, &engine->report, rc) : 0;
 }
 
 int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count)
 {
-    uint64_t ticket = 0;
-    if (!engine->comm)
-        return 0;
-    return wait_for(engine, comm_sum64(engine->comm, "sums", values, count, &ticket), &ticket);
+    const struct comm_op op = {
+        .kind = COMM_SUM64, .name = "sums", .in = values, .out = values, .count = count};
+    return engine->comm ? agree(engine, op) : 0;
 }
 
 int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes)
 {
-    uint64_t ticket = 0;
-    if (!engine->comm)
-        return 0;
-    return wait_for(
-        engine, comm_bcast(engine->comm, "rank 0's word", memory, size_bytes, 0, &ticket), &ticket);
+    const struct comm_op op = {.kind = COMM_BCAST,
+                               .name = "rank 0's word",
+                               .in = memory,
+                               .out = memory,
+                               .count = size_bytes};
+    return engine->comm ? agree(engine, op) : 0;
 }
 
 int ranks_share_all(struct hst_engine *engine, const char *name, const void *own, void *all,
                     size_t size_bytes)
 {
-    uint64_t ticket = 0;
-    return wait_for(engine, comm_share(engine->comm, name, own, all, size_bytes, &ticket), &ticket);
+    return agree(engine,
+                 (struct comm_op){
+                     .kind = COMM_SHARE, .name = name, .in = own, .out = all, .count = size_bytes});
+}
+
+int ranks_meet(struct hst_engine *engine)
+{
+    int64_t one = 1;
+    return ranks_sum(engine, &one, 1);
 }
 
 /* The caller's to free, null after an error. */
@@ -85,22 +97,88 @@ static int compare(struct hst_engine *engine, const char *what, const char *text
     return rc;
 }
 
+/* A value as its option would be given. */
+static void option_text(const struct hst_option *o, const struct hst_config *c,
+                        char text[TEXT_BYTES])
+{
+    const void *field = (const char *)c + o->offset;
+    const double *reals = field;
+    int choice;
+    switch (o->type) {
+    case HST_OPTION_UINT32:
+        snprintf(text, TEXT_BYTES, "%u", *(const uint32_t *)field);
+        break;
+    case HST_OPTION_REAL:
+        snprintf(text, TEXT_BYTES, "%.17g", reals[0]);
+        break;
+    case HST_OPTION_PAIR:
+        snprintf(text, TEXT_BYTES, "%.17g,%.17g", reals[0], reals[1]);
+        break;
+    case HST_OPTION_CHOICE:
+        choice = *(const int *)field - o->first_choice;
+        snprintf(text, TEXT_BYTES, "%s", choice < 0 ? "the default" : o->choices[choice]);
+        break;
+    case HST_OPTION_TEXT:
+        snprintf(text, TEXT_BYTES, "%s", *(const char *const *)field ? *(char *const *)field : "");
+        break;
+    case HST_OPTION_FLAG:
+        snprintf(text, TEXT_BYTES, "%s", *(const bool *)field ? "given" : "not given");
+        break;
+    default:
+        snprintf(text, TEXT_BYTES, "%llu", (unsigned long long)*(const uint64_t *)field);
+    }
+}
+
+/* Budgets are brought into line; directories, threads and what carries I/O are each rank's own. */
+static bool may_differ(const char *option)
+{
+    static const char *const own[] = {"store", "dram", "hbm", "nvme", "threads", "host-math", "io"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        found = found || strcmp(option, own[i]) == 0;
+    return found;
+}
+
+int ranks_compare_options(struct hst_engine *engine)
+{
+    size_t count;
+    char text[TEXT_BYTES], name[TEXT_BYTES];
+    const struct hst_option *options = hst_engine_options(&count);
+    if (!engine->comm)
+        return 0;
+    int rc = compare(engine, "the version of hoistway", hst_version());
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        if (may_differ(options[i].name))
+            continue;
+        option_text(&options[i], &engine->config, text);
+        snprintf(name, sizeof name, "--%s", options[i].name);
+        rc = compare(engine, name, text);
+    }
+    return rc;
+}
+
 int hst_engine_same(struct hst_engine *engine, const char *what, const char *text)
 {
     if (engine->report.error.code)
         return engine->report.error.native;
     if (engine->phase == PHASE_STEP || !what || !text)
         return report_refuse(&engine->report, "ranks are compared outside of steps");
-    return engine->comm ? compare(engine, what, text) : 0;
+    /* nothing of the graph is under way then, which has an order of its own */
+    int rc = engine->comm && engine->phase == PHASE_LOADED ? execute_drain(&engine->exec) : 0;
+    return rc || !engine->comm ? rc : compare(engine, what, text);
 }
 
 int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in)
 {
-    char drives[TEXT_BYTES];
+    char drives[TEXT_BYTES], model[TEXT_BYTES];
     if (!engine->comm)
         return 0;
+    snprintf(model, sizeof model, "%u units (%016llx)", engine->layout.unit_count,
+             (unsigned long long)layout_digest(&engine->layout));
     snprintf(drives, sizeof drives, "%u", engine->drive_count);
-    int rc = compare(engine, "the number of directories of --store", drives);
+    int rc = compare(engine, "the model", model);
+    rc = rc ? rc : compare(engine, "the kernels of products", engine->math);
+    rc = rc ? rc : compare(engine, "the number of directories of --store", drives);
     rc = rc ? rc : take_extreme(engine, false, &in->dram_budget);
     rc = rc ? rc : take_extreme(engine, false, &in->nvme_budget);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
@@ -199,14 +277,12 @@ int ranks_check(struct hst_engine *engine)
     return 0;
 }
 
-void ranks_close(struct hst_engine *engine)
+bool ranks_close(struct hst_engine *engine)
 {
-    if (!engine->comm)
-        return;
     /* after an error others may wait for this one in an operation: what ends them is its own end */
-    if (!engine->report.error.code)
+    if (engine->comm && !engine->report.error.code)
         (void)comm_close(&engine->comm);
-    engine->comm = NULL;
+    return engine->comm == NULL;
 }
 
 void hst_engine_abort(struct hst_engine *engine, int status)

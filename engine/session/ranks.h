@@ -10,11 +10,15 @@
 
 /** Joins the ranks that the configuration names. Errors (sticky): the transport's, -EINVAL. */
 int ranks_open(struct hst_engine *engine);
-/** *threads ← the cores that this process may use, shared with the ranks that may use the same ones.
+/** *threads ← the cores that this process may use, shared with the ranks that may use the same.
  * Errors: the transport's (sticky). */
 int ranks_threads(struct hst_engine *engine, uint32_t *threads);
 /** Refuses what several ranks cannot do. Errors: -EINVAL (sticky). */
 int ranks_check(struct hst_engine *engine);
+/** Refuses options that other ranks have otherwise. Errors: -EINVAL (sticky, E503). */
+int ranks_compare_options(struct hst_engine *engine);
+/** Waits until all ranks have come here. Errors: the transport's (sticky). */
+int ranks_meet(struct hst_engine *engine);
 /** What plans follow from is the same on all ranks then: the least budgets, rank 0's rates, the
  * largest files. Errors: the transport's, -EINVAL (sticky). */
 int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in);
@@ -29,8 +33,9 @@ int ranks_share_all(struct hst_engine *engine, const char *name, const void *own
 int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count);
 /** The widest type that any rank hands its sum of ways on in. */
 enum hst_dtype ranks_widest(const struct hst_engine *engine);
-/** Leaves them; all do, or one that has failed does. */
-void ranks_close(struct hst_engine *engine);
+/** Leaves them. False where that cannot be, after an error or in the middle of what they do: then
+ * operations may be under way in this rank's memory, and what ends them is the process's end. */
+bool ranks_close(struct hst_engine *engine);
 
 /** The rank, and how many there are. */
 static inline struct share ranks_share(const struct hst_engine *engine)

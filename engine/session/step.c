@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 /* Ever. */
 static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
@@ -299,8 +300,27 @@ int hst_step_computed(struct hst_engine *engine)
  * version takes. */
 static void put_words(struct hst_engine *engine)
 {
-    engine->words[0] = (int64_t)(engine->step.last_s * 1e9);
-    engine->words[1] = (int64_t)(engine->versions.save_s * 1e9);
+    int64_t *words = engine->words;
+    words[WORD_STEP_NS] = (int64_t)(engine->step.last_s * 1e9);
+    words[WORD_SAVE_NS] = (int64_t)(engine->versions.save_s * 1e9);
+    words[WORD_NUMBER] = (int64_t)engine->standing.number;
+    memcpy(&words[WORD_LR], &engine->standing.lr, sizeof words[WORD_LR]);
+}
+
+/* Sums of what is the same are as many times that, modulo 2^64. */
+static int check_words(struct hst_engine *engine)
+{
+    uint64_t lr, ranks = engine->ranks.ranks;
+    const int64_t *words = engine->words;
+    memcpy(&lr, &engine->standing.lr, sizeof lr);
+    if (!engine->comm || ((uint64_t)words[WORD_NUMBER] == engine->standing.number * ranks &&
+                          (uint64_t)words[WORD_LR] == lr * ranks))
+        return 0;
+    return report_fail(&engine->report, HST_E_RANKS_DIFFER, -EINVAL,
+                       "ranks do not agree: step %llu has learning rate %g for rank %u, and "
+                       "another number or rate for others. Fix: start all of them alike",
+                       (unsigned long long)engine->standing.number + 1, engine->standing.lr,
+                       engine->ranks.rank);
 }
 
 int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
@@ -315,6 +335,7 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
                              slices_ready(engine), engine->described_count);
     put_words(engine);
     int rc = execute_end(&engine->exec);
+    rc = rc ? rc : check_words(engine);
     if (rc)
         return rc;
     rc = hst_stream_sync(

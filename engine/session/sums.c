@@ -5,6 +5,7 @@
 #include "session/ranks.h"
 
 #include <errno.h>
+#include <string.h>
 
 void sums_take(struct hst_engine *engine, double sums[HST_SUMS])
 {
@@ -24,11 +25,14 @@ int hst_sum_add(struct hst_engine *engine, uint32_t sum, double value)
 
 static int agree(struct hst_engine *engine)
 {
-    int rc = 0;
-    for (int i = 0; i < HST_SUMS && rc == 0; i++) {
+    int64_t numbers[HST_SUMS][EXACT_NUMBERS];
+    for (int i = 0; i < HST_SUMS; i++) {
         exact_settle(&engine->sums[i]);
-        rc = ranks_sum(engine, engine->sums[i].number, EXACT_NUMBERS);
+        memcpy(numbers[i], engine->sums[i].number, sizeof numbers[i]);
     }
+    int rc = ranks_sum(engine, numbers[0], HST_SUMS * EXACT_NUMBERS);
+    for (int i = 0; i < HST_SUMS && rc == 0; i++)
+        memcpy(engine->sums[i].number, numbers[i], sizeof numbers[i]);
     return rc;
 }
 

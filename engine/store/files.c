@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "store/bytes.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -117,6 +118,21 @@ bool store_name_parse(const char *text, struct store_name *name)
             return true;
     }
     return false;
+}
+
+uint32_t store_rank_there(const char *directory)
+{
+    uint32_t least = UINT32_MAX;
+    DIR *names = opendir(directory);
+    for (const struct dirent *entry; names && (entry = readdir(names)) != NULL;) {
+        struct store_name name;
+        if (store_name_parse(entry->d_name, &name) && !name.room && !name.forming &&
+            name.rank < least)
+            least = name.rank;
+    }
+    if (names)
+        closedir(names);
+    return least;
 }
 
 /* ---- one file ---- */

@@ -85,6 +85,8 @@ struct store_name {
 };
 /** It tells whether store_file_name or store_room_name makes the name, and which. */
 bool store_name_parse(const char *text, struct store_name *name);
+/** The least rank whose first file is published in a directory; UINT32_MAX: none is. */
+uint32_t store_rank_there(const char *directory);
 /** It tells whether a directory holds the file of a drive that another one is named for, or is not
  * named at all, and which. */
 bool store_file_astray(const struct store_directory *directories, uint32_t drives, uint32_t rank,

@@ -51,8 +51,8 @@ mutate(
 mutate(
     'engine/exec/visit/execute.c', 'engine/resuming',
     ("a drain is of the step's graph, whatever was served on demand",
-     'int rc = 0;\n    program_resume_step(exec);\n    if (turn->prepared',
-     'int rc = 0;\n    if (turn->prepared'),
+     'int rc = 0;\n    program_resume_step(exec);\n    if (exec->in.comm',
+     'int rc = 0;\n    if (exec->in.comm'),
 )
 mutate(
     'engine/exec/visit/order.c', 'engine/executor engine/orders',

@@ -69,5 +69,6 @@ mutate(
      '    add_backwards(b, copy);\n    if (b->in->deferred)\n',
      '    add_backwards(b, copy);\n    if (true)\n'),
     ('the clip waits for what ranks agree on', 'build_dep(b, clip, agree);', '(void)agree;'),
-    ('ranks agree on all norms', '        build_dep(b, agree, b->units[i].norm);', '        break;'),
+    ('ranks agree on all norms',
+     '        build_dep(b, agree, b->units[i].norm);', '        break;'),
 )

@@ -97,6 +97,8 @@ int mpi_check(struct mpi *m, int code, const char *call);
 void mpi_wait_begin(struct mpi *m);
 /* Tells the node that this thread runs, and makes an end where the owner wants one. */
 void mpi_beat(struct mpi *m);
+/* A rank of this node has given no sign of life, and the limit is over, however patient one is. */
+bool mpi_is_lost(const struct mpi *m, int rank);
 /* Naps; true, without a nap, once the limit is over. */
 bool mpi_nap(struct mpi *m);
 /* -EPIPE: the limit is over, and `rank` (COMM_NOBODY: one of another node) has not done `what`. */

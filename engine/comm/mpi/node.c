@@ -208,7 +208,7 @@ int mpi_meet(struct mpi *m, const struct tag *tag)
     for (uint32_t i = 0; i < m->info.locals; i++) {
         const int rank = (int)(m->info.rank - m->info.local + i);
         while (atomic_load_explicit(&m->slot[i]->step, memory_order_acquire) < m->step) {
-            if (mpi_nap(m))
+            if (mpi_is_lost(m, rank) || mpi_nap(m))
                 return mpi_late(m, rank, "has not come this far");
         }
         int rc = compare_tags(m, i, tag);

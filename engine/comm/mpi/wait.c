@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PATIENCE_S    3600.0
 #define NAP_NS        50000L
 #define SILENT_NS     2000000000ull
 #define NS_PER_SECOND 1000000000ull
@@ -99,12 +100,26 @@ static bool is_silent(const struct mpi *m, int rank, uint64_t at_ns)
            atomic_load(&m->slot[local]->alive_ns) + SILENT_NS < at_ns;
 }
 
+/* Seconds that ranks are waited for in the job at hand. */
+static double limit_s(const struct mpi *m)
+{
+    const bool patient = m->job.kind == JOB_OPERATION && m->job.op.patient;
+    return patient && m->config.limit_s < PATIENCE_S ? PATIENCE_S : m->config.limit_s;
+}
+
+bool mpi_is_lost(const struct mpi *m, int rank)
+{
+    const uint64_t at_ns = now_ns();
+    return (double)(at_ns - m->wait_since_ns) >= m->config.limit_s * (double)NS_PER_SECOND &&
+           is_silent(m, rank, at_ns);
+}
+
 bool mpi_nap(struct mpi *m)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     const uint64_t waited_ns = now_ns() - m->wait_since_ns;
     mpi_beat(m);
-    if ((double)waited_ns >= m->config.limit_s * (double)NS_PER_SECOND)
+    if ((double)waited_ns >= limit_s(m) * (double)NS_PER_SECOND)
         return true;
     nanosleep(&nap, NULL);
     return false;
@@ -112,15 +127,16 @@ bool mpi_nap(struct mpi *m)
 
 int mpi_late(struct mpi *m, int rank, const char *what)
 {
+    const double waited_s = (double)(now_ns() - m->wait_since_ns) / (double)NS_PER_SECOND;
     char operation[80];
     say_operation(m, operation);
     if (rank == COMM_NOBODY)
         return mpi_fail(m, -EPIPE, rank, "ranks%s have not answered for %.0f s: %s",
-                        m->info.nodes > 1 ? " of other nodes" : "", m->config.limit_s, operation);
+                        m->info.nodes > 1 ? " of other nodes" : "", waited_s, operation);
     if (is_silent(m, rank, now_ns()))
         what = "has not answered: it is stopped or gone";
     return mpi_fail(m, -EPIPE, rank, "rank %d %s; waited %.0f s for it in the %s", rank, what,
-                    m->config.limit_s, operation);
+                    waited_s, operation);
 }
 
 int mpi_finish(struct mpi *m, MPI_Request *request)

@@ -86,9 +86,9 @@ static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
 }
 
 /*
- * What one rank has begun all have to begin. So none begins by time: the window at hand is gone through
- * as far as the client's visit, on every rank alike; in front of that visit stand the gathers of those
- * that follow. A window that is opened ahead may never be run.
+ * What one rank has begun all have to begin. So nothing begins by time: the window at hand is gone
+ * through as far as the client's visit, on every rank alike; in front of that visit stand the
+ * gathers of those that follow. A window that is opened ahead may never be run.
  */
 static bool waits_for_client(const struct executor *exec, struct scheduled at)
 {

@@ -15,7 +15,7 @@
 #include "session/store/failure.h"
 #include "session/store/kept.h"
 #include "session/store/other_run.h"
-#include "store/files.h"
+#include "session/store/store_ranks.h"
 #include "store/room.h"
 
 #include <errno.h>
@@ -136,8 +136,8 @@ static void choose_interval(struct hst_engine *engine, double step_s)
     struct versions *v = &engine->versions;
     double save_s = v->save_s;
     if (engine->comm) { /* the mean of all ranks, of the step before */
-        step_s = (double)engine->words[0] / 1e9 / engine->ranks.ranks;
-        save_s = (double)engine->words[1] / 1e9 / engine->ranks.ranks;
+        step_s = (double)engine->words[WORD_STEP_NS] / 1e9 / engine->ranks.ranks;
+        save_s = (double)engine->words[WORD_SAVE_NS] / 1e9 / engine->ranks.ranks;
     }
     if (!v->store || v->every > 0 || engine->standing.number < v->first_step + 2 || !(step_s > 0))
         return;
@@ -411,50 +411,9 @@ static void tell_waiting(void *context, const char *directory, const char *name,
                directory, name, most_s);
 }
 
-/* ---- other ranks ---- */
-
-static int share_candidates(void *context, const struct store_candidates *own,
-                            struct store_candidates *all)
-{
-    return ranks_share_all(context, "versions", own, all, sizeof *own);
-}
-
-static int damaged_anywhere(void *context, bool own, bool *any)
-{
-    int64_t damaged = own;
-    int rc = ranks_sum(context, &damaged, 1);
-    *any = damaged > 0;
-    return rc;
-}
-
-/* What all ranks draw alike. */
-static int agree_on_ids(struct hst_engine *engine, struct store_agreed *agreed)
-{
-    struct hst_error error = {0};
-    int rc = store_draw_id(&agreed->uuid, &error);
-    rc = rc ? rc : store_draw_id(&agreed->incarnation, &error);
-    return rc ? report_fail_as(&engine->report, &error)
-              : ranks_take_first(engine, agreed, sizeof *agreed);
-}
-
-/* Either all ranks have their files of a store, or none has. -ENOENT: none. */
-static int check_all_there(struct hst_engine *engine)
-{
-    int64_t there = store_dir_there(engine, 0) > 0;
-    const bool own = there > 0;
-    int rc = ranks_sum(engine, &there, 1);
-    if (rc || there == 0 || there == engine->ranks.ranks)
-        return rc || there > 0 ? rc : -ENOENT;
-    return report_fail(&engine->report, HST_E_STORE_MIXED, -ENODATA,
-                       "%lld of %u ranks find their files of the store in %s, and rank %u does%s. "
-                       "Fix: the directories of all ranks; or begin anew in another --store",
-                       (long long)there, engine->ranks.ranks, engine->config.store,
-                       engine->ranks.rank, own ? "" : " not");
-}
-
 static struct store_config config_of(struct hst_engine *engine, struct opened_with *with)
 {
-    *with = (struct opened_with){.peers = {engine, share_candidates, damaged_anywhere}};
+    *with = (struct opened_with){.peers = store_ranks_peers(engine)};
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         const struct drive *drive = &engine->drives[d];
         with->drives[d] = (struct scratch_drive){drive->store_aio, drive->path, NULL, 0};
@@ -481,7 +440,8 @@ int versions_create(struct hst_engine *engine)
     if (!engine->plan_in.stored)
         return 0;
     const struct store_config config = config_of(engine, &with);
-    int rc = engine->comm ? agree_on_ids(engine, &with.agreed) : 0;
+    int rc = engine->comm ? store_ranks_none_there(engine) : 0;
+    rc = rc || !engine->comm ? rc : store_ranks_ids(engine, &with.agreed);
     if (rc)
         return rc;
     rc = store_create(&config, &engine->versions.store, &error);
@@ -574,8 +534,8 @@ int versions_open(struct hst_engine *engine)
     config.accept_context = engine;
     config.progress = compared;
     config.progress_context = engine;
-    int rc = engine->comm ? check_all_there(engine) : 0;
-    rc = rc || !engine->comm ? rc : agree_on_ids(engine, &with.agreed);
+    int rc = engine->comm ? store_ranks_all_there(engine) : 0;
+    rc = rc || !engine->comm ? rc : store_ranks_ids(engine, &with.agreed);
     rc = rc ? rc : store_open(&config, &v->store, &found, &error);
     if (rc == -ENOENT || rc == -ECANCELED)
         return rc;
