@@ -426,7 +426,8 @@ struct hst_act {
 };
 /**
  * A buffer ready for work on `stream`; release it when that work has been enqueued. `unit` must be
- * acquired.
+ * acquired. Where a rank has several ways, a backward takes micro-batches in their order: the first
+ * one of a way ends the way before.
  */
 int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                     enum hst_act_kind kind, unsigned access, struct hst_stream *stream,
@@ -492,7 +493,8 @@ int hst_engine_same(struct hst_engine *engine, const char *what, const char *tex
 
 /**
  * Ends all ranks, and with them this process, with that exit status: for an error that the others
- * cannot know of. Returns where there is one rank.
+ * cannot know of. Returns where there is one rank. After an error of a rank's engine others may wait
+ * for it: this, or the end of the process, is the way out.
  */
 void hst_engine_abort(struct hst_engine *engine, int status);
 
