@@ -493,8 +493,8 @@ int hst_engine_same(struct hst_engine *engine, const char *what, const char *tex
 
 /**
  * Ends all ranks, and with them this process, with that exit status: for an error that the others
- * cannot know of. Returns where there is one rank. After an error of a rank's engine others may wait
- * for it: this, or the end of the process, is the way out.
+ * cannot know of. Returns where there is one rank. After an error of a rank's engine others may
+ * wait for it: this, or the end of the process, is the way out.
  */
 void hst_engine_abort(struct hst_engine *engine, int status);
 
