@@ -193,15 +193,21 @@ bool predict_machine(const struct hst_engine *engine, const struct hst_rates *ra
     return true;
 }
 
-/* Training measures computation and optimizer itself, a plan asks the rates. False, with the
- * reason, where something is not known. */
+/* A plan, and an engine that is about to load, which have measured nothing themselves. */
+static bool is_to_begin(const struct hst_engine *engine)
+{
+    return engine->phase <= PHASE_SEALED;
+}
+
+/* Training measures computation and optimizer itself, what is to begin asks the rates. False, with
+ * the reason, where something is not known. */
 static bool fill(const struct hst_engine *engine, const struct hst_rates *rates, struct machine *m,
                  char *why, size_t why_bytes)
 {
     const struct graph *graph = engine_graph(engine);
     m->rates = rates_for(engine, rates);
     m->half = half_of(engine, rates);
-    if (engine->phase != PHASE_PLANNED) {
+    if (!is_to_begin(engine)) {
         if (fill_measured(engine, m))
             return are_bytes_known(graph, rates, why, why_bytes);
         snprintf(why, why_bytes, "computation and update are measured from the second step on");
@@ -274,7 +280,7 @@ static int step_of(const struct hst_engine *engine, const struct machine *m, str
     struct sim_in in = {.graph = engine_graph(engine),
                         .rates = m->rates,
                         .phases = versions_phases_simulated(engine)};
-    if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */
+    if (is_to_begin(engine)) /* else what is measured is theirs */
         in.rates.update *=
             planner_update_share(update_threads(engine), engine->config.threads, m->half);
     return simulate(&in, sim);
@@ -354,7 +360,7 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
         return rc;
     p->step_s = sim.step_s;
     p->bound_s = bound.step_s;
-    if (engine->phase == PHASE_PLANNED)
+    if (is_to_begin(engine))
         p->evaluation_s = evaluation_seconds(engine, &m->rates);
     return find_help(engine, m, &sim, p);
 }

@@ -81,7 +81,15 @@ static void what_is_not_known_is_said(void **state)
     struct hst_prediction p;
     struct hst_engine *engine = open_engine("states=nvme", 1);
     assert_int_equal(hst_engine_predict(engine, &rates, &p), -EINVAL); /* before seal */
-    assert_int_equal(toy_seal_and_load(engine), 0);
+    assert_int_equal(toy_describe(engine), 0);
+    assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), 0);
+    /* as in a plan: it has measured nothing, and asks the rates */
+    assert_non_null(strstr(predict(engine, &rates).why, "the computation's rates are not known"));
+    for (int r = 0; r < HST_RATE_COUNT; r++)
+        rates.figures[r].value = SLOW;
+    assert_true(predict(engine, &rates).step_s > 0);
+    rates = half_duplex(SLOW);
+    assert_int_equal(toy_load(engine), 0);
     assert_non_null(strstr(predict(engine, &rates).why, "second step"));
     run_steps(engine, 1);
     assert_non_null(strstr(predict(engine, &rates).why, "second step"));

@@ -139,7 +139,7 @@ mutate(
      'rates->figures[HST_RATE_HALF_FP32].value'),
     ('it is a share', 'return all > 0 ? half / all : 0;', 'return half;'),
     ('what was measured is of the threads that did it',
-     'if (engine->phase == PHASE_PLANNED) /* else what is measured is theirs */', 'if (1)'),
+     'if (is_to_begin(engine)) /* else what is measured is theirs */', 'if (1)'),
     ('a prediction knows of half', '    m->half = half_of(engine, rates);\n', ''),
 )
 mutate(

@@ -19,6 +19,20 @@ bool evaluation_due(const struct evaluation_times *t, uint64_t step)
     return t->every ? step % t->every == 0 : passes(t, step) != passes(t, step - 1);
 }
 
+/* Of the steps 1 to `step`, where none of them counts for being the last one. */
+static uint64_t count_to(const struct evaluation_times *t, uint64_t step)
+{
+    const uint64_t passed = passes(t, step); /* several in one step are one time */
+    return t->every ? step / t->every : passed < step ? passed : step;
+}
+
+uint64_t evaluation_count(const struct evaluation_times *t, uint64_t first)
+{
+    if (first >= t->steps)
+        return 1;
+    return evaluation_due(t, first) + count_to(t, t->steps - 1) - count_to(t, first) + 1;
+}
+
 bool evaluation_take(struct evaluation_best *best, uint64_t step, double loss)
 {
     if (step == 0)

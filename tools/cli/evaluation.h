@@ -14,6 +14,8 @@ struct evaluation_times {
 
 /** True where behind this step: before the first one (0), behind the last one, and as is said. */
 bool evaluation_due(const struct evaluation_times *times, uint64_t step);
+/** How many of the steps from `first` to the last one that is true of. */
+uint64_t evaluation_count(const struct evaluation_times *times, uint64_t first);
 
 struct evaluation_best {
     uint64_t step; /* 0: none, whose version nothing has trained */

@@ -25,22 +25,22 @@ struct hst_prediction {
     struct hst_help helps[HST_HELPS_MOST]; /* what would help alone, most first */
     uint32_t help_count;
     char why[200]; /* one line; "" where predicted */
-    /* a sweep of HST_EVAL over a step's tokens, of a plan; 0: not predicted */
+    /* a sweep of HST_EVAL over a step's tokens, before the load; 0: not predicted */
     double evaluation_s;
 };
 
 /**
  * Runs the step graph in virtual time: on what computation, norm and update took so far, from the
  * second step on, each as if it were alone, and on measured rates of drives and link. Nothing is
- * taken from the steps' own seconds, so these can be judged by it. In a plan `rates` say what
- * computation, norm and update will take: the client's GEMMs and operations, and fp32's or
- * bf16's update (fp16: fp32's). What it cannot know is not guessed: *prediction then
+ * taken from the steps' own seconds, so these can be judged by it. In a plan, and before the load,
+ * `rates` say what computation, norm and update will take: the client's GEMMs and operations, and
+ * fp32's or bf16's update (fp16: fp32's). What it cannot know is not guessed: *prediction then
  * has step_s 0 and says why.
  *
- * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device; in a plan
- *         COMPUTE, UPDATE and on the host NORM (hst_rates_get); null, or figures that are 0: not
- *         known, which is no matter where nothing lives on NVMe, or nothing is copied. HALF, where
- *         not all threads update; 0: each does its share
+ * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device; before the
+ *         load COMPUTE, UPDATE and on the host NORM (hst_rates_get); null, or figures that are 0:
+ *         not known, which is no matter where nothing lives on NVMe, or nothing is copied. HALF,
+ *         where not all threads update; 0: each does its share
  *
  * Errors: -EINVAL before seal, or a plan that does not fit; -ENOMEM; *prediction is then untouched.
  * None is sticky.

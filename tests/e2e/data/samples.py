@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,9 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from sample_files import draw_prompts, ids_of, write  # noqa: E402
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
+from short import some  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'tied-gqa')
@@ -53,9 +57,9 @@ class Samples(unittest.TestCase):
                 *(('--log', self.path('log')) if log else ()), '--export', self.path('out'),
                 *more]  # fmt: skip
 
-    def run_it(self, *more, code=0, **kind):
+    def run_it(self, *more, code=0, env=None, **kind):
         done = subprocess.run(self.command(*more, **kind), capture_output=True, text=True,
-                              timeout=120, check=False)
+                              timeout=120, check=False, env=env)
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
@@ -83,16 +87,17 @@ class Samples(unittest.TestCase):
             shutil.rmtree(self.path(name), ignore_errors=True)
 
     def test_a_run_with_samples_trains_the_bytes_of_one_without(self):
-        for data in (self.packed, self.plain):
-            for more in ((), ('--precision', 'bf16'), ('--eval-split', '0.3'),
-                         ('--update', 'optimistic', '--durability', 'step')):
-                self.run_it(*more, data=data)
-                without = self.exported(), self.steps()
-                self.assertEqual(self.lines('sample'), [])
-                self.again()
-                self.run_it(*more, '--samples', '3', '--sample-tokens', '4', data=data)
-                self.assertEqual((self.exported(), self.steps()), without, (data, more))
-                self.again()
+        for data, more in some([(data, more) for more in (
+                (), ('--precision', 'bf16'), ('--eval-split', '0.3'),
+                ('--update', 'optimistic', '--durability', 'step'))
+                for data in (self.packed, self.plain)], 3):
+            self.run_it(*more, data=data)
+            without = self.exported(), self.steps()
+            self.assertEqual(self.lines('sample'), [])
+            self.again()
+            self.run_it(*more, '--samples', '3', '--sample-tokens', '4', data=data)
+            self.assertEqual((self.exported(), self.steps()), without, (data, more))
+            self.again()
 
     def test_samples_come_with_evaluations_and_without_them_at_the_end(self):
         done = self.run_it('--samples', '2', '--sample-tokens', '3')
@@ -118,7 +123,7 @@ class Samples(unittest.TestCase):
             self.assertGreater(line['seconds'], 0)
 
     def test_texts_do_not_depend_on_where_bytes_live(self):
-        for precision in ('fp32', 'bf16', 'fp16'):
+        for precision in some(('fp32', 'bf16', 'fp16'), 3):
             seen = set()
             for place in PLACES:
                 self.run_it('--place', place, '--samples', '5', '--precision', precision)
@@ -137,7 +142,7 @@ class Samples(unittest.TestCase):
                        'tie_word_embeddings': False}, file)
         data = write(self.path('wide.safetensors'), vocab, draw_prompts(2, 3, vocab, 9),
                      self.documents)
-        for precision in ('fp32', 'bf16', 'fp16'):
+        for precision in some(('bf16', 'fp16', 'fp32'), 3):  # not that of the test before
             more = ('--samples', '3', '--sample-tokens', '4', '--precision', precision, '--init',
                     'random', '--threads', '2', '--durability', 'none')
             self.run_it(*more, data=data, model=model, steps=2)
@@ -244,8 +249,8 @@ class Samples(unittest.TestCase):
 
     def test_a_stop_at_the_last_samples_ends_them_alone(self):
         """With nothing but the export to keep what was trained, and samples that take seconds."""
-        for more, samples in ((('--durability', 'none'), 0), (('--durability', 'step'), 0),
-                              (('--eval', self.plain, '--eval-every', '2'), 2)):
+        for more, samples in some(((('--durability', 'none'), 0), (('--durability', 'step'), 0),
+                                   (('--eval', self.plain, '--eval-every', '2'), 2)), 3):
             self.run_it(*more[:2] if samples == 0 else (), steps=2, length=LONG)
             wanted = self.exported()
             self.again()
@@ -280,16 +285,46 @@ class Samples(unittest.TestCase):
         self.assertIn('stopped (Terminated) after 0 of 4 steps: ', told)
         self.assertEqual(self.lines('sample'), [])
 
-    def test_a_plan_tells_what_samples_take(self):
+    def plan(self, env, *more):
         command = [PROGRAM, 'plan', '--model', MODEL, '--data', self.packed, '--seq-len', str(T),
-                   '--batch-tokens', str(4 * T), '--device', 'host', '--samples', '2', '--probe']
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+                   '--batch-tokens', str(4 * T), '--grain', str(2 * T), '--device', 'host',
+                   '--store', self.path('store'), '--samples', '2', *more]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True,
+                              env=env).stdout
+
+    def test_what_samples_take_is_told_by_plan_and_by_train_each_time_and_for_the_run(self):
+        """Before anything was measured behind the first forward, then before the first step."""
+        cache = os.path.abspath(self.path('cache'))
+        os.mkdir(cache, 0o700)
+        env = {**os.environ, 'XDG_CACHE_HOME': cache}
+        of = ('--eval', self.plain, '--durability', 'none')
+        more = ('--samples', '2', '--sample-tokens', '3', '--eval-every', '2', *of)
+        first, then = re.findall(r'note\[I429\] (.*)', self.run_it(*more, env=env).stderr)
+        told = ('with each evaluation up to 3 forwards over 1 sequence of 32{}; in this run up to '
+                '3 times, 9 forwards{}\\.$').format
+        self.assertRegex(first, told('', ''))
+        self.assert_times(then, r'a forward of the samples took (\S+) s: up to 3 each time, about '
+                                r'(\S+) s, about (\S+) s in the 3 times of this run\.$', 3)
         most = max(T - len(prompt) + 1 for prompt in self.prompts[:2])
-        self.assertRegex(done.stdout, r'\nsamples take about \S+ s each time, for up to '
-                         f'{most} sweeps\n')
-        done = subprocess.run([*command, '--json'], capture_output=True, text=True, timeout=120,
-                              check=True)
-        self.assertEqual(json.loads(done.stdout)['sample_sweeps'], most)
+        self.assertRegex(self.plan(env, '--probe', *of), r'\nsamples take about \S+ s each time, '
+                         f'for up to {most} sweeps\n')
+        sweep = json.loads(self.plan(env, '--json', *of))
+        self.assertEqual(sweep['sample_sweeps'], most)
+        self.again()
+        done = self.run_it(*more, env=env)
+        (line,) = re.findall(r'note\[I429\] (.*)', done.stderr)
+        about = r', about (\S+) s'
+        seconds = self.assert_times(line, told('()' + about, about), 3)
+        self.assertAlmostEqual(seconds / (3 * sweep['predicted_sweep_s']), 1, delta=0.01)
+
+    def assert_times(self, line, pattern, times):
+        """Seconds of one time, told of it and of so many; told of a forward first, or not."""
+        self.assertRegex(line, pattern)
+        one, each, whole = re.search(pattern, line).groups()
+        self.assertAlmostEqual(float(whole) / float(each), times, delta=0.02 * times)
+        if one:
+            self.assertAlmostEqual(float(each) / float(one), 3, delta=0.06)
+        return float(each)
 
     def test_where_no_logit_is_a_number_a_sample_ends(self):
         """The weights of the last norm are none, and so is all that comes of them."""

@@ -12,9 +12,17 @@
 static void steps_are(const struct evaluation_times *times, const char *expected)
 {
     char due[64] = "";
-    for (uint64_t step = 0; step <= times->steps; step++)
+    uint64_t left = 0;
+    for (uint64_t step = 0; step <= times->steps; step++) {
         due[step] = evaluation_due(times, step) ? '1' : '0';
+        left += evaluation_due(times, step);
+    }
     assert_string_equal(due, expected);
+    for (uint64_t step = 0; step <= times->steps; step++) {
+        assert_int_equal(evaluation_count(times, step), left);
+        left -= evaluation_due(times, step);
+    }
+    assert_int_equal(evaluation_count(times, times->steps + 1), 1);
 }
 
 static void without_a_number_of_steps_it_is_after_each_pass(void **state)

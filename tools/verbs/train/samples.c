@@ -179,24 +179,6 @@ void train_samples_close(struct train *t)
     t->samples = (struct train_samples){0};
 }
 
-void train_samples_tell_cost(struct train *t)
-{
-    const struct train_samples *s = &t->samples;
-    struct hst_prediction p = {0};
-    char seconds[64] = "";
-    if (!s->list || t->options->quiet)
-        return;
-    if (hst_engine_predict(t->engine, &t->rates, &p) == 0 && p.evaluation_s > 0)
-        snprintf(seconds, sizeof seconds, ", about %.3g s by what was measured",
-                 p.evaluation_s * (double)s->sweeps);
-    cli_note(CLI_SAMPLES,
-             "--samples %" PRIu64 " of the %" PRIu64 " prompts of %s: %s up to %" PRIu64
-             " forward%s over %" PRIu64 " sequence%s of %" PRIu64 "%s.",
-             s->prompts.count, s->prompts.all, s->prompts.path,
-             t->eval.data ? "with each evaluation" : "at the end", s->sweeps, text_s(s->sweeps),
-             s->rows, text_s(s->rows), t->options->seq_len, seconds);
-}
-
 /* ---- one time ---- */
 
 /* What no sample lies in sees itself alone, and nothing sees it. */
@@ -292,8 +274,12 @@ static int make_batch(struct train *t, uint64_t first, uint64_t end, struct llam
     clear(t);
     for (uint64_t i = first; i < end; i++)
         put_prompt(t, i);
-    while (!native && asked)
+    while (!native && asked) {
+        const double begin_s = now_s();
         native = sweep(t, first, end, choices, &asked);
+        if (!native)
+            train_samples_tell_forward(t, now_s() - begin_s);
+    }
     return native;
 }
 

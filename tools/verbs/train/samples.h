@@ -29,6 +29,8 @@ struct train_samples {
     bool wait;       /* those of the last step: until drain and export are done */
     uint64_t rows;   /* that they lie in */
     uint64_t sweeps; /* of one time, at most */
+    uint64_t most_times; /* that they will be made; a stop or --patience may come before */
+    double forward_s;    /* of one sweep, predicted or measured; 0: not known yet */
     uint64_t times;  /* that they were made */
     double seconds;  /* of all times */
 };
@@ -36,8 +38,14 @@ struct train_samples {
 /** Finds the prompts, behind train_eval_open, and lays them out; nothing where none are wished.
  * E402 where the data has none, too few, one that is too long, or no bytes; E106, E420. */
 int train_samples_open(struct train *t);
-/** Tells what they cost, where the run is told of; of a sealed engine. */
+/** Predicts a sweep, of a sealed engine that has loaded nothing: by what was measured since the
+ * plan, and by what that was made with. */
+void train_samples_predict(struct train *t, const struct hst_rates *planned);
+/** Tells what they cost, each time and in this run, where the run is told of; before its first
+ * step. */
 void train_samples_tell_cost(struct train *t);
+/** A sweep took so long: tells the same in seconds, where they were not known before. */
+void train_samples_tell_forward(struct train *t, double seconds);
 /** Makes, tells and logs all of them behind this step. Returns as train_evaluate. */
 int train_sample(struct train *t, uint64_t step);
 /** Those that wait, behind the export: where the run is asked to stop, it tells that they are none.

@@ -109,7 +109,6 @@ static int plan(struct train *t)
     if (native)
         return native;
     t->started_s = now_s() - begin_s;
-    train_samples_tell_cost(t);
     (void)hst_engine_start_up(t->engine, &t->rates, &t->start_up); /* sealed */
     progress_begin(&t->progress, "reserving room for the export");
     native = reserve_batch(t);
@@ -268,9 +267,11 @@ static int measure_rates(struct train *t)
     struct hst_config config = t->options->engine;
     config.stopped = train_asked_to_stop;
     config.stopped_context = t;
+    const struct hst_rates planned = t->rates;
     progress_begin(&t->progress, "measuring the drives");
     if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
         forecast_measure(&config, t->device.name, &t->result.memory, &t->rates);
+    train_samples_predict(t, &planned);
     return 0;
 }
 
@@ -389,6 +390,7 @@ static double looked_s(const struct train *t)
 static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
+    train_samples_tell_cost(t);
     int native = look_at(t, t->began);
     for (uint64_t number = t->began + 1; !native && number <= t->options->steps; number++) {
         if (t->eval.ended)
