@@ -7,6 +7,7 @@
 #include "smallest_budget.h"
 #include "toy_run.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,6 +106,62 @@ static void check_acts(struct hst_engine *engine, uint32_t unit)
     }
 }
 
+/* What lanes have moved, by what their nodes say, and by what steps say. */
+static struct {
+    double work[LANE_COUNT];
+    struct hst_step_bytes told;
+    bool waited; /* for drives, behind the visit that left the order */
+} moved;
+
+static void add_traced(void *context, const struct hst_trace_event *event)
+{
+    (void)context;
+    for (int l = 0; l < LANE_COUNT; l++)
+        if (strcmp(event->lane, lane_name((enum lane)l)) == 0)
+            moved.work[l] += event->work;
+}
+
+static void add_told(const struct hst_step_stats *stats)
+{
+    const double waited = stats->stall_s.nvme + stats->stall_s.copy + stats->stall_s.update;
+    assert_true(waited >= 0 && waited <= stats->seconds);
+    moved.told.nvme_read += stats->bytes.nvme_read;
+    moved.told.nvme_write += stats->bytes.nvme_write;
+    moved.told.h2d += stats->bytes.h2d;
+    moved.told.d2h += stats->bytes.d2h;
+}
+
+/* Of a step: partials of the norm of units that are resident come home by no node of their own. */
+static uint64_t resident_partials_bytes(const struct hst_engine *engine)
+{
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++)
+        if (placement_is_resident(&engine->placement, u))
+            bytes += placement_partials_bytes(engine->layout.units[u].elements);
+    return bytes;
+}
+
+static void check_moved(struct hst_engine *engine, unsigned steps)
+{
+    struct hst_step_stats drained;
+    toy_must(engine, hst_engine_drain(engine, &drained));
+    add_told(&drained);
+    const uint64_t partials = steps * resident_partials_bytes(engine);
+    assert_true(moved.work[LANE_READ] == (double)moved.told.nvme_read);
+    assert_true(moved.work[LANE_WRITE] == (double)moved.told.nvme_write);
+    assert_true(moved.work[LANE_H2D] == (double)moved.told.h2d);
+    assert_true(moved.work[LANE_D2H] == (double)(moved.told.d2h - partials));
+}
+
+static void acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
+                    const struct hst_unit_view **view)
+{
+    const struct executor *exec = &engine->exec;
+    const double before_s = exec->turn.on_demand ? exec->stalls.nvme_s : INFINITY;
+    toy_must(engine, hst_unit_acquire(engine, unit, sweep, hst_engine_stream(engine), view));
+    moved.waited = moved.waited || exec->stalls.nvme_s > before_s;
+}
+
 static int order_warnings;
 
 static void count_warnings(void *context, enum hst_log_level level, const char *line)
@@ -115,7 +172,6 @@ static void count_warnings(void *context, enum hst_log_level level, const char *
 
 static void own_step(struct hst_engine *engine, const struct own_order *order)
 {
-    struct hst_stream *stream = hst_engine_stream(engine);
     const struct hst_unit_view *view;
     struct hst_step_stats stats;
     struct hst_step step;
@@ -125,13 +181,13 @@ static void own_step(struct hst_engine *engine, const struct own_order *order)
                             &(struct hst_step_in){.size = sizeof(struct hst_step_in), .lr = 1e-3},
                             &step));
     for (const int *u = order->forward; *u != LAST; u++) {
-        toy_must(engine, hst_unit_acquire(engine, (uint32_t)*u, HST_FORWARD, stream, &view));
+        acquire(engine, (uint32_t)*u, HST_FORWARD, &view);
         fill_acts(engine, (uint32_t)*u);
         filled[*u] = true;
         toy_must(engine, hst_unit_release(engine, (uint32_t)*u));
     }
     for (const int *u = order->backward; *u != LAST; u++) {
-        toy_must(engine, hst_unit_acquire(engine, (uint32_t)*u, HST_BACKWARD, stream, &view));
+        acquire(engine, (uint32_t)*u, HST_BACKWARD, &view);
         if (filled[*u])
             check_acts(engine, (uint32_t)*u);
         toy_must(engine, toy_add_gradients(engine, (uint32_t)*u, view, step.loss_scale));
@@ -139,11 +195,14 @@ static void own_step(struct hst_engine *engine, const struct own_order *order)
         toy_must(engine, hst_unit_release(engine, (uint32_t)*u));
     }
     toy_must(engine, hst_step_end(engine, &stats));
+    add_told(&stats);
 }
 
-/* Each order for two steps: as it comes, then as it was learned. The weights are the oracle's. */
+/* Each order for two steps: as it comes, then as it was learned. The weights are the oracle's, and
+ * nodes move what steps tell. */
 static void check_own_orders(const struct hst_config *config)
 {
+    struct hst_config traced = *config;
     enum { ORDERS = sizeof OWN_ORDERS / sizeof OWN_ORDERS[0] };
     struct hst_engine *engine = toy_created(config);
     struct hst_step_stats stats;
@@ -153,13 +212,17 @@ static void check_own_orders(const struct hst_config *config)
     toy_must(engine, toy_save(engine, &oracle.weights));
     hst_engine_destroy(&engine);
     order_warnings = 0;
-    engine = toy_created(config);
+    memset(&moved, 0, sizeof moved);
+    traced.trace = add_traced;
+    engine = toy_created(&traced);
     toy_must(engine, toy_seal_and_load(engine));
     for (size_t i = 0; i < ORDERS; i++) {
         own_step(engine, &OWN_ORDERS[i]);
         own_step(engine, &OWN_ORDERS[i]);
         assert_int_equal(engine->exec.turn.on_demand, i == 6);
     }
+    check_moved(engine, 2 * ORDERS);
+    assert_true(moved.waited || !config->place || !strstr(config->place, "weights=nvme"));
     toy_must(engine, toy_save(engine, &other.weights));
     hst_engine_destroy(&engine);
     assert_int_equal(order_warnings, 1);
