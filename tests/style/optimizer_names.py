@@ -18,8 +18,10 @@ from style import read_text, walk  # noqa: E402
 ROOM = 'engine/optimizer/'
 TYPES = re.compile(r'\bhst_(?:adam_(?:hyper|coef)\w*|(?:op_)?adamw|'
                    r'update(?:_(?:kind|arrays|bytes|run|find)\w*)?)\b')
-NUMBERS = re.compile(r'\b(?:beta1|beta2|betas)\b')
-STATES = re.compile(r'\b[mv]_at\b|(?:\.|->)\s*v\b')
+NUMBERS = re.compile(r'\b(?:beta1|beta2|betas|eps|weight_decay|HST_OPTIMIZER_\w+)\b|'
+                     r'"weight-decay\b')
+STATES = re.compile(r'\b[mv]_at\b|(?:\.|->)\s*v\b|"(?:remainder|master|m|v)"|"adamw"|'
+                    r'\boptimizer_adamw\w*')
 FIRST = re.compile(r'(?:\.|->)\s*m\b')
 GEMM = re.compile(r'\bhst_(?:matmul|gemm)\b')  # m is an extent of it
 # The public configuration, and the table that reads it from a command line.

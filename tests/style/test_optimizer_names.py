@@ -24,6 +24,15 @@ class Names(unittest.TestCase):
 
     def test_numbers_of_the_user_are_found(self):
         self.assertEqual(found('c->beta1 = 0.9; /* betas */'), ['beta1', 'betas'])
+        self.assertEqual(found('c->eps + c->weight_decay; "weight-decay %s"'),
+                         ['eps', 'weight_decay', '"weight-decay'])
+
+    def test_an_optimizer_and_its_states_are_found_by_name(self):
+        self.assertEqual(found('c->optimizer == HST_OPTIMIZER_ADAMW'), ['HST_OPTIMIZER_ADAMW'])
+        self.assertEqual(found('optimizer_adamw[0]; optimizer_adamw_count'),
+                         ['optimizer_adamw', 'optimizer_adamw_count'])
+        self.assertEqual(found('strcmp(s->name, "remainder"); "master" "m" "v" "adamw"'),
+                         ['"remainder"', '"master"', '"m"', '"v"', '"adamw"'])
 
     def test_kernels_and_their_types_are_found(self):
         for name in ('hst_adam_coef', 'hst_adam_coef_init', 'hst_adam_hyper', 'hst_adamw',
@@ -40,11 +49,13 @@ class Names(unittest.TestCase):
 
     def test_the_contract_has_numbers_and_no_more(self):
         for path in ('engine/include/hoistway/config.h', 'engine/base/options.c'):
-            self.assertEqual(found('double beta1; a.v', path), ['.v'])
+            self.assertEqual(found('double beta1, eps, weight_decay; a.v', path), ['.v'])
+            self.assertEqual(found('HST_OPTIMIZER_ADAMW', path), [])
 
     def test_other_words_are_free(self):
         self.assertEqual(found('struct versions *v = &engine->versions; v->every = 1;\n'
-                               'enum hst_update_time t; hst_cpu_adam_ops(0); a.mv; x->most'), [])
+                               'enum hst_update_time t; hst_cpu_adam_ops(0); a.mv; x->most;\n'
+                               '/* by largest remainder */ steps; rms_eps; "a master"'), [])
         self.assertEqual(found('struct hst_gemm *p; p->m * p->n'), [])
         self.assertEqual(found('struct hst_gemm *p; p->m; a.v'), ['.v'])
 
