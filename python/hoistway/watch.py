@@ -21,7 +21,7 @@ from hoistway.errors import DATA_FILE, MISSING, PYTHON, VALUE, Refusal, tell
 POLL_S = 1.0
 ABOUT = '''Sends each step and each evaluation of a run's log to Weights & Biases, from the first
 on, and ends when the run has ended. A run that was killed is waited for, as it may be resumed:
-Ctrl-C ends that.'''
+Ctrl-C ends that. Of two evaluations of one step, on other data, the last is shown.'''
 NO_NUMBERS = ('kind', 'step', 'update', 'skipped')
 
 
@@ -106,7 +106,8 @@ def evaluation_of(record: dict) -> dict:
 
 def watch(given: argparse.Namespace) -> int:
     import wandb
-    run, last, evaluated, ended = None, 0, -1, False
+    run, last, ended = None, 0, False
+    evaluated, shown, replaced = -1, {}, 0
     for line in lines(given.log, given.once):
         if line is None:
             if ended:
@@ -121,15 +122,20 @@ def watch(given: argparse.Namespace) -> int:
         elif kind == 'step' and run is not None and isinstance(step, int) and step > last:
             run.log(numbers_of(record), step=step)  # a resumed run's same steps are left out
             last = step
-        elif (kind == 'eval' and run is not None and isinstance(step, int)
-              and step >= last and step > evaluated):
-            run.log(evaluation_of(record), step=step)  # it joins what was sent of that step
-            evaluated = step
+        elif kind == 'eval' and run is not None and isinstance(step, int):
+            told = evaluation_of(record)
+            again = step == evaluated and told != shown
+            if step >= last and (step > evaluated or again):
+                run.log(told, step=step)  # it joins, or replaces, what was sent of that step
+                evaluated, shown, replaced = step, told, replaced + again
         elif kind == 'summary' and run is not None:
             run.summary.update({name: value for name, value in record.items() if name != 'kind'})
     if run is not None:
         run.finish()
     print(f'{given.log}: sent up to step {last}')
+    if replaced:
+        print(f'{replaced} evaluation{"s" if replaced > 1 else ""} of a step took the place of one '
+              'before, on other data: the last is shown')
     return 0
 
 

@@ -100,6 +100,19 @@ class Watch(unittest.TestCase):
                          [[0, {'eval/loss': 3, 'eval/perplexity': 2}], [2, {'eval/perplexity': 2}],
                           [3, {'eval/loss': 1, 'eval/perplexity': 2}]])
 
+    def test_of_two_evaluations_of_one_step_the_last_is_shown_and_said(self):
+        def told(loss):
+            return {'kind': 'eval', 'step': 1, 'loss': loss, 'perplexity': 2}
+        self.write(RUN, step(1), told(3), RUN, told(3), told(4), step(2), told(5), END)
+        out = self.watch(self.log, '--wandb')[1]
+        self.assertEqual([what[1:] for what in self.sent() if what[0] == 'log'],
+                         [[1, {'loss': 2, 'stall_s/nvme': 0.25}],
+                          [1, {'eval/loss': 3, 'eval/perplexity': 2}],
+                          [1, {'eval/loss': 4, 'eval/perplexity': 2}],
+                          [2, {'loss': 1, 'stall_s/nvme': 0.25}]])
+        self.assertEqual(out, f'{self.log}: sent up to step 2\n1 evaluation of a step took the '
+                              'place of one before, on other data: the last is shown\n')
+
     def test_a_log_that_grows_is_followed_past_a_resume_to_its_end(self):
         self.write(RUN, step(1), step(2), step(3), end='')
         child = self.start(self.log, '--wandb')
