@@ -60,6 +60,8 @@ mutate(
      '    scheduler_lend_next(&exec->alone.scheduler, held.pool, held.buffer);\n', ''),
     ('checkpoints that were retained go home', '    rc = rc ? rc : evict_acts(exec);\n', ''),
     ('gradients that were retained go home', '    rc = rc ? rc : evict_grads(exec);\n', ''),
+    ("the step's own graph is gone on with", '    program_resume_step(exec);\n    return rc;',
+     '    return rc;'),
     ('the next order is the one that was seen', 'int rc = program_step(exec, &order, optimistic);',
      'int rc = program_step(exec, NULL, optimistic);'),
 )

@@ -5,6 +5,7 @@
 #include "exec/program.h"
 #include "exec/update/verdict.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,7 @@ int order_leave(struct executor *exec, uint32_t unit)
     rc = rc ? rc : evict_grads(exec);
     if (rc)
         return rc;
+    assert(exec->now == &exec->step); /* what is waited for below; evictions have run another */
     if (scheduler->opened > behind)
         scheduler_narrow(scheduler, behind, 0);
     scheduler_narrow(scheduler, exec->turn.step_window, exec->turn.pending);
