@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes one check at a time out of the code, and shows that a test fails without it.
 
-    mutations.py [--only TEXT] [--into FOLDER] [--fit]
+    mutations.py [--only TEXT]... [--draw COUNT [--seed SEED]] [--into FOLDER] [--fit]
 
 The rows are in mutations/rows*.py: a file, what is taken out of it, and the tests of which one must
 fail. They are tried in a copy of the sources under FOLDER (default: build/mutations), which has a
 build of its own and is kept, so that a second run is fast. --only tries the rows whose file or
-words hold TEXT. --fit tries none: it tells which rows do not fit the code any more.
+words hold a TEXT, --draw so many of these by a seed, which is told. Of a test that has a short form
+that one is tried first. --fit tries none: it tells which rows do not fit the code any more.
 
 exit 0: every row was caught; 1: a mutation survived, or a row does not fit the code any more;
 77: nothing could be tried, with the reason.
@@ -16,6 +17,7 @@ import argparse
 import importlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -125,37 +127,48 @@ class Build:
             return child.returncode, output.read().decode(errors='replace')
 
 
-def check_unmutated(build, rows):
-    """Builds all that the rows need. Returns the seconds of each test that can be run here."""
-    wanted = sorted({build.whole(t) for row in rows for t in row.tests})
-    unknown = [t for t in wanted if t not in build.tests]
-    if unknown:
-        sys.exit(f'a row names tests that this build does not have: {unknown}')
-    said = build.compile(wanted)
-    if said:
-        sys.exit(f'the sources as they are do not compile:\n{said}')
-    seconds = {}
-    for name in wanted:
-        begin = time.monotonic()
-        with tempfile.TemporaryDirectory() as scratch:
-            status, output = build.run(name, scratch)
-        if status not in (0, SKIPPED):
-            sys.exit(f'{name} fails on the sources as they are: exit {status}\n{output[-4000:]}')
-        if status == 0:
-            seconds[name] = time.monotonic() - begin
-    return seconds
+class Unmutated:
+    """The sources as they are: all that the rows need is built, and a test that a row needs is run
+    once before anything is taken out."""
+
+    def __init__(self, build, rows):
+        self.build, self.known = build, {}
+        wanted = sorted({name for row in rows for names in stages(build, row) for name in names})
+        unknown = [name for name in wanted if name not in build.tests]
+        if unknown:
+            print(f'not in this build, which has no plugin of CUDA: {", ".join(unknown)}')
+        self.known.update(dict.fromkeys(unknown))
+        self.must_compile([name for name in wanted if name not in unknown])
+
+    def must_compile(self, names):
+        said = self.build.compile(names)
+        if said:
+            sys.exit(f'the sources as they are do not compile:\n{said}')
+
+    def seconds(self, name):
+        """None: it cannot be run here."""
+        if name not in self.known:
+            self.must_compile([name])
+            begin = time.monotonic()
+            with tempfile.TemporaryDirectory() as scratch:
+                status, output = self.build.run(name, scratch)
+            if status not in (0, SKIPPED):
+                sys.exit(f'{name} fails on the sources as they are: exit {status}\n'
+                         f'{output[-4000:]}')
+            self.known[name] = time.monotonic() - begin if status == 0 else None
+        return self.known[name]
 
 
-def try_row(build, row, seconds):
-    """How the row went: caught, survived, untried, stale, broken; and a few words on it."""
-    tests = sorted((t for t in map(build.whole, row.tests) if t in seconds), key=seconds.get)
-    if not tests:
-        return 'untried', f'{", ".join(row.tests)} cannot be run here'
+def stages(build, row):
+    """Its tests as `./run test` has them; then those with all of their rows, which take longer."""
+    whole = [build.whole(name) for name in row.tests]
+    return [row.tests, [name for name in whole if name not in row.tests]]
+
+
+def try_without(build, row, tests):
+    """How it went with what the row takes out: caught, broken; None: no test failed."""
     path = os.path.join(build.source, row.file)
     whole = read(path)
-    found = whole.count(row.old.encode())
-    if found != 1:
-        return 'stale', f'DOES NOT APPLY: its text is there {found} times:\n{row.old}'
     write(path, whole.replace(row.old.encode(), row.new.encode()))
     try:
         said = build.compile(tests)
@@ -169,7 +182,25 @@ def try_row(build, row, seconds):
                 return 'caught', f'caught by {name}{how}'
     finally:
         write(path, whole)
-    return 'survived', f'SURVIVED {", ".join(tests)}'
+    return None
+
+
+def try_row(build, row, unmutated):
+    """How the row went: caught, survived, untried, stale, broken; and a few words on it."""
+    found = read(os.path.join(build.source, row.file)).count(row.old.encode())
+    if found != 1:
+        return 'stale', f'DOES NOT APPLY: its text is there {found} times:\n{row.old}'
+    tried = []
+    for names in stages(build, row):
+        tests = sorted((t for t in names if unmutated.seconds(t) is not None),
+                       key=unmutated.seconds)
+        result = try_without(build, row, tests) if tests else None
+        if result:
+            return result
+        tried += tests
+    if not tried:
+        return 'untried', f'{", ".join(row.tests)} cannot be run here'
+    return 'survived', f'SURVIVED {", ".join(tried)}'
 
 
 def check_fit(rows):
@@ -187,20 +218,26 @@ def check_fit(rows):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--fit', action='store_true')
-    parser.add_argument('--only', default='')
+    parser.add_argument('--only', action='append')
+    parser.add_argument('--draw', type=int)
+    parser.add_argument('--seed', type=int, default=random.randrange(1 << 32))
     parser.add_argument('--into', default=os.path.join(ROOT, 'build', 'mutations'))
     arguments = parser.parse_args()
-    rows = [r for r in ROWS if arguments.only in r.file or arguments.only in r.words]
+    texts = arguments.only or ['']
+    rows = [row for row in ROWS if any(text in row.file or text in row.words for text in texts)]
     if not rows:
-        sys.exit(f'no row has {arguments.only} in its file or words')
+        sys.exit(f'no row has {" or ".join(texts)} in its file or words')
     if arguments.fit:
         sys.exit(check_fit(rows))
+    if arguments.draw is not None:
+        print(f'--draw {arguments.draw} --seed {arguments.seed}')
+        rows = random.Random(arguments.seed).sample(rows, min(arguments.draw, len(rows)))
     begin = time.monotonic()
     build = Build(os.path.abspath(arguments.into))
-    seconds = check_unmutated(build, rows)
+    unmutated = Unmutated(build, rows)
     counts = {}
     for row in rows:
-        result, words = try_row(build, row, seconds)
+        result, words = try_row(build, row, unmutated)
         print(f'{row.file}: {row.words}: {words}', flush=True)
         counts.setdefault(row.file.rsplit('/', 1)[0], []).append(result)
     for folder, results in counts.items():
