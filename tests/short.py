@@ -13,6 +13,11 @@ if SHORT:
 whole_alone = unittest.skipIf(SHORT, 'in the whole alone')
 
 
+def in_turn(number, of):
+    """A test that the short form has one day in so many; others of its kind have other numbers."""
+    return unittest.skipIf(SHORT and TURN % of != number, "in another day's short form")
+
+
 def some(rows, every):
     """One row in so many in the short form, others on the next day; all of them in the whole."""
     rows = list(rows)

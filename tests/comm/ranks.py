@@ -13,6 +13,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from short import in_turn, some  # noqa: E402
+
 PROGRAM, FOLDER = sys.argv[1:3]
 SANITIZERS = ('ASAN_OPTIONS', 'LSAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS')
 
@@ -144,14 +147,14 @@ class Ranks(unittest.TestCase):
         return done.stdout
 
     def test_the_same_bytes_in_shared_memory(self):
-        for ways, ranks in ((4, 2), (4, 4), (3, 3), (6, 3), (12, 3)):
+        for ways, ranks in some(((4, 2), (4, 4), (3, 3), (6, 3), (12, 3)), 3):
             with self.subTest(ways=ways, ranks=ranks):
                 told = self.same(ways, ranks)
                 self.assertIn(f'{ranks} ranks on 1 nodes, shared 1', told)
 
     def test_the_same_bytes_by_messages(self):
-        for ways, ranks, piece in ((4, 2, '100000'), (4, 4, '1000000'), (3, 3, '64000000'),
-                                   (6, 3, '70000'), (12, 3, '500000')):
+        for ways, ranks, piece in some(((4, 2, '100000'), (4, 4, '1000000'), (3, 3, '64000000'),
+                                        (6, 3, '70000'), (12, 3, '500000')), 3):
             with self.subTest(ways=ways, ranks=ranks):
                 told = self.same(ways, ranks, '--messages', '--piece', piece)
                 self.assertIn('shared 0 messages were asked for', told)
@@ -168,10 +171,10 @@ class Ranks(unittest.TestCase):
 
     def test_the_same_bytes_on_two_nodes(self):
         with Nodes(self) as nodes:
-            for ways, ranks, options in (
+            for ways, ranks, options in some((
                     (4, (2, 2), ()), (8, (2, 2), ('--piece', '90000')),
                     (4, (2, 2), ('--messages', '--piece', '70000')), (2, (1, 1), ()),
-                    (6, (3, 3), ()), (3, (2, 1), ('--piece', '100000'))):
+                    (6, (3, 3), ()), (3, (2, 1), ('--piece', '100000'))), 3):
                 with self.subTest(ways=ways, ranks=ranks, options=options):
                     want = self.hashes(alone('--ways', str(ways)))
                     done = nodes.mpirun(ranks, '--ways', str(ways), *options)
@@ -181,12 +184,13 @@ class Ranks(unittest.TestCase):
     def test_the_same_bytes_where_the_last_nodes_sum_has_another_type(self):
         with Nodes(self, 3) as nodes:
             want = self.hashes(alone('--ways', '12'))
-            for options in (('--piece', '900000'), ('--messages', '--piece', '900000')):
+            for options in some((('--piece', '900000'), ('--messages', '--piece', '900000')), 2):
                 with self.subTest(options=options):
                     done = nodes.mpirun((4, 4, 4), '--ways', '12', *options)
                     self.assertEqual(self.hashes(done), want)
                     self.assertIn('12 ranks on 3 nodes', done.stdout)
 
+    @in_turn(0, 2)
     def test_with_the_link_cut_each_rank_ends_by_itself(self):
         options = ('--ways', '4', '--limit', '3', '--fault', 'pause', f'--of={os.getpid()}')
         with Nodes(self) as nodes, subprocess.Popen(
@@ -216,11 +220,13 @@ class Ranks(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0, done.stdout + done.stderr)
         return done
 
+    @in_turn(0, 2)
     def test_a_rank_that_stops_is_named(self):
         told = self.ends('stop', 40, '--limit', '3').stderr
         self.assertRegex(told, r'rank [02]: .*rank 1 has not answered: it is stopped or gone; '
                                r'waited 3 s for it in the exchange of type-1-hop-8 \(names 1\)')
 
+    @in_turn(1, 2)
     def test_a_rank_that_is_late_is_named(self):
         told = self.ends('late', 40, '--limit', '3').stderr
         self.assertRegex(told, r'rank [02]: .*rank 1 has not come this far; waited 3 s for it in '
@@ -231,20 +237,21 @@ class Ranks(unittest.TestCase):
         self.assertRegex(told, r'has begun another operation than this rank')
 
     def test_other_roots_and_other_sizes_are_named(self):
-        for fault, told in (('roots', 'broadcast of 8, .*here broadcast of 8'),
-                            ('alloc', r'\(allocation of 5000, .*here allocation of 4000')):
+        for fault, told in some((('roots', 'broadcast of 8, .*here broadcast of 8'),
+                                 ('alloc', r'\(allocation of 5000, .*here allocation of 4000')), 2):
             with self.subTest(fault=fault):
                 self.assertRegex(self.ends(fault, 40).stderr,
                                  'rank 1 has begun another operation .*' + told)
 
     def test_a_rank_that_does_not_close_is_named(self):
-        for fault, why in (('stays', 'has not come this far'),
-                           ('stays-stopped', 'has not answered: it is stopped or gone')):
+        for fault, why in some((('stays', 'has not come this far'),
+                                ('stays-stopped', 'has not answered: it is stopped or gone')), 2):
             with self.subTest(fault=fault):
                 told = self.ends(fault, 40, '--limit', '3').stderr
                 self.assertRegex(told, r'rank [02]: close: .*rank 1 ' + why + '; waited 3 s for it '
                                  r'in the closing \(names 1\)')
 
+    @in_turn(1, 2)
     def test_a_rank_of_another_node_that_does_not_close_ends_all(self):
         with Nodes(self) as nodes:
             done = nodes.mpirun((1, 1), '--ways', '2', '--limit', '3', '--fault', 'stays')
@@ -252,7 +259,7 @@ class Ranks(unittest.TestCase):
         self.assertIn('ranks of other nodes have not answered for 3 s: closing', done.stderr)
 
     def test_a_rank_that_dies_ends_all(self):
-        for fault in ('die', 'leave', 'abort'):
+        for fault in some(('die', 'leave', 'abort'), 3):
             with self.subTest(fault=fault):
                 done = self.ends(fault, 40)
                 self.assertTrue(fault != 'abort' or done.returncode == 9, done.returncode)

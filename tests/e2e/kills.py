@@ -20,6 +20,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from store_bytes import Store  # noqa: E402
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from short import some  # noqa: E402
+
 PROGRAM, ROOT, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -134,10 +137,11 @@ def compare(folder, kind, lives):
 def main():
     print(f'seed {SEED}')
     chance = random.Random(SEED)
-    for number, kind in enumerate(KINDS):
+    kinds = some(KINDS, 2)
+    for number, kind in enumerate(kinds):
         folder = tempfile.mkdtemp(prefix='hst-kills-', dir='.')
         try:
-            kills = KILLS // len(KINDS) + (number < KILLS % len(KINDS))
+            kills = KILLS // len(kinds) + (number < KILLS % len(kinds))
             steps = LIFE * (kills + 1)  # more than the lives come to
             seconds = run_alone(folder, kind, steps)
             span = START + seconds * LIFE / steps

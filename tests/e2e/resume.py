@@ -19,6 +19,9 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from store_bytes import Store  # noqa: E402
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+from short import some  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 TOKENS = os.path.join(MODEL, 'tokens.bin')
@@ -286,8 +289,8 @@ class Resume(unittest.TestCase):
         self.assertTrue(self.refuse(615, 'trained on other data', *again, data=one, steps=6))
 
     def test_a_line_of_data_that_somebody_wrote_is_other_data(self):
-        for line in (b'data ' + 33 * b'x' + b'\n', b'data 0\n' + 25 * b'\n' + b'seed 0\n',
-                     b'data  ' + 32 * b'0' + b'\n', b'data ' + 33 * b'\0' + b'\n'):
+        for line in some((b'data ' + 33 * b'x' + b'\n', b'data 0\n' + 25 * b'\n' + b'seed 0\n',
+                          b'data  ' + 32 * b'0' + b'\n', b'data ' + 33 * b'\0' + b'\n'), 3):
             self.assertEqual(self.run_it().returncode, 0)
             forge_the_line_of_data(self.store, line)
             self.assertTrue(self.refuse(615, 'other data than', '--resume', steps=5), line)
@@ -348,8 +351,8 @@ class Resume(unittest.TestCase):
         model, steps = self.poisoned_model()
         export = os.path.join(self.folder, 'export')
         same = ('--order=sequential', '--lr=1e-3', f'--export={export}', '--export-dtype=fp32')
-        for more in (('--precision=bf16',), ('--precision=fp32', '--clip=0'),
-                     ('--precision=fp16', '--loss-scale=1')):
+        for more in some((('--precision=bf16',), ('--precision=fp32', '--clip=0'),
+                          ('--precision=fp16', '--loss-scale=1')), 3):
             more = (*more, *same, '--durability=step')
             done = self.run_it('--skip-nonfinite', *more, steps=10, model=model)
             self.assertEqual(done.returncode, 0, done.stderr)

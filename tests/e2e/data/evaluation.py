@@ -17,6 +17,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
+from short import some  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 TOKENS = os.path.join(MODEL, 'tokens.bin')
@@ -81,8 +84,8 @@ class Evaluation(unittest.TestCase):
     # ---- what it changes, and tells
 
     def test_a_run_that_evaluates_exports_the_bytes_of_one_that_does_not(self):
-        for more in ((), ('--place', 'states=nvme,weights=nvme'), ('--precision', 'bf16'),
-                     ('--update', 'optimistic', '--durability', 'step')):
+        for more in some(((), ('--place', 'states=nvme,weights=nvme'), ('--precision', 'bf16'),
+                          ('--update', 'optimistic', '--durability', 'step')), 3):
             self.run_it(*more)
             without = self.exported()
             self.again()
@@ -186,7 +189,7 @@ class Evaluation(unittest.TestCase):
         self.run_it(*more, steps=40, data=data)
         whole, losses, best = self.exported(), self.losses(), self.kept()
         last = self.lines('step')[-1]['step']
-        for stop in range(1, last):
+        for stop in some(range(1, last), 3):
             self.again()
             child = subprocess.Popen(
                 self.command(*more, steps=40, data=data), stderr=subprocess.PIPE,

@@ -20,6 +20,9 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', '..'))
+from short import some  # noqa: E402
+
 # This folder has a file of the package's name.
 sys.path = [p for p in sys.path if os.path.abspath(p or '.') != HERE]
 try:
@@ -103,43 +106,43 @@ class Windows(unittest.TestCase):
 
     @unittest.skipUnless(torch, 'transformers is missing')
     def test_losses_and_norms_are_those_of_transformers(self):
-        for which in MODELS:
-            for longest in (T, 2 * T):  # of documents by themselves, and of whole rows
-                model = self.model(which)
-                documents, data = self.documents(model)
-                if longest > T:
-                    documents = [sum(documents, [])[:3 * T + 1]]
-                    data = self.path('rows.bin')
-                    with open(data, 'wb') as file:
-                        for ids in documents:
-                            for i in ids:
-                                file.write(i.to_bytes(4, 'little'))
-                    more = ('--order=sequential', '--token-dtype', 'u32')
-                    rows = [documents[0][i * T:i * T + T + 1] for i in range(3)]
-                else:
-                    with open(data, 'w', encoding='ascii') as file:
-                        for ids in documents[:3]:
-                            file.write(json.dumps({'input_ids': ids}) + '\n')
-                    more, rows = ('--order=sequential', '--pack=off'), documents[:3]
-                ((loss, norm),) = self.train(model, data, '--precision', 'fp32', *more)
-                network = AutoModelForCausalLM.from_pretrained(
-                    model, dtype=torch.float64, attn_implementation='eager')
-                total, count = 0, sum(len(row) - 1 for row in rows)
-                for row in rows:
-                    row = torch.tensor(row)
-                    logits = network(row[None, :-1]).logits[0]
-                    total = total + torch.nn.functional.cross_entropy(
-                        logits, row[1:], reduction='sum') / count
-                total.backward()
-                wanted = sum(float((p.grad ** 2).sum()) for p in network.parameters()) ** 0.5
-                print(f'{which}, {len(rows)} rows of {len(rows[0])}: {loss / total.item() - 1:.1e}',
-                      f'{norm / wanted - 1:.1e}')
-                self.assertLess(abs(loss / total.item() - 1), TOLERANCE)
-                self.assertLess(abs(norm / wanted - 1), 10 * TOLERANCE)
-                self.again()
+        kinds = [(which, longest) for longest in (T, 2 * T) for which in MODELS]
+        for which, longest in some(kinds, 3):  # of documents by themselves, and of whole rows
+            model = self.model(which)
+            documents, data = self.documents(model)
+            if longest > T:
+                documents = [sum(documents, [])[:3 * T + 1]]
+                data = self.path('rows.bin')
+                with open(data, 'wb') as file:
+                    for ids in documents:
+                        for i in ids:
+                            file.write(i.to_bytes(4, 'little'))
+                more = ('--order=sequential', '--token-dtype', 'u32')
+                rows = [documents[0][i * T:i * T + T + 1] for i in range(3)]
+            else:
+                with open(data, 'w', encoding='ascii') as file:
+                    for ids in documents[:3]:
+                        file.write(json.dumps({'input_ids': ids}) + '\n')
+                more, rows = ('--order=sequential', '--pack=off'), documents[:3]
+            ((loss, norm),) = self.train(model, data, '--precision', 'fp32', *more)
+            network = AutoModelForCausalLM.from_pretrained(
+                model, dtype=torch.float64, attn_implementation='eager')
+            total, count = 0, sum(len(row) - 1 for row in rows)
+            for row in rows:
+                row = torch.tensor(row)
+                logits = network(row[None, :-1]).logits[0]
+                total = total + torch.nn.functional.cross_entropy(
+                    logits, row[1:], reduction='sum') / count
+            total.backward()
+            wanted = sum(float((p.grad ** 2).sum()) for p in network.parameters()) ** 0.5
+            print(f'{which}, {len(rows)} rows of {len(rows[0])}: {loss / total.item() - 1:.1e}',
+                  f'{norm / wanted - 1:.1e}')
+            self.assertLess(abs(loss / total.item() - 1), TOLERANCE)
+            self.assertLess(abs(norm / wanted - 1), 10 * TOLERANCE)
+            self.again()
 
     def test_a_window_gives_the_bits_of_any_placement(self):
-        for which in ('mistral', 'qwen2, the last layer', 'qwen3, the first layer'):
+        for which in some(('mistral', 'qwen2, the last layer', 'qwen3, the first layer'), 3):
             model, seen = self.model(which), set()
             _, data = self.documents(model)
             for place in PLACES:
@@ -171,9 +174,9 @@ class Windows(unittest.TestCase):
     def test_a_run_does_not_go_on_with_another_window(self):
         _, data = self.documents(self.model('mistral'))
         of, none = 'sliding_window {}'.format, f'no sliding_window below --seq-len {T}'
-        for then, now, was, here in ((33, 34, of(33), of(34)), (33, None, of(33), none),
-                                     (None, 33, none, of(33)), (33, T, of(33), none),
-                                     (T, 33, none, of(33))):
+        for then, now, was, here in some(((33, 34, of(33), of(34)), (33, None, of(33), none),
+                                          (None, 33, none, of(33)), (33, T, of(33), none),
+                                          (T, 33, none, of(33))), 3):
             self.refuse(data, {'sliding_window': then}, {'sliding_window': now},
                         f'{was}, this run has {here}. Fix: the --model of that run, with {was}, '
                         'or another --store.')

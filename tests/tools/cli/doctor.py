@@ -15,7 +15,7 @@ import unittest
 from program import Folder, run
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
-from short import some, whole_alone  # noqa: E402
+from short import in_turn, some, whole_alone  # noqa: E402
 
 DOUBLE = os.path.abspath(sys.argv.pop()) if os.path.isdir(sys.argv[-1]) else ''
 
@@ -26,6 +26,7 @@ class Doctor(Folder):
         os.mkdir(self.path('drive'))
         self.store = self.path('drive')
 
+    @in_turn(0, 3)
     def test_a_good_store_is_ready(self):
         done = run('doctor', '--store', self.store)
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -33,6 +34,7 @@ class Doctor(Folder):
                          rf'^ready: (host engine|cuda:\d .*), NVMe tier on {self.store} \(')
         self.assertEqual(os.listdir(self.store), [])
 
+    @in_turn(1, 3)
     def test_a_store_that_is_missing_would_be_created(self):
         store = self.path('store')
         done = run('doctor', '--store', store)
@@ -122,18 +124,19 @@ class Doctor(Folder):
     @unittest.skipUnless(DOUBLE, 'no double of a CUDA device was built')
     def test_what_keeps_a_card_away_is_told_with_its_fix(self):
         env = {**os.environ, 'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE}
-        for variables, status, found, fix in (
+        for variables, status, found, fix in some((
                 ({'CUDA_VISIBLE_DEVICES': 'nonsense'}, 'warn', 'is "nonsense", which names none',
                  'unset CUDA_VISIBLE_DEVICES'),
                 ({'CUDA_VISIBLE_DEVICES': '-1'}, 'ok', 'is "-1", which hides all', 'nvidia-smi -L'),
                 ({'HST_FAKE_CUDA': 'compute-mode=exclusive'}, 'warn', 'Exclusive_Process',
-                 'nvidia-smi -c DEFAULT')):
+                 'nvidia-smi -c DEFAULT')), 3):
             told = json.loads(run('doctor', '--json', env={**env, **variables}).stdout)
             row = next(check for check in told['checks'] if check['name'] == 'gpu')
             self.assertEqual(row['status'], status, row)
             self.assertIn(found, row['found'])
             self.assertIn(fix, row['fix'])
 
+    @in_turn(0, 3)
     def test_the_reason_against_a_store_is_the_real_one(self):
         done = run('doctor', '--store', '/proc/store')
         reason = ("'/proc' is on a file system that takes no files" if os.geteuid() == 0
@@ -146,6 +149,7 @@ class Doctor(Folder):
         self.assertEqual(done.returncode, 1)
         self.assertIn('RLIMIT_FSIZE', done.stdout)
 
+    @in_turn(1, 3)
     def test_a_bad_store_is_a_failure_with_a_fix(self):
         for store in (self.data, self.path('no', 'parent')):
             done = run('doctor', '--store', store)
@@ -153,12 +157,14 @@ class Doctor(Folder):
             self.assertRegex(done.stdout, r'(?m)^fail +store +E105 ')
             self.assertIn('not ready', done.stdout.split('\n')[-2])
 
+    @in_turn(2, 3)
     def test_what_train_would_not_take_for_its_store_is_told(self):
         os.symlink('drive', self.path('link'))
         done = run('doctor', '--store', self.path('link'))
         self.assertRegex(done.stdout, r'(?m)^fail +store +E610 .*is a symbolic link')
         self.assertEqual(done.returncode, 1)
 
+    @in_turn(2, 3)
     def test_a_drive_is_tried_where_other_things_are(self):
         done = run('doctor', '--store', self.path('model'))
         self.assertRegex(done.stdout, r'(?m)^warn +contents .*E616 .*holds no file of a store')

@@ -9,10 +9,11 @@ import json
 import unittest
 
 import case
-from plan_case import Case, machine
+from plan_case import Case, in_turn, machine
 
 
 class Activations(Case):
+    @in_turn(0, 2)
     def test_layers_keep_their_activations_where_there_is_room(self):
         self.config({**case.CONFIG, 'num_hidden_layers': 4})
         scratch = ('--durability=none', '--store', self.path('store'))
@@ -41,6 +42,7 @@ class Activations(Case):
         self.assertEqual(set(weights.values()), {weights[0]})
         self.assertEqual(self.plan('--place=acts=nvme', '--nvme=1G')['saved_units'], 0)
 
+    @in_turn(1, 2)
     def test_activations_are_kept_before_units_where_that_is_faster(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,
                      'num_hidden_layers': 8})
