@@ -30,6 +30,12 @@ mutate(
      'if (!*found || !drives_fit(in, p, &full))', 'if (!*found)'),
 )
 mutate(
+    'engine/plan/search/placement_search.c', 'engine/placement_refusals',
+    ('what the machine has is the end of a budget', 'p->dram_bytes > in->dram_most', 'false'),
+    ('full drives name memory that is there alone',
+     'bool in_dram = !in->dram_most ||', 'bool in_dram = true ||'),
+)
+mutate(
     'engine/plan/graph/step_graph.c', 'engine/plan',
     ('a coarse graph has fewer tiles', 'tiles / times + (tiles % times > 0)', 'tiles'),
     ('its tiles are larger', 'in->layout->tile_elements * making->times,',

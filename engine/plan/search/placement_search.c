@@ -354,20 +354,39 @@ static void refuse_hbm(const struct placement_in *in, const struct placement *p,
              small ? ", or take a GPU with more memory" : "");
 }
 
-/* The smallest layout does not fit; it is in *p. */
+/* A wish keeps something in DRAM that a drive could have. */
+static bool wished_in_dram(const struct placement_in *in)
+{
+    bool any = false;
+    for (int i = 0; i < LEAVE_COUNT; i++)
+        any |= in->wish.fixed[CLASS_OF[i]] && in->wish.tier[CLASS_OF[i]] == HST_TIER_DRAM;
+    return any && in->has_nvme;
+}
+
+/* The smallest layout does not fit; it is in *p. Where the machine has less memory free than it
+ * needs, another budget is no help. */
 static int refuse_memory(const struct placement_in *in, const struct placement *p, char *why,
                          size_t why_bytes)
 {
     const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
     char need[SIZE_TEXT_BYTES], nvme[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
+    char most[SIZE_TEXT_BYTES], *rest = size_text(in->dram_most, most);
+    bool small = in->dram_most && p->dram_bytes > in->dram_most;
     if (!fits_hbm(in, p))
         refuse_hbm(in, p, why, why_bytes);
     else
         snprintf(why, why_bytes,
                  "no placement fits: the smallest needs %s of DRAM (and %s of NVMe), the budget is "
-                 "%s. Fix: raise --dram%s%s",
+                 "%s%s%s%s. Fix: %s%s%s%s",
                  size_text_up(p->dram_bytes, need), size_text_up(p->nvme_bytes, nvme),
-                 size_text(in->dram_budget, budget), in->has_nvme ? "" : ", give a --store", batch);
+                 size_text(in->dram_budget, budget), small ? ", and only " : "", small ? rest : "",
+                 small ? " are free (least of free memory, cgroup limit, and RLIMIT_AS less "
+                         "what threads need)"
+                       : "",
+                 small ? "take a machine with more memory or raise the limit that is least"
+                       : "raise --dram",
+                 small && wished_in_dram(in) ? ", take dram out of --place" : "",
+                 in->has_nvme ? "" : ", give a --store", batch);
     return -ENOSPC;
 }
 
@@ -385,6 +404,8 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
 {
     uint32_t full;
     char need[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
+    bool in_dram = !in->dram_most ||
+                   sat_add(p->dram_bytes, p->nvme_bytes) <= sat_add(in->dram_most, in->nvme_budget);
     if (!drives_fit(in, p, &full) && full < in->drive_count && in->drive_count > 1) {
         snprintf(why, why_bytes,
                  "directory %u of --store needs %s for its share of the tiles, %s can be had "
@@ -395,15 +416,16 @@ static int refuse_nvme(const struct placement_in *in, const struct placement *p,
     }
     snprintf(why, why_bytes,
              "the store needs %s of NVMe for what does not fit in DRAM%s, its budget is %s. "
-             "Fix: free space or raise --nvme, %s, or give another --store",
+             "Fix: free space or raise --nvme, %sor give another --store",
              size_text_up(p->nvme_bytes, need),
              in->stored         ? " and for two versions of it all"
              : in->second_slots ? " and for a second slot of its weights and states"
                                 : "",
              size_text(in->nvme_budget, budget),
-             in->stored         ? "--durability none"
-             : in->second_slots ? "take --update deferred"
-                                : "raise --dram");
+             in->stored         ? "--durability none, "
+             : in->second_slots ? "take --update deferred, "
+             : in_dram          ? "raise --dram, "
+                                : "");
     return -EDQUOT;
 }
 

@@ -52,10 +52,74 @@ static void a_budget_is_raised_as_far_as_the_card_goes(void **state)
     layout_free(&layout);
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    return strlen(text) >= strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
+}
+
+/* The same of the machine's memory: `why` is as long as plan_seal.h has it. */
+static void a_budget_is_raised_as_far_as_the_machine_goes(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement p = {0};
+    char why[384];
+    struct placement_in in = inputs(&layout, "weights=dram,states=dram");
+    in.dram_budget = 1u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    uint64_t need = named_budget(why); /* rounded up */
+    assert_non_null(strstr(why, "the budget is 1.0 MiB. Fix: raise --dram"));
+    in.dram_most = need;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_non_null(strstr(why, "the budget is 1.0 MiB. Fix: raise --dram"));
+    in.dram_most = 3u << 19;
+    assert_true(in.dram_most < need);
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_null(strstr(why, "--dram"));
+    assert_non_null(strstr(why,
+                           "the budget is 1.0 MiB, and only 1.5 MiB are free (least of free "
+                           "memory, cgroup limit, and RLIMIT_AS less what threads need). "
+                           "Fix: take a machine with more memory or raise the limit that is least, "
+                           "take dram out of --place"));
+    in = inputs(&layout, "weights=dram");
+    in.has_nvme = false;
+    in.batch_tokens = in.micro_batch_tokens = 1u << 20;
+    in.dram_budget = in.dram_most = 4u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    assert_true(ends_with(why, "Fix: take a machine with more memory or raise the limit that "
+                               "is least, give a --store, or lower --batch-tokens or --grain"));
+    layout_free(&layout);
+}
+
+/* What the drives have no room for would be in memory, as far as the machine has any. */
+static void full_drives_name_memory_that_is_there(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement all, p = {0};
+    char why[384];
+    struct placement_in in = inputs(&layout, NULL);
+    assert_int_equal(placement_plan(&in, &all, why, sizeof why), 0);
+    in.dram_budget = all.dram_bytes - (1u << 20);
+    in.nvme_budget = 4096;
+    for (int i = 0; i < 2; i++) { /* nothing is known of the machine; it has enough */
+        in.dram_most = i ? 2 * all.dram_bytes : 0;
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EDQUOT);
+        assert_non_null(strstr(why, "raise --nvme, raise --dram, or give another --store"));
+    }
+    in.dram_most = in.dram_budget;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EDQUOT);
+    assert_non_null(strstr(why, "Fix: free space or raise --nvme, or give another --store"));
+    placement_free(&all);
+    layout_free(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_is_raised_as_far_as_the_card_goes),
+        cmocka_unit_test(a_budget_is_raised_as_far_as_the_machine_goes),
+        cmocka_unit_test(full_drives_name_memory_that_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
