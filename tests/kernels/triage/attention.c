@@ -26,11 +26,14 @@ struct attention attention_make(enum triage_size size, enum hst_dtype dtype,
         a.dk = triage_output(a.t, "dk", s->tokens, kv, dtype);
         a.dv = triage_output(a.t, "dv", s->tokens, kv, dtype);
     }
+    if (c.packed)
+        a.documents = triage_documents(a.t, "first", s->batch, s->seq);
     float scale = 1 / sqrtf((float)s->head_dim);
     a.args = (struct hst_attention){
         s->batch,  s->seq,      s->heads,  s->kv_heads, s->head_dim,
         dtype,     scale,       a.q->data, a.k->data,   a.v->data,
         a.o->data, a.lse->data, {0},       NULL,        c.windowed ? s->seq / 3 + 1 : 0};
+    a.args.first = a.documents ? a.documents->data : NULL;
     a.args.work = triage_work(a.t, hst_attention_work_bytes(a.t->dev, &a.args));
     bool host = hst_dev_flags(a.t->dev) & HST_DEV_HOST_MEMORY;
     a.half = dtype == HST_F32 || host ? 0 : rounding(dtype, 1);
@@ -87,17 +90,15 @@ static size_t group_of(const struct attention *a)
     return a->s.heads / a->s.kv_heads;
 }
 
-/* The first key that a query sees, and behind the last query that sees a key. */
-static size_t key_from(const struct attention *a, size_t token)
+/* The first key that a query sees. Within a sequence it does not fall. */
+static size_t key_from(const struct attention *a, size_t batch, size_t token)
 {
-    size_t window = a->args.window;
-    return window && token >= window ? token + 1 - window : 0;
-}
-
-static size_t query_end(const struct attention *a, size_t token)
-{
-    size_t window = a->args.window;
-    return window && token + window < a->s.seq ? token + window : a->s.seq;
+    size_t window = a->args.window, from = window && token >= window ? token + 1 - window : 0;
+    if (!a->documents)
+        return from;
+    size_t first = triage_first(a->documents, batch * a->s.seq + token);
+    first = first < token ? first : token;
+    return first > from ? first : from;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -108,13 +109,14 @@ static void check_query(struct attention *a, size_t batch, size_t head, size_t t
     double q[HEAD_DIM_MAX], row[HEAD_DIM_MAX], got[HEAD_DIM_MAX], lse, total = 0;
     struct sum o[HEAD_DIM_MAX] = {{0}};
     double *p = triage_doubles(token + 1);
+    size_t from = key_from(a, batch, token);
     triage_values(a->q, at, d, q);
     /* scores are below 12: no maximum is needed in float64 */
-    for (size_t j = key_from(a, token); j <= token; j++) {
+    for (size_t j = from; j <= token; j++) {
         triage_values(a->k, kv_at(a, batch, j, kv), d, row);
         total += p[j] = exp((double)a->args.scale * dot(q, row, d));
     }
-    for (size_t j = key_from(a, token); j <= token; j++) {
+    for (size_t j = from; j <= token; j++) {
         triage_values(a->v, kv_at(a, batch, j, kv), d, row);
         for (size_t c = 0; c < d; c++)
             sum_add(&o[c], p[j] / total * row[c]);
@@ -185,7 +187,7 @@ static void check_dq(struct attention *a, size_t batch, size_t head, size_t toke
     size_t line = head * a->s.seq + token;
     triage_values(a->q, at, d, q);
     triage_values(a->dout, at, d, dout);
-    for (size_t j = key_from(a, token); j <= token; j++) {
+    for (size_t j = key_from(a, batch, token); j <= token; j++) {
         triage_values(a->k, kv_at(a, batch, j, kv), d, k);
         triage_values(a->v, kv_at(a, batch, j, kv), d, v);
         double p = exp(scale * dot(q, k, d) - a->log_sums[line]);
@@ -215,7 +217,7 @@ static void sum_key(struct attention *a, size_t batch, size_t head, size_t token
     double scale = a->args.scale;
     triage_values(a->k, at, d, k);
     triage_values(a->v, at, d, v);
-    for (size_t i = token, end = query_end(a, token); i < end; i++) {
+    for (size_t i = token; i < a->s.seq && key_from(a, batch, i) <= token; i++) {
         size_t line = head * a->s.seq + i;
         triage_values(a->q, q_at(a, batch, i, head), d, q);
         triage_values(a->dout, q_at(a, batch, i, head), d, dout);
@@ -316,10 +318,22 @@ static void attention_backward_window(enum triage_size size, enum hst_dtype dtyp
     backward(size, dtype, (struct attention_case){.cut = 1, .windowed = true});
 }
 
+static void attention_documents(enum triage_size size, enum hst_dtype dtype)
+{
+    forward(size, dtype, (struct attention_case){.cut = 1, .packed = true});
+}
+
+static void attention_backward_documents(enum triage_size size, enum hst_dtype dtype)
+{
+    backward(size, dtype, (struct attention_case){.cut = 1, .packed = true});
+}
+
 TRIAGE_TESTS(attention)
 TRIAGE_TESTS(attention_backward)
 TRIAGE_TESTS(attention_window)
 TRIAGE_TESTS(attention_backward_window)
+TRIAGE_SHAPES(attention_documents)
+TRIAGE_SHAPES(attention_backward_documents)
 TRIAGE_TEST(attention_quarter_real_shape_f32, attention_quarter, TRIAGE_REAL, HST_F32)
 TRIAGE_TEST(attention_quarter_real_shape_bf16, attention_quarter, TRIAGE_REAL, HST_BF16)
 TRIAGE_TEST(attention_quarter_real_shape_f16, attention_quarter, TRIAGE_REAL, HST_F16)
@@ -337,6 +351,8 @@ struct triage_tests triage_attention_tests(void)
         TRIAGE_LIST(attention_backward),
         TRIAGE_LIST(attention_window),
         TRIAGE_LIST(attention_backward_window),
+        TRIAGE_SHAPES_LIST(attention_documents),
+        TRIAGE_SHAPES_LIST(attention_backward_documents),
         cmocka_unit_test(attention_quarter_real_shape_f32),
         cmocka_unit_test(attention_quarter_real_shape_bf16),
         cmocka_unit_test(attention_quarter_real_shape_f16),

@@ -7,16 +7,18 @@
 enum { HEAD_DIM_MAX = 128 };
 
 /* cut: each sequence is as many shorter ones. backward: its operands, too. windowed: a query sees
- * a third of what is before it at most, for which the plugin has kernels of their own. */
+ * a third of what is before it at most, packed: what its document has. For either the plugin has
+ * kernels of their own. */
 struct attention_case {
     size_t cut;
-    bool backward, windowed;
+    bool backward, windowed, packed;
 };
 
 struct attention {
     struct triage *t;
     struct triage_shape s;
     struct operand *q, *k, *v, *dout, *o, *lse, *dq, *dk, *dv;
+    struct operand *documents; /* null: none are packed */
     struct hst_attention args;
     double half; /* what rounding a weight to 16 bits loses of it; 0 where that is not done */
     double score_noise;

@@ -17,7 +17,7 @@ static struct results run_engine(const char *engine, enum hst_dtype dtype)
     assert_int_equal(setenv("HOISTWAY_ATTENTION", engine, 1), 0);
     triage_reopen();
     struct attention a =
-        attention_make(TRIAGE_REAL, dtype, (struct attention_case){4, true, false});
+        attention_make(TRIAGE_REAL, dtype, (struct attention_case){.cut = 4, .backward = true});
     attention_run_backward(&a);
     struct operand *const of[4] = {a.o, a.dq, a.dk, a.dv};
     for (size_t i = 0; i < 4; i++) {

@@ -290,18 +290,49 @@ uint32_t triage_id(const struct operand *ids, size_t index)
     return (uint32_t)((index % 4 == 1 ? hash(bits % 16) : bits) % below);
 }
 
-struct operand *triage_ids(struct triage *t, const char *name, size_t count, size_t below)
+/* Words that follow from their index and `start`. */
+static struct operand *words(struct triage *t, const char *name, size_t count, size_t start,
+                             uint32_t (*word)(const struct operand *of, size_t index))
 {
-    struct operand *ids = triage_output(t, name, count, 1, HST_F32);
-    ids->input = true;
-    ids->start = below;
+    struct operand *made = triage_output(t, name, count, 1, HST_F32);
+    made->input = true;
+    made->start = start;
     assert_true(count * 4 <= TRIAGE_STAGING_BYTES);
     triage_sync(t);
     for (size_t i = 0; i < count; i++)
-        ((uint32_t *)t->staging)[i] = triage_id(ids, i);
-    copy(ids->data, t->staging, count * 4);
+        ((uint32_t *)t->staging)[i] = word(made, i);
+    copy(made->data, t->staging, count * 4);
     triage_sync(t);
-    return ids;
+    return made;
+}
+
+struct operand *triage_ids(struct triage *t, const char *name, size_t count, size_t below)
+{
+    return words(t, name, count, below, triage_id);
+}
+
+uint32_t triage_first(const struct operand *documents, size_t index)
+{
+    /* where documents of the first sequence begin: 64ths of it, and tokens behind them; those of
+       the others a token later each time */
+    static const struct {
+        size_t part, behind;
+    } begins[] = {{3, 5}, {3, 6}, {16, 0}, {17, 1}, {40, 0}, {52, 3}};
+    size_t seq = documents->start, token = index % seq, first = 0;
+    if (token + 1 + seq / 32 >= seq)
+        return UINT32_MAX;
+    if (token + 1 + seq / 16 >= seq)
+        return (uint32_t)token;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        size_t begin = seq * begins[i].part / 64 + begins[i].behind + index / seq;
+        first = begin <= token && begin > first ? begin : first;
+    }
+    return (uint32_t)first;
+}
+
+struct operand *triage_documents(struct triage *t, const char *name, size_t batch, size_t seq)
+{
+    return words(t, name, batch * seq, seq, triage_first);
 }
 
 double triage_value(const struct operand *of, size_t index)

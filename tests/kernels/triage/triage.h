@@ -38,7 +38,7 @@ struct operand {
     size_t rows, columns;
     enum hst_dtype dtype;
     void *data;   /* device memory */
-    size_t start; /* of an input, in the sequence */
+    size_t start; /* of an input, in the sequence; what ids are below; seq of documents */
     bool positive, input;
     /* what the checks found */
     size_t checked, wrong;
@@ -84,6 +84,14 @@ struct operand *triage_output(struct triage *t, const char *name, size_t rows, s
 /** Ids below `below`: the first is 0, the last below − 1, and each fourth one of sixteen. */
 struct operand *triage_ids(struct triage *t, const char *name, size_t count, size_t below);
 uint32_t triage_id(const struct operand *ids, size_t index);
+/**
+ * hst_attention.first of packed documents: in each sequence some that begin with a tile and some
+ * elsewhere, one of a single token, and padding behind them, which says its own place or a greater
+ * one.
+ */
+struct operand *triage_documents(struct triage *t, const char *name, size_t batch, size_t seq);
+/** Of token `index` of the batch. */
+uint32_t triage_first(const struct operand *documents, size_t index);
 struct hst_work triage_work(struct triage *t, size_t size_bytes);
 
 /** Element `index` of an input, as it was before the operation. */
@@ -118,26 +126,30 @@ void triage_end(struct triage *t);
 double *triage_doubles(size_t count);
 
 /* One test of an operation for each size and dtype; CASE(size, dtype). Large indices are in code
- * that all dtypes share, so bf16 stands for them beyond 2^31. */
+ * that all dtypes share, so bf16 stands for them beyond 2^31; _SHAPES are without it, for what
+ * shares that code with another operation. */
 #define TRIAGE_TEST(NAME, CASE, SIZE, DTYPE) \
     static void NAME(void **state)           \
     {                                        \
         (void)state;                         \
         CASE(SIZE, DTYPE);                   \
     }
-#define TRIAGE_TESTS(OP)                                              \
+#define TRIAGE_SHAPES(OP)                                             \
     TRIAGE_TEST(OP##_small_f32, OP, TRIAGE_SMALL, HST_F32)            \
     TRIAGE_TEST(OP##_small_bf16, OP, TRIAGE_SMALL, HST_BF16)          \
     TRIAGE_TEST(OP##_small_f16, OP, TRIAGE_SMALL, HST_F16)            \
     TRIAGE_TEST(OP##_real_shape_f32, OP, TRIAGE_REAL, HST_F32)        \
     TRIAGE_TEST(OP##_real_shape_bf16, OP, TRIAGE_REAL, HST_BF16)      \
-    TRIAGE_TEST(OP##_real_shape_f16, OP, TRIAGE_REAL, HST_F16)        \
+    TRIAGE_TEST(OP##_real_shape_f16, OP, TRIAGE_REAL, HST_F16)
+#define TRIAGE_TESTS(OP)                                              \
+    TRIAGE_SHAPES(OP)                                                 \
     TRIAGE_TEST(OP##_beyond_2_31_bf16, OP, TRIAGE_BEYOND, HST_BF16)
-#define TRIAGE_LIST(OP)                                                              \
+#define TRIAGE_SHAPES_LIST(OP)                                                       \
     cmocka_unit_test(OP##_small_f32), cmocka_unit_test(OP##_small_bf16),             \
         cmocka_unit_test(OP##_small_f16), cmocka_unit_test(OP##_real_shape_f32),     \
         cmocka_unit_test(OP##_real_shape_bf16),                                      \
-        cmocka_unit_test(OP##_real_shape_f16), cmocka_unit_test(OP##_beyond_2_31_bf16)
+        cmocka_unit_test(OP##_real_shape_f16)
+#define TRIAGE_LIST(OP) TRIAGE_SHAPES_LIST(OP), cmocka_unit_test(OP##_beyond_2_31_bf16)
 
 struct triage_tests {
     const struct CMUnitTest *tests;
