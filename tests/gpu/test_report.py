@@ -76,7 +76,8 @@ class Report(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
 
     def test_a_card_that_dies_is_told_with_operation_and_shape_and_the_rest_runs(self):
-        done, told = report(self.out, 'triage', HST_FAKE_CUDA='fail=launch:30+:700')
+        done, told = report(self.out, 'triage', '--seconds=780',
+                            HST_FAKE_CUDA='fail=launch:30+:700')
         self.assertEqual(done.returncode, 1, done.stdout)
         tests = {t['name'].removeprefix('kernels/triage'): t for t in told['parts'][0]['tests']}
         self.assertEqual([name for name, t in tests.items() if t['result'] == 'failed'], [''])

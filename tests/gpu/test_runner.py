@@ -461,6 +461,11 @@ class Order(Programs):
         self.assertEqual(told['losses'] - told['suite'], 1)
         self.assertEqual(told['suite'] - told['triage'], report.PARTS['suite'][1])
 
+    def test_a_part_of_a_smoke_run_has_the_time_of_the_call(self):
+        self.runner.smoke = True
+        told = self.call(540, lambda name, limit_s: 2 * limit_s if name == 'triage' else 1)
+        self.assertEqual(told['triage'] - told['doctor'], 2 * report.PARTS['triage'][1])
+
     def test_peers_run_where_they_are_asked_for(self):
         self.assertEqual(report.chosen(['peer']), list(report.OWN_CALL))
         self.assertEqual(report.OWN_CALL[:2], ('peer-1b', 'peer-3b'))
