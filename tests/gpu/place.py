@@ -11,10 +11,12 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BUNDLE_FILE = os.path.join(ROOT, 'bundle.json')  # made by make_bundle.py
 IN_BUNDLE = os.path.exists(BUNDLE_FILE)
 
-# Folders of programs and of the plugin, of a bundle and of a build folder, below the root.
-PROGRAMS = ('bin', 'build/tools', 'build/tests/kernels', 'build/tests/gpu', 'build/tests/cuda',
-            'build/tests/cudnn')
-PLUGINS = ('lib', 'build/kernels/cuda')
+# Tests of another build than the user's name its folder.
+BUILD = os.environ.get('HST_BUILD') or os.path.join(ROOT, 'build')
+# Folders of programs and of the plugin, of a bundle below the root and of a build folder.
+PROGRAMS = ('bin', *(os.path.join(BUILD, folder) for folder in (
+    'tools', 'tests/kernels', 'tests/gpu', 'tests/cuda', 'tests/cudnn')))
+PLUGINS = ('lib', os.path.join(BUILD, 'kernels/cuda'))
 
 
 def program(name):

@@ -66,6 +66,7 @@ case "$1" in
     echo "fuzz/config: for 7 s"
     read -r answer <"$GATE"
     echo "==> fuzz/config: nothing found" ;;
+*/suites.py) echo "$*" >>"$0.asked" ;;
 */report.py) echo "the report runs" ;;
 */make_bundle.py)
     echo "bundle: hoistway"
@@ -189,6 +190,16 @@ if sys.argv[1] == 'sources':
     def test_the_fuzzers_of_a_soak_tell_that_they_go_on(self):
         shown = self.ticks('soak', r'fuzz/config: for 7 s\n')
         self.assertIn('\n==> fuzz/config: nothing found\n', shown)
+
+    def test_a_soak_runs_what_is_long_the_modes_under_asan_and_all_under_tsan(self):
+        self.ticks('soak', r'fuzz/config: for 7 s\n')
+        with open(self.folder + '/bin/python3.asked', encoding='ascii') as file:
+            asked = [line.split(maxsplit=1)[1] for line in file]
+        for line, ends in zip(asked, (r'long -C build .* --suite soak',
+                                      r'asan\+ubsan -C build-asan .* --suite modes --timeout.*',
+                                      r'tsan -C build-tsan .* --no-suite soak --timeout.*'),
+                              strict=True):
+            self.assertRegex(line, rf'^{ends}$')
 
     def test_a_bundle_tells_what_it_takes(self):
         shown = self.ticks('bundle', r'bundle: hoistway\n')
