@@ -72,7 +72,7 @@ mutate(
 mutate(
     'tools/model/units.c', 'e2e/cudnn',
     ('plans of a shorter grain are built at the start, too',
-     'measure_windows(p, layer, run->batch_tokens % run->micro_batch_tokens, !evaluates);', ''),
+     'measure_windows(p, layer, shorter, !evaluates);', ''),
 )
 mutate(
     'kernels/base/book.c', 'kernels/device e2e/device',

@@ -38,8 +38,8 @@ mutate(
     ('a gradient is divided by all targets of the step',
      '(double)begun.loss_scale / (double)targets',
      '(double)begun.loss_scale / (double)model->run.batch_tokens'),
-    ('a loss is the mean over targets', 'batch_tokens) / (double)targets;',
-     'batch_tokens) / (double)model->run.batch_tokens;'),
+    ('a loss is the mean over targets', 'ended.sums[0] / (double)model->target_count;',
+     'ended.sums[0] / (double)model->run.batch_tokens;'),
 )
 mutate(
     'tools/model/step.c', 'tools/model/step',

@@ -15,8 +15,9 @@ struct hst_shape; /* <hoistway/plan.h> */
 
 struct llama_run {
     uint64_t seq_len;            /* T, tokens */
-    uint64_t batch_tokens;       /* tokens of a step, a multiple of T */
+    uint64_t batch_tokens;       /* tokens of a step, of all ranks; a multiple of T·ways */
     uint64_t micro_batch_tokens; /* tokens of a micro-batch: see llama_micro_batch_tokens */
+    uint32_t ways, ranks;        /* of the engine (config.h, hst_engine_part); 0: 1 */
     bool documents;              /* a sequence is several, each by itself: see llama_batch */
     /* what they cost is that of documents of one length, so many tokens (llama_document_tokens);
        0: of whole sequences. It decides what is predicted, and nothing that is computed */
@@ -31,8 +32,8 @@ uint64_t llama_document_tokens(double pairs, double tokens);
 /* Tokens of a micro-batch where the user wishes none: enough for full speed. */
 #define LLAMA_MICRO_BATCH_HOST 2048u
 #define LLAMA_MICRO_BATCH_GPU  8192u
-/** Tokens of a micro-batch: T·max(1, ⌊wish/T⌋), at most batch_tokens. */
-uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens);
+/** Tokens of a micro-batch: T·max(1, ⌊wish/T⌋), at most those of a way. */
+uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t way_tokens);
 
 struct llama_tensor {
     const char *name;
@@ -95,11 +96,12 @@ void llama_init_random(const struct llama_config *config, const struct llama_ini
                        size_t count);
 
 /**
- * A step's tokens, sequence after sequence: u32[batch_tokens] each.
+ * This rank's part of a step's tokens (hst_engine_part), sequence after sequence: u32[tokens] each.
+ * With one rank it is all of them.
  *
  * inputs    ids below the vocabulary
  * targets   the ids that are to be told, or HST_NO_TARGET where nothing is learned. At least one of
- *           them is a target: who makes batches refuses a step that has none, and names the rows
+ *           a step is a target: who makes batches refuses a step that has none, and names the rows
  * first     place in its own sequence of the first token that a token sees: 0 … its own place, not
  *           falling in a sequence. Documents lie one after another; padding sees itself alone
  * position  of a token in its document, below seq_len
@@ -110,33 +112,42 @@ void llama_init_random(const struct llama_config *config, const struct llama_ini
 struct llama_batch {
     const uint32_t *inputs, *targets;
     const uint32_t *first, *position;
+    uint64_t target_count; /* of all ranks; 0: those that are here, of one rank */
 };
 
 /**
  * One training step after seal and load: begin, forward sweep, backward sweep (the head computes
- * loss and gradient at once), end. *loss: mean over the step's targets, in nats; the gradient is
- * its, so that each target of the step counts the same, whichever micro-batch it is in. Allocates
- * nothing after the first call. -EINVAL: a batch without a target, or one that has or lacks first
- * and position where the run does not; nothing has begun.
+ * loss and gradient at once), end. *loss: mean over the step's targets, in nats, of all ranks; the
+ * gradient is its, so that each target of the step counts the same, whichever micro-batch it is in.
+ * Allocates nothing after the first call. -EINVAL: a batch without a target, or one that has or
+ * lacks first and position where the run does not; nothing has begun.
  */
 int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
                const struct llama_batch *batch, double *loss, struct hst_step_stats *stats);
+/**
+ * Its two halves, for who adds to the step's second sum (hst_sum_add) what is known when all is
+ * computed. The first sum is the model's: losses, those of a micro-batch as one value.
+ */
+int llama_step_compute(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
+                       const struct llama_batch *batch);
+int llama_step_end(const struct llama *model, struct hst_engine *engine, double *loss,
+                   struct hst_step_stats *stats);
 
 struct llama_evaluation {
-    uint64_t target_count;
-    double loss_sum; /* of these targets, in nats */
+    uint64_t target_count; /* of all ranks */
+    double loss_sum;       /* of these targets, in nats */
+    double second_sum;     /* of what the caller has added to it (hst_sum_add) since the last one */
 };
 
 /**
  * The losses of the first `tokens` tokens of a batch, after load and between steps: one forward
  * sweep (HST_EVAL), which changes nothing that a step depends on. A target's loss has the bits that
- * a step would give it, whatever stands behind it.
+ * a step would give it, whatever stands behind it. All ranks make the call.
  *
  * batch   ids that the model has, also behind `tokens`: those up to the end of a micro-batch are
- * computed
- *         and not counted, so that every shape is a step's
- * tokens  whole sequences, 1 to batch_tokens
- * found   losses are added in order
+ *         computed and not counted, so that every shape is a step's
+ * tokens  of this rank's part: whole sequences; 0: none of them are here, nothing is read
+ * found   the losses of a micro-batch are added in order, and those of all ranks without an error
  *
  * Errors: the engine's and the device's; -EINVAL: first and position, as of a step; *found is then
  * untouched. Allocates nothing after the first call or step.

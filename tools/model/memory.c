@@ -17,7 +17,7 @@ static size_t table_count(const struct llama *model)
 
 size_t llama_memory_loss_count(const struct llama *model)
 {
-    const size_t tokens = (size_t)model->run.batch_tokens;
+    const size_t tokens = (size_t)llama_part_tokens(model);
     return tokens > LOSSES_LEAST ? tokens : LOSSES_LEAST;
 }
 
@@ -25,7 +25,7 @@ size_t llama_memory_loss_count(const struct llama *model)
 static size_t carve(const struct llama *model, void *base, struct llama_memory *memory)
 {
     struct work_area area = {.base = base};
-    size_t tokens = (size_t)model->run.batch_tokens;
+    size_t tokens = (size_t)llama_part_tokens(model);
     memory->cos = work_take(&area, table_count(model), sizeof(float));
     memory->sin = work_take(&area, table_count(model), sizeof(float));
     memory->inputs = work_take(&area, tokens, sizeof(uint32_t));
@@ -68,7 +68,7 @@ int llama_memory_batch(struct llama *model, struct hst_stream *stream,
                        const struct llama_batch *batch)
 {
     const struct llama_memory *host = &model->host;
-    const size_t bytes = (size_t)model->run.batch_tokens * sizeof(uint32_t);
+    const size_t bytes = (size_t)llama_part_tokens(model) * sizeof(uint32_t);
     memcpy(host->inputs, batch->inputs, bytes);
     memcpy(host->targets, batch->targets, bytes);
     const uint32_t *last = host->targets;
@@ -83,6 +83,6 @@ int llama_memory_batch(struct llama *model, struct hst_stream *stream,
 
 int llama_memory_losses(struct llama *model, struct hst_stream *stream)
 {
-    size_t bytes = (size_t)model->run.batch_tokens * sizeof(float);
+    size_t bytes = (size_t)llama_part_tokens(model) * sizeof(float);
     return hst_stream_copy(stream, model->host.losses, model->device.losses, bytes);
 }

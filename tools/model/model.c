@@ -15,13 +15,27 @@
  * more. Twenty such buffers of 4 bytes stay far below 2^63. */
 #define MAX_ELEMENTS (UINT64_C(1) << 40)
 
-uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t batch_tokens)
+uint64_t llama_micro_batch_tokens(uint64_t wish, uint64_t seq_len, uint64_t way_tokens)
 {
     uint64_t sequences = wish / seq_len;
-    uint64_t most = batch_tokens / seq_len;
+    uint64_t most = way_tokens / seq_len;
     if (sequences > most)
         sequences = most;
     return seq_len * (sequences ? sequences : 1);
+}
+
+static uint64_t part_of(uint64_t tokens, uint32_t parts)
+{
+    return parts ? tokens / parts : tokens;
+}
+
+/* All ways have whole sequences, as many as each other, and no less than a micro-batch has. */
+static bool batch_divides(const struct llama_run *r)
+{
+    const uint64_t way = part_of(r->batch_tokens, r->ways);
+    return r->seq_len > 0 && r->micro_batch_tokens > 0 && way > 0 &&
+           (r->ways == 0 || r->batch_tokens % r->ways == 0) && way % r->seq_len == 0 &&
+           r->micro_batch_tokens % r->seq_len == 0 && r->micro_batch_tokens <= way;
 }
 
 static bool exceeds(uint64_t a, uint64_t b, uint64_t limit)
@@ -59,14 +73,13 @@ static int check_config(const struct llama_config *c, struct hst_error *error)
 static int check_run(const struct llama_config *c, const struct llama_run *r,
                      struct hst_error *error)
 {
-    if (r->seq_len == 0 || r->micro_batch_tokens == 0 || r->batch_tokens == 0 ||
-        r->batch_tokens % r->seq_len != 0 || r->micro_batch_tokens % r->seq_len != 0 ||
-        r->micro_batch_tokens > r->batch_tokens)
+    if (!batch_divides(r))
         return fail(error, FAIL_VALUE, -EINVAL,
-                    "--batch-tokens %" PRIu64 " and the micro-batch of %" PRIu64
-                    " tokens must be multiples of --seq-len %" PRIu64
-                    ". Fix: --batch-tokens and --grain that are.",
-                    r->batch_tokens, r->micro_batch_tokens, r->seq_len);
+                    "--batch-tokens %" PRIu64 " in each of %" PRIu32
+                    " ways, and the micro-batch of %" PRIu64
+                    " tokens, must be multiples of --seq-len %" PRIu64
+                    ". Fix: --batch-tokens, --ways and --grain that are.",
+                    r->batch_tokens, r->ways ? r->ways : 1, r->micro_batch_tokens, r->seq_len);
     if (r->seq_len > c->max_positions)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--seq-len %" PRIu64 " is beyond the model's max_position_embeddings %" PRIu32
@@ -215,6 +228,16 @@ void llama_destroy(struct llama **model)
 const struct llama_tensor *llama_tensor(const struct llama *model, size_t i)
 {
     return i < model->tensor_count ? &model->tensors[i] : NULL;
+}
+
+uint64_t llama_part_tokens(const struct llama *model)
+{
+    return part_of(model->run.batch_tokens, model->run.ranks);
+}
+
+uint64_t llama_way_tokens(const struct llama *model)
+{
+    return part_of(model->run.batch_tokens, model->run.ways);
 }
 
 uint64_t llama_parameter_count(const struct llama *model)

@@ -38,10 +38,10 @@ struct tensor_name {
 /* The model's own memory (memory.h), on the device or on the host. */
 struct llama_memory {
     float *cos, *sin; /* f32[seq_len, head_dim/2] */
-    /* u32[batch_tokens], one behind another: a step's batch is one copy */
+    /* u32[llama_part_tokens], one behind another: a step's batch is one copy */
     uint32_t *inputs, *targets;
     uint32_t *first, *position; /* null without documents */
-    float *losses; /* f32[llama_memory_loss_count], behind them: batch_tokens at least */
+    float *losses; /* f32[llama_memory_loss_count], behind them: as many at least */
 };
 
 struct llama {
@@ -54,6 +54,7 @@ struct llama {
     struct tensor_name *names;
 
     struct llama_memory device, host; /* device.cos is null until the first step */
+    uint64_t target_count;            /* of the step that is computed, of all ranks */
 
     /* Known when the units have been added to an engine. */
     uint32_t first_unit;
@@ -65,6 +66,10 @@ struct llama {
 /** It gives the place of a parameter among those of a layer of this model; LAYER_PARAM_MAX: how
  * many. */
 size_t llama_layer_place(const struct llama *model, enum layer_param param);
+
+/** Tokens of a step that this rank has, and those of a way, in which micro-batches are cut. */
+uint64_t llama_part_tokens(const struct llama *model);
+uint64_t llama_way_tokens(const struct llama *model);
 
 /** Place among llama_tensor's of the final norm; the head's own weight, if it has one, follows. */
 size_t llama_norm_tensor(const struct llama *model);

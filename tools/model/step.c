@@ -28,6 +28,7 @@ struct step {
 struct visit {
     const struct step *step;
     uint32_t unit, micro;
+    struct hst_micro at; /* the micro-batch's place */
     const struct hst_unit_view *view;
 };
 
@@ -55,7 +56,7 @@ static struct work_area area_of(const struct visit *v)
 
 static size_t first_token(const struct visit *v)
 {
-    return (size_t)v->micro * (size_t)v->step->model->run.micro_batch_tokens;
+    return (size_t)v->at.first_token;
 }
 
 /* Each slice writes the tokens whose rows it has. */
@@ -240,13 +241,6 @@ static void head_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_HIDDEN);
 }
 
-/* Whole micro-batches, but for the last of the step. */
-static size_t micro_tokens(const struct llama *model, uint32_t micro)
-{
-    uint64_t left = model->run.batch_tokens - micro * model->run.micro_batch_tokens;
-    return (size_t)(left < model->run.micro_batch_tokens ? left : model->run.micro_batch_tokens);
-}
-
 static enum unit_kind kind_of(const struct llama *model, uint32_t unit)
 {
     uint32_t index = unit - model->first_unit, layers = model->config.layers;
@@ -257,30 +251,40 @@ static enum unit_kind kind_of(const struct llama *model, uint32_t unit)
     return index == layers + 1 ? UNIT_NORM : UNIT_HEAD;
 }
 
+static struct pass pass_of(const struct visit *v)
+{
+    const struct step *step = v->step;
+    const struct llama *model = step->model;
+    struct pass p = {
+        .model = model,
+        .device = hst_engine_device(step->engine),
+        .stream = step->stream,
+        .dtype = model->dtype,
+        .param = v->view->param,
+        .first_row = v->view->first_row,
+        .rows = v->view->rows,
+        .tokens = (size_t)v->at.tokens,
+        .sequences = (size_t)(v->at.tokens / model->run.seq_len),
+    };
+    if (kind_of(model, v->unit) == UNIT_LAYER)
+        p.window = llama_layer_window(model, v->unit - model->first_unit - 1);
+    if (step->documents) {
+        p.first = model->device.first + first_token(v);
+        p.position = model->device.position + first_token(v);
+    }
+    return p;
+}
+
 /* One visit, micro-batch after micro-batch. */
 static int visit_unit(const struct step *step, const struct hst_visit *visit, micro_fn *run)
 {
-    const struct llama *model = step->model;
     struct visit v = {.step = step, .unit = visit->unit};
     int rc = hst_unit_acquire(step->engine, v.unit, visit->sweep, step->stream, &v.view);
     for (v.micro = 0; rc == 0 && v.micro < step->micro_count; v.micro++) {
-        struct pass p = {
-            .model = model,
-            .device = hst_engine_device(step->engine),
-            .stream = step->stream,
-            .dtype = model->dtype,
-            .param = v.view->param,
-            .first_row = v.view->first_row,
-            .rows = v.view->rows,
-            .tokens = micro_tokens(model, v.micro),
-        };
-        p.sequences = p.tokens / (size_t)model->run.seq_len;
-        if (kind_of(model, v.unit) == UNIT_LAYER)
-            p.window = llama_layer_window(model, v.unit - model->first_unit - 1);
-        if (step->documents) {
-            p.first = model->device.first + first_token(&v);
-            p.position = model->device.position + first_token(&v);
-        }
+        rc = hst_engine_micro(step->engine, v.micro, &v.at);
+        if (rc)
+            break;
+        struct pass p = pass_of(&v);
         run(&v, &p);
         rc = p.rc;
     }
@@ -316,12 +320,20 @@ static int sweep_units(const struct step *step)
     return rc;
 }
 
-static double sum_losses(const struct llama *model, uint64_t tokens)
+/* Those of the first `tokens` of this rank's part, which are on the host: each micro-batch's are
+ * added in order, to a value that ranks and ways cannot change. */
+static int add_losses(const struct step *step, uint64_t tokens)
 {
-    double sum = 0.0;
-    for (uint64_t i = 0; i < tokens; i++)
-        sum += (double)model->host.losses[i];
-    return sum;
+    struct hst_micro at;
+    int rc = 0;
+    for (uint32_t micro = 0; rc == 0 && micro < step->micro_count; micro++) {
+        rc = hst_engine_micro(step->engine, micro, &at);
+        double sum = 0.0;
+        for (uint64_t i = at.first_token; rc == 0 && i < at.first_token + at.tokens; i++)
+            sum += i < tokens ? (double)step->model->host.losses[i] : 0.0;
+        rc = rc ? rc : hst_sum_add(step->engine, 0, sum);
+    }
+    return rc;
 }
 
 static uint64_t count_targets(const uint32_t *targets, uint64_t count)
@@ -337,19 +349,23 @@ static bool batch_ok(const struct llama_batch *batch, bool documents)
     return (batch->first != NULL) == documents && (batch->position != NULL) == documents;
 }
 
+static uint64_t targets_of(const struct llama_batch *batch, uint64_t tokens)
+{
+    return batch->target_count ? batch->target_count : count_targets(batch->targets, tokens);
+}
+
 /* A step's ids, and where they stand, to the device. */
 static int bring(const struct step *step, const struct llama_batch *batch)
 {
     int rc = step->model->device.cos ? 0 : llama_memory_take(step->model, step->engine);
-    return rc ? rc : llama_memory_batch(step->model, step->stream, batch);
+    return rc || step->micro_count == 0 ? rc : llama_memory_batch(step->model, step->stream, batch);
 }
 
-int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
-               const struct llama_batch *batch, double *loss, struct hst_step_stats *stats)
+int llama_step_compute(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
+                       const struct llama_batch *batch)
 {
     struct hst_step begun = {0};
-    struct hst_step_stats ended = {0};
-    const uint64_t targets = count_targets(batch->targets, model->run.batch_tokens);
+    const uint64_t tokens = llama_part_tokens(model), targets = targets_of(batch, tokens);
     if (targets == 0 || !batch_ok(batch, model->run.documents))
         return -EINVAL;
     int rc = hst_step_begin(engine, in, &begun);
@@ -363,20 +379,36 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
         .documents = batch->first,
         .grad_scale = (float)((double)begun.loss_scale / (double)targets),
     };
-    assert((begun.micro_count - 1) * model->run.micro_batch_tokens < model->run.batch_tokens &&
-           begun.micro_count * model->run.micro_batch_tokens >= model->run.batch_tokens);
+    model->target_count = targets;
     rc = bring(&step, batch);
     if (rc == 0)
         rc = sweep_units(&step);
     if (rc == 0)
         rc = llama_memory_losses(model, step.stream);
     if (rc == 0)
-        rc = hst_step_end(engine, &ended); /* the stream has passed the losses */
-    if (rc < 0)
+        rc = hst_step_computed(engine);
+    if (rc == 0)
+        rc = hst_stream_sync(step.stream); /* behind the units are the losses alone */
+    return rc ? rc : add_losses(&step, tokens);
+}
+
+int llama_step_end(const struct llama *model, struct hst_engine *engine, double *loss,
+                   struct hst_step_stats *stats)
+{
+    struct hst_step_stats ended = {0};
+    int rc = hst_step_end(engine, &ended);
+    if (rc)
         return rc;
-    *loss = sum_losses(model, model->run.batch_tokens) / (double)targets;
+    *loss = ended.sums[0] / (double)model->target_count;
     *stats = ended;
     return 0;
+}
+
+int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_step_in *in,
+               const struct llama_batch *batch, double *loss, struct hst_step_stats *stats)
+{
+    int rc = llama_step_compute(model, engine, in, batch);
+    return rc ? rc : llama_step_end(model, engine, loss, stats);
 }
 
 /* ---- an evaluation ---- */
@@ -399,16 +431,25 @@ static int evaluate_units(const struct step *step)
     return rc;
 }
 
+/* Micro-batches that have some of the first `tokens` of this rank's part. */
+static uint32_t count_micros(const struct hst_engine *engine, uint64_t tokens)
+{
+    struct hst_micro at;
+    uint32_t count = 0;
+    while (hst_engine_micro(engine, count, &at) == 0 && at.first_token < tokens)
+        count++;
+    return count;
+}
+
 /* Over the first `tokens` of a batch. */
 static struct step evaluating_step(struct llama *model, struct hst_engine *engine,
                                    const struct llama_batch *batch, uint64_t tokens)
 {
-    const uint64_t micro = model->run.micro_batch_tokens;
     return (struct step){
         .model = model,
         .engine = engine,
         .stream = hst_engine_stream(engine),
-        .micro_count = (uint32_t)((tokens + micro - 1) / micro),
+        .micro_count = count_micros(engine, tokens),
         .documents = batch->first,
     };
 }
@@ -417,16 +458,18 @@ int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct 
                    uint64_t tokens, struct llama_evaluation *found)
 {
     const struct step step = evaluating_step(model, engine, batch, tokens);
-    assert(tokens > 0 && tokens <= model->run.batch_tokens && tokens % model->run.seq_len == 0);
+    double sums[HST_SUMS];
+    assert(tokens <= llama_part_tokens(model) && tokens % model->run.seq_len == 0);
     if (!batch_ok(batch, model->run.documents != model->run.evaluates_other))
         return -EINVAL;
     int rc = bring(&step, batch);
     rc = rc ? rc : evaluate_units(&step);
     rc = rc ? rc : llama_memory_losses(model, step.stream);
     rc = rc ? rc : hst_stream_sync(step.stream);
+    rc = rc ? rc : add_losses(&step, tokens);
+    rc = rc ? rc : hst_sum_agree(engine, sums);
     if (rc == 0)
-        *found = (struct llama_evaluation){count_targets(batch->targets, tokens),
-                                           sum_losses(model, tokens)};
+        *found = (struct llama_evaluation){targets_of(batch, tokens), sums[0], sums[1]};
     return rc;
 }
 
@@ -441,7 +484,7 @@ int llama_choose(struct llama *model, struct hst_engine *engine, const struct ll
     struct step step = evaluating_step(model, engine, batch, tokens);
     step.choices = choices;
     step.choice_count = count;
-    assert(count > 0 && tokens <= model->run.batch_tokens);
+    assert(count > 0 && tokens <= llama_part_tokens(model));
     if (!batch_ok(batch, model->run.documents))
         return -EINVAL;
     int rc = bring(&step, batch);

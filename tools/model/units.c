@@ -58,19 +58,20 @@ static void measure_windows(struct pass *p, const struct layer_work *layer, uint
     }
 }
 
-/* Every number of tokens that a step has: the last micro-batch may be shorter, which needs no more,
+/* Every number of tokens that a step has: the last of a way may be shorter, which needs no more,
  * but a library that prepares itself for a shape does so when it is first asked, and not in a step.
  * The same of evaluations, whose sequences may be others. */
 static void measure_layer(struct pass *p, const struct layer_work *layer)
 {
     static const uint32_t given[1]; /* for whether there is one: nothing reads it */
     const struct llama_run *run = &p->model->run;
+    const uint64_t shorter = llama_way_tokens(p->model) % run->micro_batch_tokens;
     for (int evaluates = 0; evaluates <= run->evaluates_other; evaluates++) {
         const bool documents = run->documents != (evaluates == 1);
         p->first = documents ? given : NULL;
         p->position = documents ? given : NULL;
         measure_windows(p, layer, run->micro_batch_tokens, !evaluates);
-        measure_windows(p, layer, run->batch_tokens % run->micro_batch_tokens, !evaluates);
+        measure_windows(p, layer, shorter, !evaluates);
     }
 }
 

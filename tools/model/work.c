@@ -160,7 +160,7 @@ void head_kept_carve(const struct llama *model, struct hst_work kept, size_t fir
                      struct head_work *work)
 {
     float *base = kept.data;
-    size_t sums = head_sum_count(model, model->run.batch_tokens);
+    size_t sums = head_sum_count(model, llama_part_tokens(model));
     work->sum = sums ? base + head_sum_count(model, first_token) : NULL;
     work->state = base + sums + first_token * HEAD_STATE;
 }

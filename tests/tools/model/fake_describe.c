@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <hoistway/ranks.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,45 @@ int fake_enter(struct hst_engine *e)
 
 /* ---- life and description -------------------------------------------------------------------- */
 
+static uint64_t way_tokens(const struct hst_engine *e)
+{
+    return e->config.batch_tokens / e->part.ways;
+}
+
+static uint32_t way_micros(const struct hst_engine *e)
+{
+    const uint64_t micro = e->config.micro_batch_tokens;
+    return (uint32_t)((way_tokens(e) + micro - 1) / micro);
+}
+
+static void take_part(struct hst_engine *e)
+{
+    const struct hst_launch *launch = e->config.launch;
+    const uint32_t ranks = launch ? launch->ranks : 1, rank = launch ? launch->rank : 0;
+    const uint32_t ways = e->config.ways ? e->config.ways : ranks;
+    assert_true(ways % ranks == 0 && e->config.batch_tokens % ways == 0 && rank < ranks);
+    e->part = (struct hst_part){.rank = rank, .ranks = ranks, .nodes = 1, .ways = ways};
+    e->part.tokens = e->config.batch_tokens / ranks;
+    e->part.first_token = rank * e->part.tokens;
+    e->part.micro_count = e->micro_count = ways / ranks * way_micros(e);
+}
+
+int hst_engine_part(const struct hst_engine *e, struct hst_part *part)
+{
+    *part = e->part;
+    return 0;
+}
+
+int hst_engine_micro(const struct hst_engine *e, uint32_t micro, struct hst_micro *found)
+{
+    if (micro >= e->micro_count)
+        return -EINVAL;
+    const uint64_t each = e->config.micro_batch_tokens, way = micro / way_micros(e);
+    const uint64_t first = micro % way_micros(e) * each, left = way_tokens(e) - first;
+    *found = (struct hst_micro){way * way_tokens(e) + first, left < each ? left : each};
+    return 0;
+}
+
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine)
 {
     struct hst_engine *e = calloc(1, sizeof *e);
@@ -37,8 +77,7 @@ int hst_engine_create(const struct hst_config *config, struct hst_engine **engin
     e->config = *config;
     assert_true(config->precision != HST_PRECISION_FP16);
     e->dtype = config->precision == HST_PRECISION_BF16 ? HST_BF16 : HST_F32;
-    e->micro_count = (uint32_t)((config->batch_tokens + config->micro_batch_tokens - 1) /
-                                config->micro_batch_tokens);
+    take_part(e);
     e->fail_at = SIZE_MAX;
     e->segment = 3;
     struct hst_dev_config dev = {.size = sizeof dev};
@@ -176,8 +215,11 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
     bool cut = u->rows > 0 && e->slice_rows > 0 && u->rows > e->slice_rows;
     u->slice_rows = cut ? e->slice_rows : 0;
     assert_int_equal(cut ? u->slice_rows % desc->slices.block_rows : 0, 0);
-    u->kept_bytes = cut ? desc->slices.token_bytes * e->config.batch_tokens : 0;
-    u->kept = cut ? fake_take(u->kept_bytes) : NULL;
+    u->kept_bytes = cut ? desc->slices.token_bytes * e->part.tokens : 0;
+    if (cut) {
+        u->kept = fake_take(u->kept_bytes * e->part.ranks + CANARY_BYTES);
+        memset(u->kept + u->kept_bytes, 0x5a, fake_kept_canary(u, &e->part));
+    }
     for (uint32_t i = 0; i < desc->param_count; i++)
         add_param(e, &desc->params[i], &u->params[i]);
     u->param_count = desc->param_count;
@@ -216,8 +258,9 @@ int hst_client_memory(struct hst_engine *e, struct hst_client_memory *memory)
 
 uint64_t fake_micro_tokens(const struct hst_engine *e, uint32_t micro)
 {
-    uint64_t left = e->config.batch_tokens - micro * e->config.micro_batch_tokens;
-    return left < e->config.micro_batch_tokens ? left : e->config.micro_batch_tokens;
+    struct hst_micro at;
+    assert_int_equal(hst_engine_micro(e, micro, &at), 0);
+    return at.tokens;
 }
 
 static struct fake_act *take_acts(const struct hst_engine *e, uint64_t bytes_per_token)

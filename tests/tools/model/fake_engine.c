@@ -55,17 +55,20 @@ static void poison_work(struct hst_engine *e)
     poison(e->work, fake_work_bytes(&e->units[e->unit]));
 }
 
-static void check_canary(const char *canary)
+static void check_canary(const char *canary, size_t bytes)
 {
-    for (size_t i = 0; i < CANARY_BYTES; i++)
+    for (size_t i = 0; i < bytes; i++)
         assert_int_equal(canary[i], 0x5a);
 }
 
 static void check_work(const struct hst_engine *e)
 {
-    check_canary(e->work + fake_work_bytes(&e->units[e->unit]));
+    check_canary(e->work + fake_work_bytes(&e->units[e->unit]), CANARY_BYTES);
     if (e->view.saved.data)
-        check_canary(e->units[e->unit].saved + fake_saved_bytes(e, e->unit));
+        check_canary(e->units[e->unit].saved + fake_saved_bytes(e, e->unit), CANARY_BYTES);
+    if (e->view.kept.data)
+        check_canary((char *)e->view.kept.data + e->view.kept.size_bytes,
+                     fake_kept_canary(&e->units[e->unit], &e->part));
 }
 
 static unsigned checkpoint_access(const struct fake_unit *u, enum hst_sweep sweep)
@@ -275,6 +278,46 @@ static double norm_of(struct hst_engine *e)
     return sqrt(sum);
 }
 
+int hst_step_computed(struct hst_engine *e)
+{
+    if (fake_enter(e) < 0)
+        return -EIO;
+    assert_true(e->in_step && !e->acquired && e->next_visit == e->visit_count);
+    return 0;
+}
+
+int hst_sum_add(struct hst_engine *e, uint32_t sum, double value)
+{
+    if (fake_enter(e) < 0)
+        return -EIO;
+    assert_true(sum < HST_SUMS && !e->acquired && e->added_count < ADDED_MOST);
+    e->sums[sum] += value;
+    if (sum == 0)
+        e->added[e->added_count++] = value;
+    return 0;
+}
+
+static void take_sums(struct hst_engine *e, double sums[HST_SUMS])
+{
+    memcpy(sums, e->sums, sizeof e->sums);
+    memset(e->sums, 0, sizeof e->sums);
+}
+
+int hst_sum_agree(struct hst_engine *e, double sums[HST_SUMS])
+{
+    if (fake_enter(e) < 0)
+        return -EIO;
+    assert_false(e->in_step);
+    take_sums(e, sums);
+    return 0;
+}
+
+const double *fake_engine_added(const struct hst_engine *engine, size_t *count)
+{
+    *count = engine->added_count;
+    return engine->added;
+}
+
 int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
 {
     if (fake_enter(e) < 0)
@@ -292,6 +335,7 @@ int hst_step_end(struct hst_engine *e, struct hst_step_stats *stats)
                 fake_publish(e, &e->units[u].params[i]);
             }
     *stats = (struct hst_step_stats){.step = e->step, .grad_norm = norm};
+    take_sums(e, stats->sums);
     return 0;
 }
 

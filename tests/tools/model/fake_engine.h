@@ -6,7 +6,8 @@
  * everything is at home where it is used. It is strict where the real one need not be: an order of
  * calls that the header does not promise fails a cmocka assertion, what is promised to be undefined
  * is filled with NaN, what was borrowed for reading must come back unchanged, and the work area
- * ends in a canary.
+ * ends in a canary. Of several ranks (hst_config.launch) it is one that never meets the others: it
+ * has a rank's part of the batch, and its gradients and sums are those of that part.
  */
 #include <hoistway/hoistway.h>
 
@@ -27,6 +28,8 @@ const char *fake_engine_unit(const struct hst_engine *engine, uint32_t unit, uin
 /** The gradient of a parameter before clipping, as of the last step: f32[count]. Null: no such
  * parameter. */
 const float *fake_engine_grad(const struct hst_engine *engine, const char *name, size_t *count);
+/** What was added to the first sum since the engine was made, one value after another. */
+const double *fake_engine_added(const struct hst_engine *engine, size_t *count);
 /** Public calls of steps so far, and which of them (0 is the first) is to fail with -EIO. */
 size_t fake_engine_calls(const struct hst_engine *engine);
 void fake_engine_fail_at(struct hst_engine *engine, size_t call);

@@ -8,6 +8,7 @@
 #define MAX_PARAMS   16u
 #define VISITS_MOST  (4 * MAX_UNITS)
 #define CANARY_BYTES 64u
+#define ADDED_MOST   4096u
 
 struct fake_param {
     char name[80];
@@ -36,7 +37,7 @@ struct fake_unit {
     void *weights;
     uint64_t act_bytes_per_token, work_bytes;
     uint64_t rows, slice_rows, slice_work_bytes, kept_bytes; /* rows: of a matrix with blocks */
-    void *kept;                                              /* by all slices */
+    char *kept;                                              /* by all slices, and a canary */
     uint64_t saved_bytes;                                    /* of a micro-batch */
     char *saved; /* of all, and a canary; null: it is not given any */
     unsigned flags;
@@ -50,6 +51,9 @@ struct hst_engine {
     struct hst_dev *dev;
     struct hst_stream *stream;
     enum hst_dtype dtype;
+    struct hst_part part;
+    double sums[HST_SUMS], added[ADDED_MOST]; /* added: to the first sum, one by one */
+    size_t added_count;
     uint32_t unit_count, micro_count, segment;
     struct fake_unit units[MAX_UNITS];
     uint64_t hidden_bytes_per_token;
@@ -99,6 +103,12 @@ static inline bool fake_is_cut(const struct fake_unit *u)
 static inline uint64_t fake_saved_bytes(const struct hst_engine *e, uint32_t unit)
 {
     return e->units[unit].saved_bytes * e->micro_count;
+}
+
+/* As long as what the other ranks' tokens would need. */
+static inline size_t fake_kept_canary(const struct fake_unit *u, const struct hst_part *part)
+{
+    return u->kept_bytes * (part->ranks - 1) + CANARY_BYTES;
 }
 
 /* Of the unit as it is visited. */

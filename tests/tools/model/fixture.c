@@ -212,7 +212,8 @@ struct llama_batch fixture_batch(struct fixture *f, size_t step)
         return (struct llama_batch){.inputs = inputs, .targets = targets};
     for (size_t t = 0; t < all; t += seq)
         cut_documents(f, inputs + t, targets + t, first + t, position + t);
-    return (struct llama_batch){inputs, targets, first, position};
+    return (struct llama_batch){
+        .inputs = inputs, .targets = targets, .first = first, .position = position};
 }
 
 void fixture_close(struct fixture *f)

@@ -215,8 +215,9 @@ static void an_evaluation_may_be_of_documents_where_steps_are_not(void **state)
                                     .evaluates_other = true};
     const struct hst_config engine = harness_engine(&sizes, HST_PRECISION_FP32);
     const struct hst_reader reader = {read_values, (void *)&small};
-    const struct llama_batch batch = {r.inputs, r.targets, r.first, r.position};
-    const struct llama_batch plain = {r.inputs, r.targets, NULL, NULL};
+    const struct llama_batch batch = {
+        .inputs = r.inputs, .targets = r.targets, .first = r.first, .position = r.position};
+    const struct llama_batch plain = {.inputs = r.inputs, .targets = r.targets};
     struct llama_evaluation found = {0};
     struct hst_step_stats stats = {0};
     const struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};

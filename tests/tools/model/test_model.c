@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The description of a model: tensors, counts, what is refused. */
 #include "base/fail.h"
-#include "model/llama.h"
+#include "model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -216,7 +216,8 @@ static void the_chosen_ids_are_those_of_the_least_loss(void **state)
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(choices[i].id, id_of_least_loss(&h, &batch, choices[i].token, targets));
     assert_true(choices[0].id != choices[1].id || choices[0].id != choices[2].id);
-    const struct llama_batch documents = {inputs, targets, inputs, inputs};
+    const struct llama_batch documents = {
+        .inputs = inputs, .targets = targets, .first = inputs, .position = inputs};
     assert_int_equal(llama_choose(h.model, h.engine, &documents, choices, 4), -EINVAL);
     harness_close(&h);
 }

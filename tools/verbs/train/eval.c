@@ -120,8 +120,10 @@ static int sweep(struct train *t, uint64_t first, uint64_t count, struct llama_e
     const uint64_t length = t->options->seq_len;
     const bool packed = data_packing(t->eval.data);
     const struct data_batch *to = &t->batch;
-    const struct llama_batch batch = {to->inputs, to->targets, packed ? to->first : NULL,
-                                      packed ? to->position : NULL};
+    const struct llama_batch batch = {.inputs = to->inputs,
+                                      .targets = to->targets,
+                                      .first = packed ? to->first : NULL,
+                                      .position = packed ? to->position : NULL};
     int native = data_read(t->eval.data, first, count, to, t->error);
     if (native)
         return native;

@@ -245,8 +245,10 @@ static int sweep(struct train *t, uint64_t first, uint64_t end, struct llama_cho
 {
     const struct data_batch *to = &t->batch;
     const bool packed = data_holds_documents(t->data);
-    const struct llama_batch batch = {to->inputs, to->targets, packed ? to->first : NULL,
-                                      packed ? to->position : NULL};
+    const struct llama_batch batch = {.inputs = to->inputs,
+                                      .targets = to->targets,
+                                      .first = packed ? to->first : NULL,
+                                      .position = packed ? to->position : NULL};
     struct train_sample *list = t->samples.list;
     size_t count = 0;
     for (uint64_t i = first; i < end; i++)
