@@ -493,7 +493,7 @@ COMMANDS = [
     (50, 'an unknown option', said('--wieght-decay=0'), 401, 'Did you mean --weight-decay'),
     (50, 'a key of another program', said('--zero-optimization=3'), 401, 'unknown option'),
     (51, 'a batch that does not divide', said('--batch-tokens=12'), 402,
-     'not a multiple of --seq-len 8. Fix: --batch-tokens 16'),
+     'not a multiple of --seq-len 8. Fix: --batch-tokens 8 or 16'),
     (52, 'NaN', said('--lr=nan'), 402, "got 'nan', want a number from 0 to 1"),
     (52, 'negative', said('--lr=-1'), 402, "got '-1', want a number from 0 to 1"),
     (52, '1e999', said('--lr=1e999'), 402, "got '1e999', want a number from 0 to 1"),

@@ -194,7 +194,8 @@ mutate(
 
 mutate(
     'tools/verbs/train/export.c', 'e2e/export',
-    ('another type comes from the masters', 'x->dtype != x->working', 'x->dtype == HST_F32'),
+    ('another type comes from the masters', 'save(from, x->dtype != x->working,',
+     'save(from, x->dtype == HST_F32,'),
     ('what is rounded is told', 'if (x->dtype != HST_F32)\n        printf',
      'if (0)\n        printf'),
 )

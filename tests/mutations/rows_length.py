@@ -53,8 +53,22 @@ mutate(
     ('a warmup has room', 'if (warmup > o->steps)'),
     ('a decay has room', 'if (o->schedule == SCHEDULE_WSD && rise + decay > o->steps)'),
     ('its peak may be the last step of the warmup', 'warmup > 0 ? warmup - 1 : 0;', 'warmup;'),
-    ('the batch bounds what was not given', '*batch < DEFAULT_SEQ_LEN ? *batch : DEFAULT_SEQ_LEN',
-     'DEFAULT_SEQ_LEN'),
+)
+mutate(
+    'tools/verbs/train/ways_options.c', 'tools/cli_options',
+    ('the batch bounds what was not given',
+     'way < DEFAULT_SEQ_LEN && way > 0 ? way : DEFAULT_SEQ_LEN', 'DEFAULT_SEQ_LEN'),
+    ('each way has a sequence', 'least * (held ? held : 1);', 'DEFAULT_BATCH_TOKENS;'),
+    ('a batch has whole sequences in each way', 'if (batch % (length * ways) == 0)',
+     'if (batch % length == 0)'),
+    ('the nearest below is told', 'if (below > 0)'),
+    ('a hop is a power of two', 'below == o->engine.hop)', 'below <= o->engine.hop)'),
+    ('ranks have as many ways', 'ways % ranks == 0 &&', ''),
+    ("and a power of two of them", '&& is_power_of_two(ways / ranks)', ''),
+    ('samples are of one process', 'o->samples ', 'false '),
+    ('so is the best version', 'o->keep_best ', 'false '),
+    ('so are copies', 'o->engine.keep ', 'false '),
+    ('so are other devices', 'device && strcmp(device, "host") != 0 ', 'false '),
 )
 mutate(
     'tools/data/data.c', 'tools/data/data',
@@ -65,7 +79,7 @@ mutate(
     'tools/verbs/train/length.c', 'tools/cli_trained',
     ('the default batch is whole sequences', 'if (o->default_batch)'),
     ('a batch that was given is not changed', 'if (o->default_batch)', 'if (1)'),
-    ('a default batch has no sequence twice', 'held < sequences ? held : sequences', 'held'),
+    ('a default batch has no sequence twice', 'held < most ? held : most', 'held'),
     ('steps have a bound', 'if (steps > TRAIN_MOST_STEPS)'),
 )
 mutate(

@@ -17,7 +17,8 @@ uint64_t plan_smallest(const struct hst_memory *memory, enum hst_tier tier)
 static uint64_t micro_batches(const struct plan *p)
 {
     const struct llama_run *r = &p->t.run;
-    return (r->batch_tokens + r->micro_batch_tokens - 1) / r->micro_batch_tokens;
+    const uint64_t way = r->batch_tokens / r->ways;
+    return r->ways * ((way + r->micro_batch_tokens - 1) / r->micro_batch_tokens);
 }
 
 static double tokens_per_s(const struct plan *p)

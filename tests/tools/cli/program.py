@@ -136,7 +136,8 @@ class Program(Case):
             'batch-tokens seq-len lr betas eps weight-decay clip schedule lr-end warmup decay '
             'epochs seed order precision loss-scale skip-nonfinite state grain store hbm dram '
             'nvme durability update activations gpu-update keep keep-every place threads device '
-            'host-math io resume allow-config-change export export-dtype log trace csv tfevents '
+            'host-math io ways zero-stage reduce hop peer-timeout world rank '
+            'resume allow-config-change export export-dtype log trace csv tfevents '
             'html quiet eval eval-split eval-every keep-best patience '
             'samples sample-tokens'.split()))
 
@@ -220,7 +221,7 @@ class Refusals(Folder):
         self.refuse(402, 2, '--threads=0x')
         self.refuse(402, 2, '--threads=')
         self.refuse(402, 2, '--seq-len=65', '--batch-tokens=65', part='max_position_embeddings 64')
-        self.refuse(402, 2, '--batch-tokens=100', part='--batch-tokens 128')
+        self.refuse(402, 2, '--batch-tokens=100', part='--batch-tokens 96 or 128.')
         self.refuse(402, 2, '--place=states=hbm')
         self.refuse(402, 2, '--precision=fp16', '--loss-scale=0.5', part="got '0.5'")
         self.refuse(402, 2, '--precision=bf16', '--loss-scale=8', part='--precision fp16')
@@ -234,17 +235,22 @@ class Refusals(Folder):
     def test_one_of_several_is_refused(self):
         launched = {
             'mpirun': {'OMPI_COMM_WORLD_SIZE': '2', 'OMPI_COMM_WORLD_RANK': '0'},
-            'mpiexec': {'PMI_SIZE': '3', 'PMI_RANK': '1'},
+            'mpiexec': {'PMI_SIZE': '4', 'PMI_RANK': '0'},
             'srun': {'SLURM_STEP_NUM_TASKS': '2', 'SLURM_STEP_ID': '0', 'SLURM_PROCID': '1'},
             'torchrun': {'WORLD_SIZE': '2', 'RANK': '1', 'LOCAL_RANK': '1'},
         }
         for launcher, environment in launched.items():
             env = {**os.environ, **environment}
             alone = 'with srun --ntasks=1' if launcher == 'srun' else f'without {launcher}'
-            self.refuse(501, 2, part=f'Fix: start it once, {alone}', env=env)
+            fix = {'srun': 'Fix: srun --mpi=pmix', 'torchrun': f'Fix: start it once, {alone}'}
+            if launcher in fix:
+                self.refuse(501, 2, part=fix[launcher], env=env)
+            else:  # MPI itself, which has not started it, knows better
+                self.refuse(502, 1, '--quiet', part='ranks cannot be joined', env=env)
             for verb in (['export', '--model=x', '--export=y'],
                          ['reshard', '--world=2', '--out=y']):
-                self.assert_refused(run('ckpt', *verb, self.path('store'), env=env), 501, 2)
+                self.assert_refused(run('ckpt', *verb, self.path('store'), env=env), 501, 2,
+                                    f'Fix: start it once, {alone}')
             self.assertEqual(run('train', '--help', env=env).returncode, 0)
         # the script of `sbatch --ntasks=4` runs once
         batch = {'SLURM_NTASKS': '4', 'SLURM_PROCID': '0', 'SLURM_STEP_ID': '4294967291',

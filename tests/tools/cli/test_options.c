@@ -197,7 +197,7 @@ static void a_device_of_other_programs_names_ours(void **state)
 static void what_is_not_built_yet_is_unknown(void **state)
 {
     (void)state;
-    static const char *const later[] = {"--zero-stage", "--config", "--rank", "--world", "--json"};
+    static const char *const later[] = {"--config", "--json"};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
         assert_refused(PARSE(NEEDED, later[i]), FAIL_USAGE, "unknown option");
     assert_refused(PARSE(NEEDED, "--precision", "fp8"), FAIL_VALUE, "one of fp32, bf16, fp16");
@@ -269,7 +269,8 @@ static void values_that_contradict_are_refused(void **state)
 {
     (void)state;
     assert_int_equal(PARSE(NEEDED, "--batch-tokens", "1000", "--seq-len", "256"), 0);
-    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --batch-tokens 1024");
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE,
+                   "Fix: --batch-tokens 768 or 1024.");
     assert_int_equal(PARSE(NEEDED, "--warmup", "4"), 0);
     assert_refused(train_options_check(&options, &error), FAIL_VALUE, "--warmup 4 is longer");
     assert_int_equal(
@@ -332,9 +333,100 @@ static void a_sequence_is_no_longer_than_the_batch_unless_it_was_given(void **st
     assert_int_equal(PARSE(NEEDED, "--batch-tokens", "1536"), 0);
     assert_int_equal(train_options_check(&options, &error), 0); /* the data may be shorter */
     assert_refused(train_options_check_batch(&options, &error), FAIL_VALUE,
-                   "--seq-len 1024, which was not given. Fix: --batch-tokens 2048");
+                   "--seq-len 1024, which was not given. Fix: --batch-tokens 1024 or 2048.");
     assert_int_equal(PARSE(NEEDED, "--batch-tokens", "512", "--seq-len", "1024"), 0);
     assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --batch-tokens 1024");
+}
+
+static struct hst_launch launch;
+
+/* As of a rank that a launcher has started with others. */
+static void start_ranks(uint32_t ranks)
+{
+    launch = (struct hst_launch){.ranks = ranks, .rank = 1, .mpi = true};
+    options.engine.launch = &launch;
+    train_options_complete(&options);
+}
+
+static void a_batch_has_whole_sequences_in_each_way(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "96", "--seq-len", "8", "--ways", "5"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE,
+                   "--batch-tokens 96 is not a multiple of --seq-len 8 in each of 5 ways. Fix: "
+                   "--batch-tokens 80 or 120.");
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "8", "--seq-len", "8", "--ways", "2"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --batch-tokens 16.");
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "96", "--seq-len", "8", "--ways", "3"), 0);
+    assert_int_equal(train_options_check(&options, &error), 0);
+    start_ranks(4); /* ways that are given stay; those of ranks are as many */
+    assert_int_equal(train_options_ways(&options), 3);
+    assert_int_equal(PARSE(NEEDED, "--batch-tokens", "100", "--seq-len", "5"), 0);
+    start_ranks(8);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE,
+                   "in each of 8 ways. Fix: --batch-tokens 80 or 120.");
+}
+
+static void what_is_not_given_has_room_for_all_ways(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option, *value, *ways;
+        uint64_t seq_len, batch;
+    } cases[] = {
+        {"--seq-len", "1024", "1", 1024, 4096},      {"--seq-len", "1024", "3", 1024, 3072},
+        {"--seq-len", "1024", "8", 1024, 8192},      {"--batch-tokens", "512", "4", 128, 512},
+        {"--batch-tokens", "9216", "4", 1024, 9216},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(PARSE(NEEDED, cases[i].option, cases[i].value, "--ways", cases[i].ways),
+                         0);
+        assert_int_equal(options.seq_len, cases[i].seq_len);
+        assert_int_equal(options.engine.batch_tokens, cases[i].batch);
+    }
+    assert_int_equal(PARSE(NEEDED), 0);
+    start_ranks(8);
+    assert_true(options.default_batch && options.default_seq_len);
+    assert_int_equal(options.seq_len, 1024);
+    assert_int_equal(options.engine.batch_tokens, 8192);
+}
+
+static void what_ranks_cannot_share_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE(NEEDED, "--hop", "6"), 0);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --hop 4 or 8.");
+    for (uint32_t ranks = 2; ranks <= 6; ranks++) {
+        assert_int_equal(PARSE(NEEDED, "--ways", "12", "--batch-tokens", "12288"), 0);
+        start_ranks(ranks);
+        if (ranks == 3 || ranks == 6)
+            assert_int_equal(train_options_check(&options, &error), 0);
+        else
+            assert_refused(train_options_check(&options, &error), FAIL_VALUE, "--ways 12");
+    }
+    assert_int_equal(PARSE(NEEDED, "--ways", "12", "--batch-tokens", "12288"), 0);
+    start_ranks(5);
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --ways 5 or 10.");
+}
+
+static void what_several_ranks_cannot_do_is_refused_with_a_fix(void **state)
+{
+    (void)state;
+    static const char *const cannot[][2] = {
+        {"--samples", "4"}, {"--keep", "2"}, {"--device", "cuda"}, {"--device", "cuda:1"}};
+    for (size_t i = 0; i < sizeof cannot / sizeof *cannot; i++) {
+        assert_int_equal(PARSE(NEEDED, cannot[i][0], cannot[i][1]), 0);
+        assert_int_equal(train_options_check(&options, &error), 0);
+        start_ranks(2);
+        assert_refused(train_options_check(&options, &error), FAIL_RANKS, "Fix: ");
+        assert_non_null(strstr(error.message, cannot[i][0]));
+    }
+    assert_int_equal(PARSE(NEEDED, "--eval-split", "0.1", "--keep-best"), 0);
+    start_ranks(2);
+    assert_refused(train_options_check(&options, &error), FAIL_RANKS, "--keep-best");
+    assert_int_equal(PARSE(NEEDED, "--device", "host"), 0);
+    start_ranks(2);
+    assert_int_equal(train_options_check(&options, &error), 0);
 }
 
 static void nearest_is_by_edits_and_never_far(void **state)
@@ -422,6 +514,10 @@ int main(void)
         cmocka_unit_test(shares_become_steps_of_the_run),
         cmocka_unit_test(parts_of_a_schedule_need_room_in_the_run),
         cmocka_unit_test(a_sequence_is_no_longer_than_the_batch_unless_it_was_given),
+        cmocka_unit_test(a_batch_has_whole_sequences_in_each_way),
+        cmocka_unit_test(what_is_not_given_has_room_for_all_ways),
+        cmocka_unit_test(what_ranks_cannot_share_is_refused),
+        cmocka_unit_test(what_several_ranks_cannot_do_is_refused_with_a_fix),
         cmocka_unit_test(nearest_is_by_edits_and_never_far),
         cmocka_unit_test(a_synonym_counts_where_its_meaning_can_be_given),
         cmocka_unit_test(help_lists_each_option_once_with_its_default),

@@ -29,7 +29,7 @@ class Lengths(Folder):
         with open(self.path('short.txt'), 'w', encoding='ascii') as f:
             f.write('x' * 31)
         self.refuse(402, 2, f'--data={self.path("short.txt")}', without=('--seq-len',),
-                    part='longest sequence of the data\'s 31 tokens. Fix: --batch-tokens 150')
+                    part='the data\'s 31 tokens. Fix: --batch-tokens 120 or 150')
 
     def log_of(self, *args, **more):
         """-> the first line, and the steps', of a run that ends well."""

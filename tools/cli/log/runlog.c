@@ -261,6 +261,10 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "seq_len", start->seq_len);
     json_put_whole(&json, "batch_tokens", start->batch_tokens);
     json_put_whole(&json, "grain_tokens", start->micro_batch_tokens);
+    json_put_whole(&json, "ranks", start->part->ranks);
+    json_put_whole(&json, "nodes", start->part->nodes);
+    json_put_whole(&json, "ways", start->part->ways);
+    json_put_text(&json, "transport", start->part->transport);
     if (start->rows) {
         json_put_whole(&json, "rows", start->rows);
         json_put_whole(&json, "documents", start->documents);

@@ -47,6 +47,7 @@ struct run_start {
     uint64_t rows; /* that documents were packed into; 0: there are none, and nothing is told */
     uint64_t documents;
     double fill; /* of the rows, from 0 to 1 */
+    const struct hst_part *part; /* ranks, and how they are joined */
     const struct hst_memory *memory;
     const struct hst_decision *decision; /* its step_s is told as the prediction */
     uint64_t hbm_free;                   /* of a GPU's memory, bytes; 0: no GPU, and not told */

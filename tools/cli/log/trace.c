@@ -23,12 +23,13 @@ static unsigned track_of(const char *lane)
     return i;
 }
 
-static void put_track_name(struct json_writer *json, unsigned track)
+static void put_track_name(struct trace *trace, unsigned track)
 {
+    struct json_writer *json = &trace->json;
     json_put_object(json, NULL);
     json_put_text(json, "ph", "M");
     json_put_text(json, "name", "thread_name");
-    json_put_whole(json, "pid", 1);
+    json_put_whole(json, "pid", trace->pid);
     json_put_whole(json, "tid", track);
     json_put_object(json, "args");
     json_put_text(json, "name", LANES[track]);
@@ -41,9 +42,9 @@ int trace_check(const char *path, struct hst_error *error)
     return output_check(&TRACE, path, error);
 }
 
-int trace_open(struct trace *trace, const char *path, struct hst_error *error)
+int trace_open(struct trace *trace, const char *path, uint32_t pid, struct hst_error *error)
 {
-    *trace = (struct trace){.path = path};
+    *trace = (struct trace){.path = path, .pid = pid};
     if (!path)
         return 0;
     int native = output_open(&TRACE, path, &trace->json.out, error);
@@ -54,7 +55,7 @@ int trace_open(struct trace *trace, const char *path, struct hst_error *error)
     json_put_text(&trace->json, "displayTimeUnit", "ms");
     json_put_array(&trace->json, "traceEvents");
     for (unsigned track = 0; track < LANE_COUNT; track++)
-        put_track_name(&trace->json, track);
+        put_track_name(trace, track);
     return 0;
 }
 
@@ -70,7 +71,7 @@ void trace_event(void *context, const struct hst_trace_event *event)
     json_put_object(json, NULL);
     json_put_text(json, "ph", "X");
     json_put_text(json, "name", event->what);
-    json_put_whole(json, "pid", 1);
+    json_put_whole(json, "pid", trace->pid);
     json_put_whole(json, "tid", track_of(event->lane));
     json_put_micros(json, "ts", event->start_s - trace->origin_s);
     json_put_micros(json, "dur", event->end_s - event->start_s);

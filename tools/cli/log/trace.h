@@ -14,6 +14,7 @@
 struct trace {
     const char *path; /* borrowed; null: no trace */
     struct json_writer json;
+    uint32_t pid; /* of its tracks: traces of several ranks open together */
     double origin_s;
     bool begun;
 };
@@ -21,7 +22,7 @@ struct trace {
 /** As run_log_check. */
 int trace_check(const char *path, struct hst_error *error);
 /** Replaces an earlier trace, refuses anything else that is there. E107. */
-int trace_open(struct trace *trace, const char *path, struct hst_error *error);
+int trace_open(struct trace *trace, const char *path, uint32_t pid, struct hst_error *error);
 /** A hst_trace_fn; context is the struct trace. */
 void trace_event(void *context, const struct hst_trace_event *event);
 /** Ends the file. E107 where it could not be written whole: it is no JSON then. */

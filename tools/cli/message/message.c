@@ -8,6 +8,7 @@
 #include "cli/message/activity.h"
 #include "cli/message/progress.h"
 #include "cli/message/say.h"
+#include "cli/message/voice.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@ enum cli_exit cli_exit_code(const struct hst_error *error)
     case FAIL_ARCHITECTURE:
     case FAIL_PYTHON:
     case FAIL_RANKS:
+    case HST_E_RANKS_DIFFER:
     case HST_E_HOST_MATH:
     case HST_E_STORE_OTHER: /* resume with other options, or without saying so */
     case HST_E_STORE_TAKEN:
@@ -40,9 +42,9 @@ static void print_line(const char *kind, char letter, int code, const char *text
     fail(&line, (enum fail_code)code, 0, "%s", text);
     activity_hold();
     if (code)
-        say("%s[%c%03d] %s\n", kind, letter, code, line.message);
+        say("%s%s[%c%03d] %s\n", voice_prefix(), kind, letter, code, line.message);
     else
-        say("%s: %s\n", kind, line.message);
+        say("%s%s: %s\n", voice_prefix(), kind, line.message);
     activity_release();
 }
 
@@ -50,7 +52,8 @@ int cli_fail(const struct hst_error *error)
 {
     activity_end();
     (void)say_flush(stdout); /* it fails already */
-    print_line("error", 'E', error->code, error->message);
+    if (voice_tells_end())
+        print_line("error", 'E', error->code, error->message);
     return cli_exit_code(error);
 }
 
@@ -58,6 +61,8 @@ static void print_format(const char *kind, char letter, enum cli_code code, cons
                          va_list args)
 {
     char text[512];
+    if (voice_is_other()) /* it is about inputs and outputs, of which rank 0 tells */
+        return;
     vsnprintf(text, sizeof text, format, args);
     print_line(kind, letter, (int)code, text);
 }

@@ -18,10 +18,11 @@ enum cli_exit {
 /** The exit code that stands for an error. Pure. */
 enum cli_exit cli_exit_code(const struct hst_error *error);
 
-/** Prints an error to stderr and returns its exit code. */
+/** Prints an error to stderr, of several ranks as voice_tells_end says; returns its exit code. */
 int cli_fail(const struct hst_error *error);
 
-/** The tools' own notes and warnings; the engine's bring their number along. */
+/** The tools' own notes and warnings; the engine's bring their number along. Of several ranks the
+ * tools' are rank 0's, as they are alike on all of them; the engine's are each rank's own. */
 enum cli_code {
     CLI_RATES = 106,     /* rates measured before cannot be used */
     CLI_WRITE = 107,     /* the log cannot be written any more */
@@ -35,6 +36,7 @@ enum cli_code {
     CLI_PACKED = 423,    /* how documents became rows */
     CLI_EVALUATION = 424, /* what a run that goes on does not compare with */
     CLI_SAMPLES = 429,   /* what samples of a run cost, and that the last were not made */
+    CLI_RANKS = 501,     /* how many train together, and how they are joined */
     CLI_EXPORT = 430,    /* weights are infinite in an export */
     CLI_RESUME = 622,    /* where a run goes on, and with what else than before */
     CLI_SKIPPED = 701,   /* steps whose gradients were not finite were left out */

@@ -1,23 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Refuses what a launcher has started as one of several: they would be whole runs that know nothing
- * of each other, on one store, one log and one export. Variables that are half set, or that are no
- * numbers, are nobody's: such a process is alone.
+ * Decides whether a process that a launcher has started as one of several may go on. A verb that is
+ * one process would be several whole runs that know nothing of each other, on one store, one log
+ * and one export. Variables that are half set, or that are no numbers, are nobody's: such a process
+ * is alone.
  */
 #include "cli/options/launch.h"
 
-#include <hoistway/ranks.h>
-
 #include <errno.h>
+
+static int refuse(const struct hst_launch *launch, const char *why, struct hst_error *error)
+{
+    return fail(error, FAIL_RANKS, -EINVAL,
+                "%s has started this as one of %u (%s is %u), and each would be a whole run that "
+                "knows nothing of the others: %s. Fix: start it once, %s.",
+                launch->launcher, launch->ranks, launch->variable, launch->ranks, why,
+                launch->alone);
+}
 
 int launch_check(struct hst_error *error)
 {
     struct hst_launch launch;
     hst_launch_read(NULL, NULL, &launch, NULL);
-    if (launch.ranks == 1)
-        return 0;
-    return fail(error, FAIL_RANKS, -EINVAL,
-                "%s has started this as one of %u (%s is %u), and each would be a whole run that "
-                "knows nothing of the others: hoistway is one process yet. Fix: start it once, %s.",
-                launch.launcher, launch.ranks, launch.variable, launch.ranks, launch.alone);
+    return launch.ranks == 1 ? 0 : refuse(&launch, "this verb is one process yet", error);
+}
+
+int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
+                struct hst_error *error)
+{
+    char why[200];
+    const int native = hst_launch_read(flags, NULL, launch, why);
+    if (native && (launch->ranks > 1 || flags->world || flags->rank))
+        return fail(error, FAIL_RANKS, native, "%s", why);
+    if (launch->ranks > 1 && !launch->mpi)
+        return refuse(launch, "MPI, which joins ranks, does not know of these", error);
+    return 0;
 }

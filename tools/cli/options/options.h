@@ -22,8 +22,8 @@ struct cli_operands {
     const char *values[CLI_MAX_OPERANDS]; /* borrowed from the arguments */
 };
 
-#define CLI_MAX_SETS    5u
-#define CLI_MAX_OPTIONS 64u /* of a verb, all sets together */
+#define CLI_MAX_SETS    6u
+#define CLI_MAX_OPTIONS 96u /* of a verb, all sets together */
 
 struct cli_verb {
     const char *name;            /* "train" */

@@ -39,6 +39,7 @@ int train_device_choose(struct train *t)
 {
     const struct train_options *o = t->options;
     uint64_t batch = o->engine.batch_tokens, wish = o->engine.micro_batch_tokens;
+    const uint32_t ways = train_options_ways(o);
     /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
     bool gpu = !o->engine.device && o->engine.hbm_bytes;
     device_choose(gpu ? "cuda:0" : o->engine.device, &t->device);
@@ -51,14 +52,16 @@ int train_device_choose(struct train *t)
     }
     if (wish == 0)
         wish = t->device.gpu ? LLAMA_MICRO_BATCH_GPU : LLAMA_MICRO_BATCH_HOST;
-    t->run =
-        (struct llama_run){.seq_len = o->seq_len,
-                           .batch_tokens = batch,
-                           .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch),
-                           .documents = data_holds_documents(t->data),
-                           .document_tokens = document_tokens(t),
-                           .evaluates_other = t->eval.data && data_holds_documents(t->eval.data) !=
-                                                                  data_holds_documents(t->data)};
+    t->run = (struct llama_run){
+        .seq_len = o->seq_len,
+        .batch_tokens = batch,
+        .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch / ways),
+        .ways = ways,
+        .ranks = train_options_ranks(o),
+        .documents = data_holds_documents(t->data),
+        .document_tokens = document_tokens(t),
+        .evaluates_other =
+            t->eval.data && data_holds_documents(t->eval.data) != data_holds_documents(t->data)};
     return check_state(t);
 }
 
@@ -129,6 +132,7 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     config.size = sizeof config;
     config.batch_tokens = t->run.batch_tokens;
     config.micro_batch_tokens = t->run.micro_batch_tokens;
+    config.ways = t->run.ways;
     config.device = t->device.name;
     config.log = o->passing ? log_warnings : cli_engine_log;
     config.log_context = &t->progress;
@@ -148,9 +152,12 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     int native = hst_engine_create(&config, &t->engine);
     if (native)
         return train_engine_failed(t, native, "starting the engine");
-    native = llama_add_units(t->model, t->engine);
+    native = train_ranks_compare(t);
+    native = native ? native : llama_add_units(t->model, t->engine);
     if (!native)
         native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);
+    if (!native && plan == HST_PLAN_TO_TRAIN)
+        native = hst_engine_part(t->engine, &t->part);
     /* of a plan that does not fit, too */
     int told = hst_engine_memory(t->engine, &t->result.memory);
     native = native ? native : told;

@@ -109,33 +109,66 @@ void train_eval_resume(struct train *t, const char *cursor)
 
 /* ---- one evaluation ---- */
 
-static void repeat(uint32_t *ids, uint64_t sequence, uint64_t length)
+static void repeat(uint32_t *ids, uint64_t from, uint64_t to, uint64_t length)
 {
-    memcpy(ids + sequence * length, ids, length * sizeof *ids);
+    memcpy(ids + to * length, ids + from * length, length * sizeof *ids);
 }
 
-/* One sweep over `count` sequences. What a step has room for beyond them is the first one again. */
-static int sweep(struct train *t, uint64_t first, uint64_t count, struct llama_evaluation *found)
+/* Rows of a batch, in order. */
+struct rows {
+    uint64_t first, count;
+};
+
+/* What a step has room for beyond the rows that are there is the first of them again. */
+static void fill(const struct train *t, struct rows there, uint64_t room, bool packed)
 {
     const uint64_t length = t->options->seq_len;
+    const struct data_batch *to = &t->batch;
+    for (uint64_t i = there.first + there.count; there.count && i < there.first + room; i++) {
+        repeat(to->inputs, there.first, i, length);
+        repeat(to->targets, there.first, i, length);
+        if (packed)
+            repeat(to->first, there.first, i, length);
+        if (packed)
+            repeat(to->position, there.first, i, length);
+    }
+}
+
+/* Rows of a batch of `count` that this rank has. */
+static struct rows own_rows(const struct train *t, uint64_t count)
+{
+    const uint64_t length = t->options->seq_len;
+    const uint64_t first = t->part.first_token / length, most = t->part.tokens / length;
+    const uint64_t left = count > first ? count - first : 0;
+    return (struct rows){first, left < most ? left : most};
+}
+
+/* One sweep over `count` sequences. Where they may have a mask each rank reads all of them. */
+static int sweep(struct train *t, uint64_t first, uint64_t count, struct llama_evaluation *found)
+{
+    const uint64_t length = t->options->seq_len, room = t->part.tokens / length;
     const bool packed = data_packing(t->eval.data);
     const struct data_batch *to = &t->batch;
-    const struct llama_batch batch = {.inputs = to->inputs,
-                                      .targets = to->targets,
-                                      .first = packed ? to->first : NULL,
-                                      .position = packed ? to->position : NULL};
-    int native = data_read(t->eval.data, first, count, to, t->error);
+    struct rows own = own_rows(t, count);
+    struct llama_batch batch = {
+        .inputs = to->inputs, .targets = to->targets, .target_count = count * length};
+    int native = 0;
+    if (packed)
+        native = data_read(t->eval.data, first, count, to, t->error);
+    else if (own.count)
+        native = data_read(t->eval.data, first + own.first, own.count, to, t->error);
     if (native)
         return native;
-    for (uint64_t i = count; i < t->eval.times.step_sequences; i++) {
-        repeat(to->inputs, i, length);
-        repeat(to->targets, i, length);
-        if (packed)
-            repeat(to->first, i, length);
-        if (packed)
-            repeat(to->position, i, length);
+    if (packed) {
+        batch = train_batch_part(t);
+        batch.target_count = train_batch_targets(t, count);
+    } else {
+        own.first = 0; /* it has read its own alone */
     }
-    native = llama_evaluate(t->model, t->engine, &batch, count * length, found);
+    fill(t, own, room, packed);
+    native = train_stop_vote(t);
+    native =
+        native ? native : llama_evaluate(t->model, t->engine, &batch, own.count * length, found);
     return native ? train_engine_failed(t, native, "the evaluation") : 0;
 }
 
@@ -153,6 +186,7 @@ static int sweep_all(struct train *t, double *loss)
         native = native ? native : sweep(t, first, left < most ? left : most, &found);
         all.loss_sum += native ? 0 : found.loss_sum;
         all.target_count += native ? 0 : found.target_count;
+        train_stop_count(t, native ? 0 : found.second_sum);
         progress_bytes(&t->progress, first * sequence_bytes, sequences * sequence_bytes);
     }
     t->eval.targets = all.target_count;

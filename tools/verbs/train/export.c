@@ -185,6 +185,19 @@ int train_export_save_engine(void *from, bool masters, const struct hst_writer *
     return masters ? hst_engine_save_masters(from, writer) : hst_engine_save(from, writer);
 }
 
+static int write_nothing(void *context, const struct hst_param_ref *param, uint64_t offset,
+                         const void *src, size_t count, enum hst_dtype dtype)
+{
+    (void)context, (void)param, (void)offset, (void)src, (void)count, (void)dtype;
+    return -EPROTO; /* the engine writes on rank 0 alone */
+}
+
+int train_export_follow(const struct train_export *x, struct hst_engine *engine)
+{
+    const struct hst_writer writer = {.write = write_nothing};
+    return train_export_save_engine(engine, x->dtype != x->working, &writer, NULL);
+}
+
 void train_export_warn(const struct train_export *x)
 {
     const bool one = x->infinite_count == 1;

@@ -6,6 +6,7 @@
  */
 #include "cli/log/runlog.h"
 #include "cli/message/message.h"
+#include "cli/message/voice.h"
 #include "cli/options/store.h"
 #include "hf/folder.h"
 #include "verbs/train/run.h"
@@ -30,11 +31,13 @@ void train_tell_model(const struct train *t)
 void train_tell_micro_batch(const struct train *t)
 {
     uint64_t wish = t->options->engine.micro_batch_tokens;
+    char in_ways[TRAIN_NEAR_BYTES];
     if (wish && wish != t->run.micro_batch_tokens && !t->options->quiet)
         cli_note(CLI_VALUE,
                  "--grain %" PRIu64 " becomes %" PRIu64 ": whole sequences of --seq-len %" PRIu64
-                 ", and no more than --batch-tokens.",
-                 wish, t->run.micro_batch_tokens, t->run.seq_len);
+                 ", and no more than --batch-tokens%s.",
+                 wish, t->run.micro_batch_tokens, t->run.seq_len,
+                 train_ways_words(t->run.ways, in_ways));
 }
 
 static int open_model(struct train *t)
@@ -180,10 +183,11 @@ static int check_outputs(struct train *t)
         .model = t->model,
         .working = train_dtype(t),
         .dtype = export_dtype(o->export_dtype, t->source, train_dtype(t)),
-        .stopped = o->stopped,
+        /* no rank waits for room while the others wait for it */
+        .stopped = train_options_ranks(o) == 1 ? o->stopped : NULL,
         .progress = &t->progress,
     };
-    if (o->export_directory)
+    if (o->export_directory && !voice_is_other())
         native = train_export_check(&t->export, t->error);
     if (!native)
         native = run_log_check(o->log, t->error);

@@ -11,11 +11,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Whole sequences, and none of them twice in one step. */
-static uint64_t default_batch(uint64_t wish, uint64_t length, uint64_t sequences)
+/* Whole sequences, as many in each way; none comes twice in one step where there are enough. */
+static uint64_t default_batch(uint64_t wish, uint64_t unit, uint64_t most)
 {
-    const uint64_t held = wish / length;
-    return length * (held < sequences ? held : sequences);
+    const uint64_t held = wish / unit, units = held < most ? held : most;
+    return unit * (units ? units : 1);
 }
 
 /* The longest sequence that the data has, and as many of it as the default batch holds. */
@@ -23,22 +23,26 @@ static int settle_sequences(struct train *t)
 {
     struct train_options *o = &t->settled;
     const uint64_t length = data_seq_len(t->data), wish = o->engine.batch_tokens;
+    const uint32_t ways = train_options_ways(o);
+    const uint64_t unit = length * ways;
     const bool same = length == o->seq_len;
     int native = same ? train_options_check_batch(o, t->error) : 0;
     if (native)
         return native;
     o->seq_len = length;
     if (o->default_batch)
-        o->engine.batch_tokens = default_batch(wish, length, data_sequence_count(t->data));
+        o->engine.batch_tokens = default_batch(wish, unit, data_sequence_count(t->data) / ways);
     if (same && o->engine.batch_tokens == wish)
         return 0;
-    if (o->engine.batch_tokens % length != 0)
+    char near[TRAIN_NEAR_BYTES], in_ways[TRAIN_NEAR_BYTES];
+    if (o->engine.batch_tokens % unit != 0)
         return fail(t->error, FAIL_VALUE, -EINVAL,
                     "--batch-tokens %" PRIu64 " is not a multiple of %" PRIu64
                     ", the longest sequence of the data's %" PRIu64
-                    " tokens. Fix: --batch-tokens %" PRIu64 ", or a smaller --seq-len.",
+                    " tokens%s. Fix: --batch-tokens %s, or a smaller --seq-len.",
                     o->engine.batch_tokens, length, data_token_count(t->data),
-                    (o->engine.batch_tokens / length + 1) * length);
+                    train_ways_words(ways, in_ways),
+                    train_batch_near(o->engine.batch_tokens, unit, near));
     if (!o->quiet)
         cli_note(CLI_VALUE,
                  "the data has %" PRIu64 " tokens: --seq-len is %" PRIu64

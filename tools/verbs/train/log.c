@@ -53,6 +53,7 @@ int train_log_begin(struct train *t)
         .seq_len = o->seq_len,
         .batch_tokens = t->run.batch_tokens,
         .micro_batch_tokens = t->run.micro_batch_tokens,
+        .part = &t->part,
         .rows = packing ? packing->row_count : 0,
         .documents = packing ? packing->document_count : 0,
         .fill = packing ? train_fill(packing, o->seq_len) : 0,
@@ -69,7 +70,8 @@ int train_log_begin(struct train *t)
         views_show(&t->views);
     if (!native && t->views.native)
         native = views_close(&t->views, t->error);
-    return native ? native : trace_open(&t->trace, o->trace, t->error);
+    const uint32_t pid = t->part.ranks > 1 ? t->part.rank : 1;
+    return native ? native : trace_open(&t->trace, o->trace, pid, t->error);
 }
 
 void train_views_tell(struct train *t)

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BATCH_TOKENS  4096
-#define DEFAULT_SEQ_LEN       1024
 #define DEFAULT_LR            1e-5
 #define DEFAULT_DECAY_PERCENT 10
 
@@ -119,6 +117,23 @@ static const struct hst_option output_table[] = {
      .type = HST_OPTION_FLAG,
      .offset = FIELD(quiet),
      .help = "print warnings and errors only"},
+};
+
+static const struct hst_option rank_table[] = {
+    {.name = "world",
+     .group = "ranks",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(launch.world),
+     .argument = "N",
+     .default_text = "what the launcher says",
+     .help = "number of ranks; with --rank"},
+    {.name = "rank",
+     .group = "ranks",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(launch.rank),
+     .argument = "R",
+     .default_text = "what the launcher says",
+     .help = "which of them this process is, from 0"},
 };
 
 /* These decide where bytes go and how long a step takes, or stand beside that in a command line:
@@ -271,8 +286,9 @@ static const struct hst_option common_table[] = {
 const struct cli_verb train_options_own = {
     .name = "train",
     .sets = {{input_table, sizeof input_table / sizeof input_table[0], NULL},
-             {output_table, sizeof output_table / sizeof output_table[0], NULL}},
-    .set_count = 2,
+             {output_table, sizeof output_table / sizeof output_table[0], NULL},
+             {rank_table, sizeof rank_table / sizeof rank_table[0], NULL}},
+    .set_count = 3,
 };
 
 const struct hst_option *train_options_common(size_t *count)
@@ -292,17 +308,6 @@ void train_options_init(struct train_options *options)
     };
 }
 
-void train_options_complete(struct train_options *options)
-{
-    uint64_t *batch = &options->engine.batch_tokens;
-    options->default_batch = *batch == 0;
-    options->default_seq_len = options->seq_len == 0;
-    if (options->default_batch)
-        *batch = DEFAULT_BATCH_TOKENS;
-    if (options->default_seq_len)
-        options->seq_len = *batch < DEFAULT_SEQ_LEN ? *batch : DEFAULT_SEQ_LEN;
-}
-
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error)
 {
@@ -319,8 +324,9 @@ int train_options_parse(struct train_options *options, int argc, char *const *ar
                  {common, common_count, options},
                  {eval, eval_count, options},
                  {engine, engine_count, &options->engine},
+                 {rank_table, sizeof rank_table / sizeof rank_table[0], options},
                  {output_table, sizeof output_table / sizeof output_table[0], options}},
-        .set_count = 5,
+        .set_count = 6,
     };
     int native = cli_parse(&verb, argc, argv, help, error);
     if (native == 0 && *help)
@@ -403,18 +409,6 @@ static int check_outputs(const struct train_options *o, struct hst_error *error)
 }
 
 /* ---- length and learning rates ---- */
-
-int train_options_check_batch(const struct train_options *o, struct hst_error *error)
-{
-    const uint64_t batch = o->engine.batch_tokens, length = o->seq_len;
-    if (batch % length == 0)
-        return 0;
-    return fail(error, FAIL_VALUE, -EINVAL,
-                "--batch-tokens %" PRIu64 " is not a multiple of --seq-len %" PRIu64 "%s"
-                ". Fix: --batch-tokens %" PRIu64 ".",
-                batch, length, o->default_seq_len ? ", which was not given" : "",
-                (batch / length + 1) * length);
-}
 
 /* Values that one shape takes and the others would ignore. */
 static int check_shape(const struct train_options *o, struct hst_error *error)
@@ -499,6 +493,7 @@ int train_options_check(const struct train_options *options, struct hst_error *e
 {
     int native = check_length(options, error);
     native = native ? native : check_device(options, error);
+    native = native ? native : train_options_check_ranks(options, error);
     native = native ? native : train_eval_check_options(options, error);
     if (native)
         return native;

@@ -15,6 +15,12 @@
 #include "verbs/train/export.h"
 #include "verbs/train/samples.h"
 
+/* It holds what a run is as one of several ranks. */
+struct train_ranks {
+    struct hst_launch launch;
+    char trace[4096]; /* this rank's own file */
+};
+
 struct train {
     const struct train_options *options; /* behind train_settle those of `settled` */
     struct train_options settled;
@@ -29,6 +35,11 @@ struct train {
     struct train_evaluation eval;
     struct train_samples samples;
     struct hst_engine *engine;
+    struct hst_part part; /* of a step's batch, once the engine is sealed */
+    struct {
+        bool together; /* steps are under way: ranks stop after the same one */
+        bool agreed;   /* they do */
+    } stop;
     struct run_log log;
     struct trace trace;
     struct views views;
@@ -176,8 +187,35 @@ void train_left_begin(struct train *t);
 void train_left_step(struct train *t, uint64_t free_bytes);
 void train_left_tell(const struct train *t);
 
-/** It tells whether the user wishes to end it: 0 or -ECANCELED. */
+/** Memory for what is read of a batch, t->batch. E302. */
+int train_batch_reserve(struct train *t);
+/** Reads this rank's part of a step's batch. */
+int train_batch_read(struct train *t, uint64_t number, struct llama_batch *batch);
+/** Of a whole batch in t->batch, whose rows may have a mask: this rank's part, without a number of
+ * targets; and how many the first rows have. */
+struct llama_batch train_batch_part(const struct train *t);
+uint64_t train_batch_targets(const struct train *t, uint64_t rows);
+
+/** It tells whether the user wishes to end it: 0 or -ECANCELED. Of several ranks in their steps:
+ * whether they have agreed on that. */
 int train_stopped(const struct train *t);
+/** It adds this rank's wish to the second sum of the step or evaluation at hand; and takes what all
+ * of them have wished. */
+int train_stop_vote(const struct train *t);
+void train_stop_count(struct train *t, double wishes);
+
+/**
+ * Of a run that a launcher may have started as one of several: finds out, and makes *o the options
+ * of this rank. Of one process it does nothing. *ranks lives as long as the run. E107, E402, E501.
+ */
+int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct hst_error *error);
+/** Ends all ranks that do not have the same command line and inputs. The engine's errors. */
+int train_ranks_compare(struct train *t);
+/** Tells how many there are, and how they are joined. */
+void train_ranks_tell(const struct train *t);
+/** Of several ranks it tells what has failed, and ends all of them; does not return then. Returns
+ * native where there is one, or all end together. */
+int train_ranks_end(struct train *t, int native);
 /**
  * Tells that it was stopped and what the store holds, whatever the run had come to; fills
  * result.resumable. Returns -ECANCELED; or what made the last version fail, with *t->error.

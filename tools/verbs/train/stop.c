@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/message/activity.h"
 #include "cli/message/say.h"
+#include "cli/message/voice.h"
 
 #include "verbs/train/run.h"
 
@@ -17,9 +18,25 @@
 #include <inttypes.h>
 #include <string.h>
 
+static bool is_asked(const struct train *t)
+{
+    return t->options->stopped && *t->options->stopped;
+}
+
 int train_stopped(const struct train *t)
 {
-    return t->options->stopped && *t->options->stopped ? -ECANCELED : 0;
+    return (t->stop.together ? t->stop.agreed : is_asked(t)) ? -ECANCELED : 0;
+}
+
+/* One rank that left alone would leave the others waiting for it. */
+int train_stop_vote(const struct train *t)
+{
+    return t->stop.together && is_asked(t) ? hst_sum_add(t->engine, 1, 1.0) : 0;
+}
+
+void train_stop_count(struct train *t, double wishes)
+{
+    t->stop.agreed = t->stop.agreed || (t->stop.together && wishes > 0);
 }
 
 int train_asked_to_stop(void *context)
@@ -78,20 +95,28 @@ static void held_words(const struct train *t, char words[HELD_BYTES])
                  "the store holds step %" PRIu64 ", and --resume goes on from there", step);
 }
 
+static const char *signal_words(const struct train *t)
+{
+    return is_asked(t) ? strsignal(*t->options->stopped) : "a signal to another rank";
+}
+
 int train_tell_stopped(struct train *t)
 {
     *t->error = (struct hst_error){0}; /* of what was cut short */
     progress_begin(&t->progress, "stopping");
     t->result.resumable = keeps_versions(t->options);
-    int failed = t->loaded ? hst_engine_drain(t->engine, NULL) : 0;
+    const bool alone = t->part.ranks <= 1; /* else all drain, or none does */
+    int failed = t->loaded && (alone || t->stop.agreed) ? hst_engine_drain(t->engine, NULL) : 0;
     progress_end(&t->progress);
     char when[96] = "before its first step", held[HELD_BYTES];
     if (!t->result.resumable || t->loaded)
         snprintf(when, sizeof when, "after %" PRIu64 " of %" PRIu64 " step%s", t->done,
                  t->options->steps, text_s(t->options->steps));
     held_words(t, held);
-    activity_interrupt();
-    say("stopped (%s) %s: %s\n", strsignal(*t->options->stopped), when, held);
+    if (t->stop.agreed ? !voice_is_other() : voice_tells_end()) {
+        activity_interrupt();
+        say("%sstopped (%s) %s: %s\n", voice_prefix(), signal_words(t), when, held);
+    }
     train_warn_skipped(t);
     if (!failed)
         return -ECANCELED;

@@ -11,7 +11,6 @@
 #include "cli/message/message.h"
 #include "cli/message/say.h"
 #include "cli/message/table.h"
-#include "cli/options/launch.h"
 #include "cli/stop.h"
 #include "verbs/train/run.h"
 #include "verbs/verbs.h"
@@ -75,23 +74,11 @@ void train_warn_skipped(const struct train *t)
  * do; of others a plan may have left them. */
 #define MEASURED_FROM 1000000000u /* parameters */
 
-static int reserve_batch(struct train *t)
+/* Ranks that measured a machine at once would measure each other, and of the network nothing is
+ * known. */
+static bool is_predicted(const struct train *t)
 {
-    const size_t tokens = (size_t)t->run.batch_tokens;
-    const bool packed = t->run.documents || t->run.evaluates_other;
-    uint32_t *block = malloc(tokens * (packed ? 4 : 2) * sizeof *block);
-    if (!block)
-        return fail(t->error, FAIL_BUDGET, -ENOMEM,
-                    "no memory for the %" PRIu64 " tokens of a step. Fix: a smaller "
-                    "--batch-tokens.",
-                    t->run.batch_tokens);
-    t->batch = (struct data_batch){
-        .inputs = block,
-        .targets = block + tokens,
-        .first = packed ? block + 2 * tokens : NULL,
-        .position = packed ? block + 3 * tokens : NULL,
-    };
-    return 0;
+    return train_options_ranks(t->options) == 1;
 }
 
 static int plan(struct train *t)
@@ -99,7 +86,7 @@ static int plan(struct train *t)
     const struct train_options *o = t->options;
     bool large = llama_parameter_count(t->model) >= MEASURED_FROM;
     progress_begin(&t->progress, "measuring the machine");
-    train_rates_find(t, large ? FORECAST_MEASURED : FORECAST_CACHED);
+    train_rates_find(t, large && is_predicted(t) ? FORECAST_MEASURED : FORECAST_CACHED);
     int native = train_stopped(t); /* what was measured until then is a part */
     if (native)
         return native;
@@ -111,10 +98,11 @@ static int plan(struct train *t)
     t->started_s = now_s() - begin_s;
     (void)hst_engine_start_up(t->engine, &t->rates, &t->start_up); /* sealed */
     progress_begin(&t->progress, "reserving room for the export");
-    native = reserve_batch(t);
+    native = train_batch_reserve(t);
     if (native)
         return native;
-    return o->export_directory ? train_export_begin(&t->export, t->error) : 0;
+    const bool exports = o->export_directory && t->part.rank == 0;
+    return exports ? train_export_begin(&t->export, t->error) : 0;
 }
 
 /* It counts what is infinite, not a number, or rounds to infinity where weights are f16. */
@@ -248,6 +236,7 @@ void train_tell_plan(struct train *t)
         return;
     t->told = true;
     tell_device(t);
+    train_ranks_tell(t);
     table_print(&t->result.memory, stdout);
     (void)say_flush(stdout); /* the end of the run looks at it again */
 }
@@ -269,7 +258,7 @@ static int measure_rates(struct train *t)
     config.stopped_context = t;
     const struct hst_rates planned = t->rates;
     progress_begin(&t->progress, "measuring the drives");
-    if (is_told(t) && t->options->steps >= PREDICTED_AFTER)
+    if (is_predicted(t) && is_told(t) && t->options->steps >= PREDICTED_AFTER)
         forecast_measure(&config, t->device.name, &t->result.memory, &t->rates);
     train_samples_predict(t, &planned);
     return 0;
@@ -278,9 +267,11 @@ static int measure_rates(struct train *t)
 static void predict(struct train *t)
 {
     struct hst_prediction *p = &t->result.prediction;
-    int native = hst_engine_predict(t->engine, &t->rates, p);
+    int native = is_predicted(t) ? hst_engine_predict(t->engine, &t->rates, p) : 0;
     if (native)
         snprintf(p->why, sizeof p->why, "%s", strerror(-native));
+    else if (!is_predicted(t))
+        snprintf(p->why, sizeof p->why, "a step of several ranks is not predicted yet");
 }
 
 /* ---- steps ---- */
@@ -324,9 +315,8 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     snprintf(what, sizeof what, "step %" PRIu64, number);
     progress_begin(&t->progress, what);
     const struct train_options *o = t->options;
-    uint64_t sequences = t->run.batch_tokens / o->seq_len;
-    uint64_t position = (number - 1) * sequences;
-    int native = data_read(t->data, position, sequences, &t->batch, t->error);
+    struct llama_batch batch;
+    int native = train_batch_read(t, number, &batch);
     if (native)
         return native;
     char cursor[TRAIN_CURSOR_BYTES];
@@ -337,14 +327,12 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     struct hst_step_stats stats;
     const bool scaled = train_precision(t) == HST_PRECISION_FP16;
     double loss = 0;
-    const bool packed = t->run.documents;
-    const struct llama_batch batch = {.inputs = t->batch.inputs,
-                                      .targets = t->batch.targets,
-                                      .first = packed ? t->batch.first : NULL,
-                                      .position = packed ? t->batch.position : NULL};
-    native = llama_step(t->model, t->engine, &in, &batch, &loss, &stats);
+    native = llama_step_compute(t->model, t->engine, &in, &batch);
+    native = native ? native : train_stop_vote(t);
+    native = native ? native : llama_step_end(t->model, t->engine, &loss, &stats);
     if (native)
         return train_engine_failed(t, native, "the step");
+    train_stop_count(t, stats.sums[1]);
     t->result.first_loss = number == t->began + 1 ? loss : t->result.first_loss;
     t->result.last_loss = loss;
     t->result.seconds = now_s() - begin_s;
@@ -391,6 +379,7 @@ static int train_steps(struct train *t)
 {
     double begin_s = now_s(), first_s = 0;
     train_samples_tell_cost(t);
+    t->stop.together = t->part.ranks > 1;
     int native = look_at(t, t->began);
     for (uint64_t number = t->began + 1; !native && number <= t->options->steps; number++) {
         if (t->eval.ended)
@@ -428,6 +417,7 @@ static int train_steps(struct train *t)
         .plans = train_plans(t),
     };
     train_keep_going(t, run_log_summary(&t->log, &summary, t->error));
+    t->stop.together = t->stop.agreed; /* what follows ends all if it ends one */
     return 0;
 }
 
@@ -439,7 +429,9 @@ static int export_model(struct train *t)
         return 0;
     if (train_eval_exports_kept(t))
         return train_eval_export(t);
-    int native = train_export_write(&t->export, train_export_save_engine, t->engine, t->error);
+    int native = t->part.rank > 0 ? train_export_follow(&t->export, t->engine)
+                                  : train_export_write(&t->export, train_export_save_engine,
+                                                       t->engine, t->error);
     return native ? train_engine_failed(t, native, "the export") : 0;
 }
 
@@ -566,6 +558,7 @@ int train_run(const struct train_options *options, struct train_result *result,
             *result = t.result;
         native = check_told(&t);
     }
+    native = train_ranks_end(&t, native);
     close_all(&t);
     return native;
 }
@@ -579,8 +572,11 @@ int verb_train(int argc, char **argv)
     options.stopped = stop_catch();
     int native = train_options_parse(&options, argc, argv, &help, &error);
     struct train_result result = {0};
+    struct train_ranks ranks = {.launch = {.ranks = 1}};
+    options.arguments = argv;
+    options.argument_count = argc;
     if (!native && !help)
-        native = launch_check(&error);
+        native = train_ranks_begin(&ranks, &options, &error);
     if (!native && !help)
         native = train_run(&options, &result, &error);
     if (native == -ECANCELED)

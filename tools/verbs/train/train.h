@@ -11,6 +11,7 @@
 #include "views/views.h"
 
 #include <hoistway/predict.h>
+#include <hoistway/ranks.h>
 #include <signal.h>
 
 enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
@@ -44,6 +45,10 @@ struct train_options {
     struct views_paths views;
     enum export_choice export_dtype;
     bool quiet, resume, allow_config_change, allow_other_tokenizer;
+    struct hst_launch_flags launch; /* --world, --rank */
+    /* the command line behind the verb, which all ranks have alike; null where it is one process */
+    char *const *arguments;
+    int argument_count;
     bool passing; /* what it writes is removed after it: where that is is not told */
     const volatile sig_atomic_t *stopped; /* other than 0: end after the step at hand; or null */
 };
@@ -54,8 +59,13 @@ struct train_options {
 
 /** The defaults that stand in the help, but for those that train_options_complete fills. */
 void train_options_init(struct train_options *options);
-/** Fills --batch-tokens and --seq-len where they were not given (0), and keeps that in mind. */
+/** Fills --batch-tokens and --seq-len where they were not given (0), and keeps that in mind. May be
+ * called once more, when engine.launch is known. */
 void train_options_complete(struct train_options *options);
+/** Ways of a batch: those that were given, else as many as ranks. */
+uint32_t train_options_ways(const struct train_options *options);
+/** Ranks that train together. */
+uint32_t train_options_ranks(const struct train_options *options);
 /**
  * Reads the command line of train into options that hold the defaults; prints the help if asked
  * for.
@@ -74,7 +84,14 @@ extern const struct cli_verb train_options_own;
  * are the engine's to refuse.
  */
 int train_options_check(const struct train_options *options, struct hst_error *error);
-/** Refuses a batch that is no whole sequences (E402). */
+#define TRAIN_NEAR_BYTES 64u
+/** "80 or 120": the multiples of `unit` next to a batch that is none. Returns text. */
+const char *train_batch_near(uint64_t batch, uint64_t unit, char text[TRAIN_NEAR_BYTES]);
+/** " in each of 4 ways"; "" of one. Returns text. */
+const char *train_ways_words(uint32_t ways, char text[TRAIN_NEAR_BYTES]);
+/** Refuses ways that ranks cannot share, and what several ranks cannot do. E402, E501. */
+int train_options_check_ranks(const struct train_options *options, struct hst_error *error);
+/** Refuses a batch that is no whole sequences in each way (E402). */
 int train_options_check_batch(const struct train_options *options, struct hst_error *error);
 /** The schedule of options->steps, which is not 0. E402 where its parts have no room in them. */
 int train_options_schedule(const struct train_options *options, struct schedule *schedule,

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file makes a run one of several ranks. All of them have the same command line, read the same
+ * files and make the same calls of the engine. Rank 0 alone tells, and writes what is not the
+ * store: log, views, export. What would make one rank leave the others' order, an error or a signal
+ * outside of steps, ends all of them.
+ */
+#include "cli/message/message.h"
+#include "cli/message/voice.h"
+#include "cli/options/launch.h"
+#include "cli/stop.h"
+#include "verbs/train/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a rank is asked for ---- */
+
+static int trace_of_rank(struct train_ranks *ranks, struct train_options *o,
+                         struct hst_error *error)
+{
+    if (!o->trace)
+        return 0;
+    const int n = snprintf(ranks->trace, sizeof ranks->trace, "%s.rank%" PRIu32, o->trace,
+                           ranks->launch.rank);
+    if ((size_t)n >= sizeof ranks->trace)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--trace '%.100s...' is longer than a path. Fix: a shorter one.", o->trace);
+    o->trace = ranks->trace;
+    return 0;
+}
+
+int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct hst_error *error)
+{
+    int native = launch_read(&o->launch, &ranks->launch, error);
+    if (native || ranks->launch.ranks == 1)
+        return native;
+    o->engine.launch = &ranks->launch;
+    if (!o->engine.device) /* devices other than it are refused */
+        o->engine.device = "host";
+    voice_of(ranks->launch.rank, o->stopped);
+    train_options_complete(o);
+    if (voice_is_other()) {
+        o->quiet = true;
+        o->log = NULL;
+        o->views = (struct views_paths){.csv = NULL};
+    }
+    return trace_of_rank(ranks, o, error);
+}
+
+/* ---- ranks are alike ---- */
+
+#define PIECE 190 /* bytes of a text that ranks compare at once */
+
+static int same(struct train *t, const char *what, const char *text, size_t length)
+{
+    char piece[PIECE + 1];
+    int native = 0;
+    do {
+        const size_t bytes = length < PIECE ? length : PIECE;
+        snprintf(piece, sizeof piece, "%.*s", (int)bytes, text);
+        native = hst_engine_same(t->engine, what, piece);
+        text += bytes;
+        length -= bytes;
+    } while (!native && length > 0);
+    return native;
+}
+
+/* What names a rank is its own. */
+static bool names_rank(const char *argument)
+{
+    return strcmp(argument, "--rank") == 0 || strncmp(argument, "--rank=", 7) == 0;
+}
+
+static int same_arguments(struct train *t)
+{
+    const struct train_options *o = t->options;
+    char what[PIECE];
+    snprintf(what, sizeof what, "%d", o->argument_count);
+    int native = same(t, "the number of arguments", what, strlen(what));
+    for (int i = 0; i < o->argument_count && !native; i++) {
+        const char *text = o->arguments[i];
+        if (names_rank(text)) {
+            i += strchr(text, '=') == NULL;
+            continue;
+        }
+        snprintf(what, sizeof what, "argument %d", i + 1);
+        native = same(t, what, text, strlen(text));
+    }
+    return native;
+}
+
+/* Model, data and schedule, as a version says them. */
+static int same_inputs(struct train *t)
+{
+    char text[TRAIN_CURSOR_BYTES];
+    train_cursor(t, text);
+    int native = 0;
+    for (const char *line = text; *line && !native; line += strcspn(line, "\n") + 1)
+        native = same(t, "what is trained, and on what", line, strcspn(line, "\n"));
+    return native;
+}
+
+int train_ranks_compare(struct train *t)
+{
+    if (train_options_ranks(t->options) == 1 || !t->options->arguments)
+        return 0;
+    int native = same(t, "the version of hoistway", hst_version(), strlen(hst_version()));
+    native = native ? native : same_arguments(t);
+    return native ? native : same_inputs(t);
+}
+
+void train_ranks_tell(const struct train *t)
+{
+    const struct hst_part *p = &t->part;
+    if (p->ranks > 1)
+        cli_note(CLI_RANKS, "ranks: %" PRIu32 " on %" PRIu32 " node%s (%s), %" PRIu32 " way%s, %s",
+                 p->ranks, p->nodes, p->nodes == 1 ? "" : "s", t->options->engine.launch->launcher,
+                 p->ways, p->ways == 1 ? "" : "s", p->transport);
+}
+
+/* ---- the end of one is the end of all ---- */
+
+int train_ranks_end(struct train *t, int native)
+{
+    const bool all = native == -ECANCELED && t->stop.agreed;
+    if (!native || all || train_options_ranks(t->options) == 1 || !t->engine)
+        return native;
+    int status = t->result.resumable ? CLI_EXIT_STOPPED : CLI_EXIT_STOPPED_AT_ONCE;
+    if (native != -ECANCELED)
+        status = cli_fail(t->error);
+    hst_engine_abort(t->engine, status);
+    return native;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides how the batch of a run is cut into ways, what ranks can share of it, and which sizes it
+ * has where none were given.
+ */
+#include "verbs/train/train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_BATCH_TOKENS 4096
+#define DEFAULT_SEQ_LEN      1024
+
+/* ---- sizes ---- */
+
+uint32_t train_options_ranks(const struct train_options *options)
+{
+    return options->engine.launch ? options->engine.launch->ranks : 1;
+}
+
+uint32_t train_options_ways(const struct train_options *options)
+{
+    return options->engine.ways ? options->engine.ways : train_options_ranks(options);
+}
+
+/* Of several ways each has a sequence at least, and all have as many. */
+static uint64_t default_batch_of(uint64_t seq_len, uint32_t ways)
+{
+    const uint64_t least = seq_len * ways, held = DEFAULT_BATCH_TOKENS / least;
+    return ways == 1 ? DEFAULT_BATCH_TOKENS : least * (held ? held : 1);
+}
+
+void train_options_complete(struct train_options *options)
+{
+    uint64_t *batch = &options->engine.batch_tokens;
+    const uint32_t ways = train_options_ways(options);
+    options->default_batch = options->default_batch || *batch == 0;
+    options->default_seq_len = options->default_seq_len || options->seq_len == 0;
+    const uint64_t way = options->default_batch ? DEFAULT_SEQ_LEN : *batch / ways;
+    if (options->default_seq_len)
+        options->seq_len = way < DEFAULT_SEQ_LEN && way > 0 ? way : DEFAULT_SEQ_LEN;
+    if (options->default_batch)
+        *batch = default_batch_of(options->seq_len, ways);
+}
+
+const char *train_batch_near(uint64_t batch, uint64_t unit, char text[TRAIN_NEAR_BYTES])
+{
+    const uint64_t below = batch / unit * unit;
+    if (below > 0)
+        snprintf(text, TRAIN_NEAR_BYTES, "%" PRIu64 " or %" PRIu64, below, below + unit);
+    else
+        snprintf(text, TRAIN_NEAR_BYTES, "%" PRIu64, unit);
+    return text;
+}
+
+const char *train_ways_words(uint32_t ways, char text[TRAIN_NEAR_BYTES])
+{
+    text[0] = '\0';
+    if (ways > 1)
+        snprintf(text, TRAIN_NEAR_BYTES, " in each of %" PRIu32 " ways", ways);
+    return text;
+}
+
+int train_options_check_batch(const struct train_options *o, struct hst_error *error)
+{
+    const uint64_t batch = o->engine.batch_tokens, length = o->seq_len;
+    const uint32_t ways = train_options_ways(o);
+    char in_ways[TRAIN_NEAR_BYTES], near[TRAIN_NEAR_BYTES];
+    if (batch % (length * ways) == 0)
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--batch-tokens %" PRIu64 " is not a multiple of --seq-len %" PRIu64
+                "%s%s. Fix: --batch-tokens %s.",
+                batch, length, train_ways_words(ways, in_ways),
+                o->default_seq_len ? ", which was not given" : "",
+                train_batch_near(batch, length * ways, near));
+}
+
+/* ---- what ranks can share ---- */
+
+static bool is_power_of_two(uint32_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+static int check_hop(const struct train_options *o, struct hst_error *error)
+{
+    uint32_t below = 1;
+    while (below <= o->engine.hop / 2)
+        below *= 2;
+    if (o->engine.hop == 0 || below == o->engine.hop)
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--hop %" PRIu32 " is no power of two. Fix: --hop %" PRIu32 " or %" PRIu32 ".",
+                o->engine.hop, below, 2 * below);
+}
+
+/* A rank's ways are a subtree of all of them. */
+static int check_ways(const struct train_options *o, struct hst_error *error)
+{
+    const uint32_t ranks = train_options_ranks(o), ways = train_options_ways(o);
+    if (ranks == 1 || (ways % ranks == 0 && is_power_of_two(ways / ranks)))
+        return 0;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--ways %" PRIu32 " cannot be shared by %" PRIu32
+                " ranks: each has one way, or a power of two of them. Fix: --ways %" PRIu32
+                " or %" PRIu32 ".",
+                ways, ranks, ranks, 2 * ranks);
+}
+
+/* What one process can do and several cannot yet. */
+int train_options_check_ranks(const struct train_options *o, struct hst_error *error)
+{
+    static const char *const fix = "Fix: leave it out, or start one process";
+    const char *device = o->engine.device;
+    const char *what = o->samples                              ? "--samples"
+                       : o->keep_best                          ? "--keep-best"
+                       : o->engine.keep                        ? "--keep"
+                       : device && strcmp(device, "host") != 0 ? "--device"
+                                                               : NULL;
+    int native = check_hop(o, error);
+    native = native ? native : check_ways(o, error);
+    if (native || !what || train_options_ranks(o) == 1)
+        return native;
+    if (strcmp(what, "--device") == 0)
+        return fail(error, FAIL_RANKS, -EINVAL,
+                    "--device %.60s is for one process: several ranks compute on the host alone "
+                    "yet. Fix: --device host, or start one process.",
+                    device);
+    return fail(error, FAIL_RANKS, -EINVAL,
+                "%s is for one process: several ranks cannot do that yet. %s.", what, fix);
+}
