@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mutations.py takes out of a step's ways, and of the step graph of several ranks."""
+"""What mutations.py takes out of a step's ways, and of what several ranks do in one."""
 from rows import mutate
 
 mutate(
@@ -60,6 +60,12 @@ mutate(
     'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',
     ('kept gradients leave a buffer for rows that pass',
      'less(in->buffers[pool], passing[pool])', 'in->buffers[pool]'),
+    ('kept weights leave a buffer for rows that are gathered anew',
+     '        if (!parts_reserve_weights(b, unit) || kept[pool]++ >= in->buffers[pool])\n'
+     '            continue;\n        if (parts_is_shared(b)',
+     '        if (!parts_reserve_weights(b, unit) || kept[pool] >= in->buffers[pool])\n'
+     '            continue;\n        kept[pool] += in->units[unit].weights == HST_TIER_NVME;\n'
+     '        if (parts_is_shared(b)'),
 )
 mutate(
     'engine/plan/graph/graph.c', 'engine/graph_ranks',
@@ -71,4 +77,8 @@ mutate(
     ('the clip waits for what ranks agree on', 'build_dep(b, clip, agree);', '(void)agree;'),
     ('ranks agree on all norms',
      '        build_dep(b, agree, b->units[i].norm);', '        break;'),
+)
+mutate(
+    'engine/session/ranks.c', 'engine/ranks',
+    ('options that differ are told', 'if (strcmp(all, all + r * sizeof own) != 0)'),
 )

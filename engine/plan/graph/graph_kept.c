@@ -145,10 +145,10 @@ void kept_hand_over(struct build *b)
         enum pool pool = parts_pool(b, unit, POOL_WEIGHTS);
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
-        if (parts_is_shared(b) && in->units[unit].weights != HST_TIER_NVME)
-            continue; /* it is gathered anew */
         if (!parts_reserve_weights(b, unit) || kept[pool]++ >= in->buffers[pool])
             continue;
+        if (parts_is_shared(b) && in->units[unit].weights != HST_TIER_NVME)
+            continue; /* it is gathered anew, and had a buffer left for it */
         if (in->units[unit].alias_count > 0 || s->last_weights == GRAPH_NONE)
             continue;
         hand_over(b, s->last_weights, s->first_weights);

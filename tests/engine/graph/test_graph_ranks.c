@@ -261,6 +261,14 @@ static bool ends_in_order(enum lane lane)
     return lane == LANE_COMPUTE || lane == LANE_NET;
 }
 
+/* None begins by time: the window at hand is gone through as far as the client's next visit. */
+static bool is_reached(struct rank *r, struct scheduled at)
+{
+    struct scheduled visit;
+    return !scheduler_next(&r->scheduler, LANE_COMPUTE, &visit) ||
+           visit.step_window > at.step_window || visit.node > at.node;
+}
+
 static bool may_start(struct rank *r, enum lane lane, struct scheduled *at)
 {
     const bool clients = lane == LANE_COMPUTE || lane == LANE_NET;
