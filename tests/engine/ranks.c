@@ -3,23 +3,54 @@
  * The toy client as one of several ranks: ranks.py starts it under mpirun and alone, and compares
  * what it prints. Its gradient is the parameter itself, by another factor in each micro-batch.
  *
- *     ranks OPTION=VALUE...     of the engine (ways=4, place=states=nvme, …); steps=N, resume=1
+ *     ranks OPTION=VALUE...     of the engine (ways=4, place=states=nvme, …), and
+ *
+ *     steps=N, resume=1
+ *     eval=N,TIMES              behind each step so many evaluations, which visit the first N units
+ *     end=HOW,RANK,STEP,VISIT   kill, segv, exit or stop: how this rank ends before its so manieth
+ *                               visit of a step; ALL_VISITS when its end is asked for, and one more
+ *                               when it has ended
+ *     only=RANK,OPTION=VALUE    an option of this rank alone
  */
 #include "toy_client.h"
 
 #include <hoistway/ranks.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define WIDEST (2400u * 64u)
+#define WIDEST     (2400u * 64u)
+#define ALL_VISITS (2 * TOY_UNITS - 1) /* of a step: the forward leaves out the head */
+
+/* Where a rank ends of itself. */
+struct early_end {
+    char how[8];
+    uint32_t rank, step, visit;
+};
 
 struct client {
     struct hst_engine *engine;
     struct hst_part part;
     float factor; /* of the gradient of the first micro-batch */
+    uint64_t at;  /* steps that are over */
+    uint32_t visits, eval_units, eval_times;
+    struct early_end end;
 };
+
+static void end_early(const struct client *c)
+{
+    const struct early_end *end = &c->end;
+    if (end->rank != c->part.rank || end->step != c->at || end->visit != c->visits || !*end->how)
+        return;
+    if (strcmp(end->how, "exit") == 0)
+        _exit(0); /* mpirun hears of no failure */
+    raise(strcmp(end->how, "stop") == 0   ? SIGSTOP
+          : strcmp(end->how, "segv") == 0 ? SIGSEGV
+                                          : SIGKILL);
+}
 
 static int add_gradients(const struct client *c, uint32_t unit, const struct hst_unit_view *view,
                          float factor)
@@ -50,16 +81,19 @@ static int micro_backward(const struct client *c, uint32_t unit, uint32_t micro,
     struct hst_micro found;
     struct hst_act act;
     int rc = hst_engine_micro(c->engine, micro, &found);
-    rc = rc ? rc
-            : hst_act_acquire(c->engine, unit, micro, HST_HIDDEN_GRAD, HST_WRITE, stream, &act);
+    rc =
+        rc ? rc : hst_act_acquire(c->engine, unit, micro, HST_HIDDEN_GRAD, HST_WRITE, stream, &act);
     const uint64_t token = c->part.first_token + found.first_token;
     rc = rc ? rc : add_gradients(c, unit, view, c->factor * (0.7f + 0.31f * (float)token));
     return rc ? rc : hst_act_release(c->engine, unit, micro, HST_HIDDEN_GRAD);
 }
 
-static int visit(const struct client *c, uint32_t unit, enum hst_sweep sweep)
+static int visit(struct client *c, uint32_t unit, enum hst_sweep sweep)
 {
     const struct hst_unit_view *view;
+    if (sweep != HST_EVAL)
+        end_early(c);
+    c->visits++;
     int rc = hst_unit_acquire(c->engine, unit, sweep, hst_engine_stream(c->engine), &view);
     for (uint32_t m = 0; rc == 0 && sweep == HST_BACKWARD && m < c->part.micro_count; m++)
         rc = micro_backward(c, unit, m, view);
@@ -73,10 +107,12 @@ static int step(struct client *c, struct hst_step_stats *stats)
     struct hst_step_in in = {.size = sizeof in, .lr = TOY_LR};
     int rc = hst_step_begin(c->engine, &in, &begun);
     c->factor = begun.loss_scale;
+    c->visits = 0;
     for (uint32_t u = 0; rc == 0 && u + 1 < TOY_UNITS; u++)
         rc = visit(c, u, HST_FORWARD);
     for (uint32_t u = TOY_UNITS; rc == 0 && u-- > 0;)
         rc = visit(c, u, HST_BACKWARD);
+    end_early(c);
     rc = rc ? rc : hst_step_computed(c->engine);
     for (uint32_t m = 0; rc == 0 && m < c->part.micro_count; m++) {
         struct hst_micro micro;
@@ -85,6 +121,40 @@ static int step(struct client *c, struct hst_step_stats *stats)
         rc = rc ? rc : hst_sum_add(c->engine, 0, 0.1 + 1e-9 * at);
     }
     return rc ? rc : hst_step_end(c->engine, stats);
+}
+
+static int evaluate_unit(struct client *c, uint32_t unit)
+{
+    const struct hst_unit_view *view;
+    struct hst_stream *stream = hst_engine_stream(c->engine);
+    int rc = hst_unit_acquire(c->engine, unit, HST_EVAL, stream, &view);
+    for (uint32_t i = 0; rc == 0 && i < view->param_count; i++) {
+        static float widened[WIDEST];
+        const size_t n = toy_elements(&toy_units[unit].params[i]);
+        const struct hst_cast cast = {n, hst_engine_dtype(c->engine), HST_F32, view->param[i].data,
+                                      widened};
+        rc = hst_op_cast(stream, &cast);
+        rc = rc ? rc : hst_stream_sync(stream);
+        /* each rank has a part of the elements, as of an evaluation's rows */
+        for (size_t k = c->part.rank; rc == 0 && k < n; k += c->part.ranks)
+            rc = hst_sum_add(c->engine, 1, widened[k] * (double)(1 + k % 7));
+    }
+    return rc ? rc : hst_unit_release(c->engine, unit);
+}
+
+/* What it sees of the weights is agreed on. */
+static int evaluate(struct client *c)
+{
+    double sums[HST_SUMS];
+    int rc = 0;
+    if (c->eval_times == 0)
+        return 0;
+    for (uint32_t i = 0; rc == 0 && i < c->eval_times * c->eval_units; i++)
+        rc = evaluate_unit(c, i % c->eval_units);
+    rc = rc ? rc : hst_sum_agree(c->engine, sums);
+    if (rc == 0 && c->part.rank == 0)
+        printf("evaluation %a\n", sums[1]);
+    return rc;
 }
 
 /* A parameter's bytes where they belong, in whatever order they come. */
@@ -115,20 +185,23 @@ static int print_weights(const struct client *c)
 
 static int run(struct client *c, uint64_t steps, bool resume)
 {
-    uint64_t at = 0;
     size_t cursor;
     int rc = toy_describe(c->engine);
     rc = rc ? rc : hst_engine_seal(c->engine, HST_ORDER_FORWARD);
     rc = rc ? rc : hst_engine_part(c->engine, &c->part);
-    rc = rc ? rc
-            : resume ? hst_engine_resume(c->engine, &at, NULL, 0, &cursor) : toy_load(c->engine);
-    while (rc == 0 && at < steps) {
+    rc = rc       ? rc
+         : resume ? hst_engine_resume(c->engine, &c->at, NULL, 0, &cursor)
+                  : toy_load(c->engine);
+    while (rc == 0 && c->at < steps) {
         struct hst_step_stats stats;
         rc = step(c, &stats);
-        at++;
+        c->visits++;
+        end_early(c);
+        c->at++;
         if (rc == 0 && c->part.rank == 0)
             printf("step %llu norm %a sum %a net %llu\n", (unsigned long long)stats.step,
                    stats.grad_norm, stats.sums[0], (unsigned long long)stats.bytes.net);
+        rc = rc ? rc : evaluate(c);
     }
     rc = rc ? rc : hst_engine_drain(c->engine, NULL);
     return rc ? rc : print_weights(c);
@@ -151,51 +224,77 @@ static const struct hst_option *find_option(const char *name)
     return NULL;
 }
 
+static bool set_option(struct hst_config *config, const char *name, const char *value)
+{
+    char why[200] = "there is no such option";
+    const struct hst_option *option = find_option(name);
+    if (option && hst_option_parse(option, value, config, why, sizeof why) == 0)
+        return true;
+    fprintf(stderr, "%s=%s: %s\n", name, value, why);
+    return false;
+}
+
+/* What the program is called with beside the engine's options. */
+struct called {
+    uint64_t steps, resume;
+    struct client client;
+    struct hst_config config;
+};
+
+/* A word NAME=VALUE; values last as long as the program's arguments. */
+static bool take(struct called *called, uint32_t rank, char *word)
+{
+    struct early_end *end = &called->client.end;
+    char *value = strchr(word, '='), *comma = value ? strchr(value, ',') : NULL;
+    if (!value)
+        return false;
+    *value++ = '\0';
+    if (strcmp(word, "steps") == 0 || strcmp(word, "resume") == 0)
+        *(word[0] == 's' ? &called->steps : &called->resume) = strtoull(value, NULL, 10);
+    else if (strcmp(word, "eval") == 0)
+        return sscanf(value, "%u,%u", &called->client.eval_units, &called->client.eval_times) == 2;
+    else if (strcmp(word, "end") == 0)
+        return sscanf(value, "%7[a-z],%u,%u,%u", end->how, &end->rank, &end->step, &end->visit) ==
+               4;
+    else if (strcmp(word, "only") == 0 && comma)
+        return strtoul(value, NULL, 10) != rank || take(called, rank, comma + 1);
+    else
+        return set_option(&called->config, word, value);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     struct hst_launch launch;
     struct hst_error error = {0};
-    struct hst_config config = {.size = sizeof config,
-                                .batch_tokens = 24,
-                                .micro_batch_tokens = 4,
-                                .tile_elements = 4096,
-                                .threads = 1,
-                                .dram_bytes = 64u << 20,
-                                .durability = "none",
-                                .launch = &launch,
-                                .log = tell,
-                                .error = &error};
-    uint64_t steps = 3, resume = 0;
+    struct called called = {.steps = 3,
+                            .config = {.size = sizeof called.config,
+                                       .batch_tokens = 24,
+                                       .micro_batch_tokens = 4,
+                                       .tile_elements = 4096,
+                                       .threads = 1,
+                                       .dram_bytes = 64u << 20,
+                                       .durability = "none",
+                                       .launch = &launch,
+                                       .log = tell,
+                                       .error = &error}};
+    struct client *c = &called.client;
     char why[200];
     if (hst_launch_read(NULL, NULL, &launch, why)) {
         fprintf(stderr, "%s\n", why);
         return 2;
     }
-    for (int i = 1; i < argc; i++) {
-        char *value = strchr(argv[i], '=');
-        const struct hst_option *option;
-        if (!value)
+    for (int i = 1; i < argc; i++)
+        if (!take(&called, launch.rank, argv[i]))
             return 2;
-        *value++ = '\0';
-        if (strcmp(argv[i], "steps") == 0 || strcmp(argv[i], "resume") == 0) {
-            *(argv[i][0] == 's' ? &steps : &resume) = strtoull(value, NULL, 10);
-            continue;
-        }
-        option = find_option(argv[i]);
-        if (!option || hst_option_parse(option, value, &config, why, sizeof why)) {
-            fprintf(stderr, "%s=%s: %s\n", argv[i], value, why);
-            return 2;
-        }
-    }
-    struct client c = {.engine = NULL};
-    int rc = hst_engine_create(&config, &c.engine);
-    rc = rc ? rc : run(&c, steps, resume);
+    int rc = hst_engine_create(&called.config, &c->engine);
+    rc = rc ? rc : run(c, called.steps, called.resume);
     if (rc) {
-        const struct hst_error *told = c.engine ? hst_engine_error(c.engine) : &error;
+        const struct hst_error *told = c->engine ? hst_engine_error(c->engine) : &error;
         fprintf(stderr, "rank %u: E%d %s (%d)\n", launch.rank, told->code, told->message, rc);
         fflush(stderr);
-        hst_engine_abort(c.engine, 1);
+        hst_engine_abort(c->engine, 1);
     }
-    hst_engine_destroy(&c.engine);
+    hst_engine_destroy(&c->engine);
     return rc ? 1 : 0;
 }
