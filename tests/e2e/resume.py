@@ -25,6 +25,7 @@ from short import some  # noqa: E402
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 TOKENS = os.path.join(MODEL, 'tokens.bin')
+TELLS_SOON = {**os.environ, 'HOISTWAY_SILENCE': '0.2'}  # of a step, in a pipe
 
 
 def forge_the_line_of_data(directory, line):
@@ -82,7 +83,7 @@ class Resume(unittest.TestCase):
     def test_a_first_signal_leaves_a_version_and_exit_code_75(self):
         child = subprocess.Popen(
             self.command(steps=1000000), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True)
+            text=True, env=TELLS_SOON)
         self.wait_for_a_step(child)
         child.send_signal(signal.SIGTERM)
         told = child.stderr.read()
@@ -153,7 +154,7 @@ class Resume(unittest.TestCase):
         self.assertNotIn('I621', self.run_it('--resume', steps=5).stderr)
         with subprocess.Popen(
             self.command('--resume', steps=1000000), stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE, text=True, env=TELLS_SOON,
         ) as child:
             self.wait_for_a_step(child)
             child.kill()

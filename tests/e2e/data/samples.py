@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from sample_files import draw_prompts, ids_of, write  # noqa: E402
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
-from short import some  # noqa: E402
+from short import in_turn, some  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'tied-gqa')
@@ -197,6 +197,7 @@ class Samples(unittest.TestCase):
             if name == 'generation_config.json':
                 os.remove(path)
 
+    @in_turn(0, 3)
     def test_a_run_that_goes_on_tells_each_sample_once(self):
         more = ('--samples', '2', '--sample-tokens', '3', '--eval', self.plain, '--eval-every',
                 '2', '--durability', 'step')
@@ -207,6 +208,7 @@ class Samples(unittest.TestCase):
         self.run_it(*more, '--resume')
         self.assertEqual(self.texts(), whole)
 
+    @in_turn(1, 3)
     def test_what_is_asked_otherwise_is_told_beside_what_was(self):
         """A step that was sampled: with another number, other lengths, other prompts."""
         prompts = draw_prompts(3, 4, VOCAB, 9)
@@ -231,6 +233,7 @@ class Samples(unittest.TestCase):
         self.assertEqual([ids_of(line['prompt']) for line in before[-4:]], prompts)
         self.assertEqual([line['step'] for line in self.lines('eval')], [0, 1, 2, 3, 4, 4])
 
+    @in_turn(2, 3)
     def test_a_run_that_is_killed_and_goes_on_has_the_same_samples(self):
         more = ('--samples', '2', '--sample-tokens', '3', '--eval', self.plain, '--eval-every',
                 '2', '--durability', 'step')

@@ -13,7 +13,7 @@ import shutil
 import unittest
 
 import case
-from plan_case import KEYS, MIB, NOTHING, Case, machine, sealed, some, whole_alone
+from plan_case import KEYS, MIB, NOTHING, Case, in_turn, machine, sealed, some, whole_alone
 
 
 class Fits(Case):
@@ -52,8 +52,7 @@ class Fits(Case):
 
     def test_the_update_is_told(self):
         self.assertEqual(self.plan('--clip=0')['update'], 'early')
-        told = self.plan('--update=optimistic', '--nvme=1G')
-        self.assertEqual(told['update'], 'optimistic')
+        self.assertEqual(self.plan('--update=optimistic', '--nvme=1G')['update'], 'optimistic')
 
     def test_second_slots_on_drives_are_told(self):
         options = ('--durability=none', '--place=states=nvme,weights=nvme', '--nvme=1G')
@@ -131,6 +130,7 @@ class Homes(Case):
         self.assertEqual(named['memory']['states']['nvme'], 2 * once['states']['nvme'])
         self.plan('--dram=1G', '--durability=step', '--nvme=1G')
 
+    @in_turn(0, 2)
     def test_what_does_not_fit_as_a_whole_is_used_in_slices(self):
         self.config({**case.CONFIG, 'hidden_size': 64, 'vocab_size': 40000,
                      'max_position_embeddings': 64})
@@ -161,6 +161,7 @@ class Homes(Case):
             self.assertEqual(told['slices'] > 0, some, told['homes'])
             self.assertEqual(told['homes'].endswith('; large units in slices'), some)
 
+    @in_turn(1, 2)
     def test_a_gpu_keeps_as_many_units_as_it_has_room_for(self):
         self.config({**case.CONFIG, 'num_hidden_layers': 4})
         far = {'device': '--device=far'}
@@ -268,6 +269,7 @@ class Homes(Case):
         self.assertGreater(told['bound_s'], 0.9 * kept / 1e3)
         self.assertGreater(told['bound_fraction'], 0.95)
 
+    @in_turn(0, 2)
     def test_train_takes_the_homes_that_plan_names(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 512,
                      'num_hidden_layers': 4})
@@ -391,8 +393,7 @@ class Rates(Case):
         slow = self.plan('--rates', rates, '--dram=256M')
         rates = self.write('rates', machine(compute=2e6))
         fast = self.plan('--rates', rates, '--dram=256M')
-        ratio = slow['predicted_step_s'] / fast['predicted_step_s']
-        self.assertAlmostEqual(ratio, 2, places=2)
+        self.assertAlmostEqual(slow['predicted_step_s'] / fast['predicted_step_s'], 2, places=2)
         self.assertEqual(slow['bound_by'], 'compute')
         again = self.plan('--rates', rates, '--dram=256M', '--activations=recompute')
         # 6 operations per parameter and token, 8 where it is recomputed, the embedding's but
@@ -544,8 +545,7 @@ class DoesNotFit(Case):
 
     def test_train_refuses_it_in_the_same_words(self):
         store = ('--dram=64K', '--store', self.path('store'))
-        planned = self.plan(*store, status=3)
-        self.assert_refused(self.run_train(*store), 302, 2, planned['why'])
+        self.assert_refused(self.run_train(*store), 302, 2, self.plan(*store, status=3)['why'])
 
 
 class Refused(Case):
