@@ -273,6 +273,14 @@ class Ranks(Case):
         self.assertIn('error[E503] ', done.stderr)
         self.assertIn('2e-3', done.stderr)
 
+    def test_threads_and_budgets_are_each_ranks_own(self):
+        first = self.command('--ways', '2', '--world', '2', '--rank', '0', '--dram', '64M')
+        second = self.command('--ways', '2', '--dram=60M', '--world', '2', '--rank', '1')
+        second[second.index('--threads') + 1] = '2'
+        done = subprocess.run([*launcher(1), *first, ':', '-n', '1', *second], capture_output=True,
+                              text=True, env=environment(), timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def processes(self):
         """Ranks of the run at hand, in the order of their numbers."""
         found = {}

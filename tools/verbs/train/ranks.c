@@ -68,26 +68,44 @@ static int same(struct train *t, const char *what, const char *text, size_t leng
     return native;
 }
 
-/* What names a rank is its own. */
-static bool names_rank(const char *argument)
+/* The engine compares its options, of which some are each rank's own; and --rank is. */
+static const struct hst_option *compared_elsewhere(const char *argument)
 {
-    return strcmp(argument, "--rank") == 0 || strncmp(argument, "--rank=", 7) == 0;
+    static const struct hst_option rank = {.name = "rank", .type = HST_OPTION_TEXT};
+    size_t count;
+    const struct hst_option *options = hst_engine_options(&count);
+    const size_t length = strcspn(argument, "=");
+    if (length == strlen("--rank") && strncmp(argument, "--rank", length) == 0)
+        return &rank;
+    for (size_t i = 0; i < count; i++)
+        if (strlen(options[i].name) + 2 == length && strncmp(argument, "--", 2) == 0 &&
+            strncmp(argument + 2, options[i].name, length - 2) == 0)
+            return &options[i];
+    return NULL;
+}
+
+/* The next argument from place i on that is compared here, or argument_count. */
+static int next_compared(const struct train_options *o, int i)
+{
+    const struct hst_option *option;
+    while (i < o->argument_count && (option = compared_elsewhere(o->arguments[i])) != NULL)
+        i += option->type != HST_OPTION_FLAG && !strchr(o->arguments[i], '=') ? 2 : 1;
+    return i < o->argument_count ? i : o->argument_count;
 }
 
 static int same_arguments(struct train *t)
 {
     const struct train_options *o = t->options;
     char what[PIECE];
-    snprintf(what, sizeof what, "%d", o->argument_count);
-    int native = same(t, "the number of arguments", what, strlen(what));
-    for (int i = 0; i < o->argument_count && !native; i++) {
-        const char *text = o->arguments[i];
-        if (names_rank(text)) {
-            i += strchr(text, '=') == NULL;
-            continue;
-        }
+    int count = 0, native = 0;
+    for (int i = next_compared(o, 0); i < o->argument_count; i = next_compared(o, i + 1))
+        count++;
+    snprintf(what, sizeof what, "%d", count);
+    native = same(t, "the number of arguments", what, strlen(what));
+    for (int i = next_compared(o, 0); i < o->argument_count && !native;
+         i = next_compared(o, i + 1)) {
         snprintf(what, sizeof what, "argument %d", i + 1);
-        native = same(t, what, text, strlen(text));
+        native = same(t, what, o->arguments[i], strlen(o->arguments[i]));
     }
     return native;
 }
@@ -107,8 +125,7 @@ int train_ranks_compare(struct train *t)
 {
     if (train_options_ranks(t->options) == 1 || !t->options->arguments)
         return 0;
-    int native = same(t, "the version of hoistway", hst_version(), strlen(hst_version()));
-    native = native ? native : same_arguments(t);
+    const int native = same_arguments(t);
     return native ? native : same_inputs(t);
 }
 
