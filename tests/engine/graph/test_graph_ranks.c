@@ -273,7 +273,8 @@ static bool may_start(struct rank *r, enum lane lane, struct scheduled *at)
 {
     const bool clients = lane == LANE_COMPUTE || lane == LANE_NET;
     return r->lane[lane].count < r->lane[lane].most && scheduler_next(&r->scheduler, lane, at) &&
-           scheduler_ready(&r->scheduler, *at) && !(clients && at->step_window >= r->begun);
+           scheduler_ready(&r->scheduler, *at) && !(clients && at->step_window >= r->begun) &&
+           (lane != LANE_NET || is_reached(r, *at));
 }
 
 /* The first operation under way: all ranks have begun the same one. */
