@@ -298,7 +298,7 @@ class Ranks(Case):
         return [found[rank] for rank in sorted(found)]
 
     def test_a_rank_that_is_stopped_is_named(self):
-        command = self.command('--ways', '2', '--peer-timeout', '2', steps=100000)
+        command = self.command('--ways', '2', '--peer-timeout', '5', steps=100000)
         with subprocess.Popen([*launcher(2), *command], stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, env=environment()) as child:
             for line in child.stderr:
@@ -307,7 +307,7 @@ class Ranks(Case):
             os.kill(self.processes()[1], signal.SIGSTOP)
             told = child.stderr.read()
         self.assertEqual(child.returncode, 1, told)
-        self.assertRegex(told, r'error\[E504\] rank 1 [^\n]*; waited 2 s for it in ')
+        self.assertRegex(told, r'error\[E504\] rank 1 [^\n]*; waited 5 s for it in ')
 
     def test_a_signal_to_one_rank_stops_all_after_the_same_step(self):
         command = self.command('--ways', '2', '--durability', 'step', steps=100000)
