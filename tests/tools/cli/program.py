@@ -114,9 +114,12 @@ class Program(Case):
         self.assert_refused(run('bench', 'kernels', '--only', 'copy'), 402, 2, 'copies')
         self.assert_refused(run('bench', 'kernels', '--device', 'nothing'), 201, 1, 'nothing')
 
-    def test_bench_step_measures_a_device_only_by_turns(self):
+    def test_bench_step_takes_only_what_goes_together(self):
         self.assert_refused(run('bench', 'step', '--device', 'cuda'), 401, 2, '--tax or --updates')
         self.assert_refused(run('bench', 'step', '--updates'), 401, 2, '--store')
+        self.assert_refused(run('bench', 'step', '--ways', '2', '--tax'), 401, 2, '--ways goes')
+        self.assert_refused(run('bench', 'step', '--ways', '3', '--batch-tokens', '1024'), 402, 2,
+                            'in each of 3 ways')
 
     def test_bench_alone_says_what_it_measures(self):
         self.assert_refused(run('bench'), 401, 2, 'can measure: step, kernels, layer, adam')

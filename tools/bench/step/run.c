@@ -38,10 +38,12 @@ static int engine_failed(const struct bench_run *run, int native, struct hst_err
 static int open_engine(struct bench_run *run, const struct bench_run_in *in,
                        struct hst_error *error)
 {
+    const uint64_t way_tokens = in->batch_tokens / (in->ways ? in->ways : 1);
     struct llama_run sizes = {.seq_len = BENCH_SEQUENCE,
                               .batch_tokens = in->batch_tokens,
                               .micro_batch_tokens = llama_micro_batch_tokens(
-                                  LLAMA_MICRO_BATCH_HOST, BENCH_SEQUENCE, in->batch_tokens)};
+                                  LLAMA_MICRO_BATCH_HOST, BENCH_SEQUENCE, way_tokens),
+                              .ways = in->ways};
     int rc = llama_create(&MODEL, &sizes, &run->model, error);
     if (rc)
         return rc;
@@ -50,7 +52,7 @@ static int open_engine(struct bench_run *run, const struct bench_run_in *in,
                    .durability = in->durability ? in->durability : "none",
                    .update_time = in->update_time, .device = in->device, .threads = in->threads,
                    .precision = HST_PRECISION_FP32, .batch_tokens = sizes.batch_tokens,
-                   .micro_batch_tokens = sizes.micro_batch_tokens, .error = error,
+                   .micro_batch_tokens = sizes.micro_batch_tokens, .ways = in->ways, .error = error,
                    .plan = in->plan ? HST_PLAN_HERE : HST_PLAN_TO_TRAIN);
     rc = hst_engine_create(config, &run->engine);
     rc = rc ? rc : llama_add_units(run->model, run->engine);

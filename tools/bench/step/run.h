@@ -15,7 +15,8 @@
 #define BENCH_SEQUENCE     256u
 
 struct bench_run_in {
-    uint64_t batch_tokens;  /* a multiple of BENCH_SEQUENCE */
+    uint64_t batch_tokens;  /* a multiple of BENCH_SEQUENCE · ways */
+    uint32_t ways;          /* 0: 1 */
     uint32_t threads;       /* 0: physical cores */
     const char *store;      /* where `place` puts what is on NVMe; may be null */
     const char *place;      /* null: all in DRAM */

@@ -43,6 +43,15 @@ static const struct hst_option bench_table[] = {
      .least = 256,
      .greatest = 1e7,
      .help = "tokens of a step, a multiple of 256"},
+    {.name = "ways",
+     .group = "measuring",
+     .type = HST_OPTION_UINT32,
+     .offset = offsetof(struct bench_options, step.run.ways),
+     .argument = "W",
+     .default_text = "1",
+     .least = 1,
+     .greatest = 65536,
+     .help = "parts of the batch whose gradients are added, each whole sequences"},
     {.name = "threads",
      .group = "measuring",
      .type = HST_OPTION_UINT32,
@@ -273,6 +282,10 @@ static int bench_verb_step(int argc, char **argv)
             &error, FAIL_USAGE, -EINVAL,
             "--device goes with --tax or --updates: the others measure the host. Fix: leave it "
             "out");
+    if (rc == 0 && options.step.run.ways && (options.tax || options.updates || options.predict))
+        rc = fail(&error, FAIL_USAGE, -EINVAL,
+                  "--ways goes with steps alone, and not with --tax, --updates and --predict. Fix: "
+                  "leave it out");
     if (rc == 0)
         rc = options.predict                  ? measure_forecast(&options, &error)
              : options.tax || options.updates ? measure_tax(&options, &error)
