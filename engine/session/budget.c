@@ -3,7 +3,7 @@
 #include "base/saturate.h"
 #include "base/size_text.h"
 #include "machine/machine.h"
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 
 #include <errno.h>
 

@@ -7,7 +7,7 @@
 #include "plan/search/plan_seal.h"
 #include "session/engine_state.h"
 #include "session/predict.h"
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 #include "session/store/versions.h"
 #include "session/tell_plan.h"
 #include "session/update_time.h"

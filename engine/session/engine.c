@@ -10,7 +10,7 @@
 #include "machine/machine.h"
 #include "session/engine_state.h"
 #include "session/executor_in.h"
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 #include "session/slices.h"
 #include "session/store/failure.h"
 #include "session/store/kept.h"

@@ -5,7 +5,7 @@
  */
 #include "exec/tiles/tile_stream.h"
 #include "exec/visit/execute.h"
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 #include "session/slices.h"
 #include "session/store/versions.h"
 

@@ -2,7 +2,7 @@
 #include "session/sums.h"
 
 #include "exec/visit/execute.h"
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 
 #include <errno.h>
 #include <string.h>

@@ -79,6 +79,6 @@ mutate(
      '        build_dep(b, agree, b->units[i].norm);', '        break;'),
 )
 mutate(
-    'engine/session/ranks.c', 'engine/ranks',
+    'engine/session/ranks/ranks.c', 'engine/ranks',
     ('options that differ are told', 'if (strcmp(all, all + r * sizeof own) != 0)'),
 )

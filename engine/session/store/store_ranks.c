@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/store/store_ranks.h"
 
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 #include "store/files.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include "ckpt/version_text.h"
 #include "exec/tiles/memory.h"
 #include "exec/tiles/tile_stream.h"
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 #include "session/store/failure.h"
 #include "session/store/kept.h"
 #include "session/store/other_run.h"

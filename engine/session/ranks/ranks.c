@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/ranks.h"
+#include "session/ranks/ranks.h"
 
 #include "comm/report.h"
 #include "exec/visit/execute.h"
@@ -237,19 +237,20 @@ struct place {
 int ranks_threads(struct hst_engine *engine, uint32_t *threads)
 {
     struct place own, *all;
-    uint32_t same = 0;
+    uint32_t others = 0; /* of those that may use the same cores */
     *threads = machine_cores();
     if (!engine->comm)
         return 0;
     memset(&own, 0, sizeof own);
     own.node = engine->ranks.node;
-    (void)sched_getaffinity(0, sizeof own.cores,
-                            &own.cores); /* else as if all ranks had the same */
+    /* where it fails all of a node count as having the same */
+    (void)sched_getaffinity(0, sizeof own.cores, &own.cores);
     all = share(engine, "cores", &own, sizeof own);
     for (uint32_t r = 0; all && r < engine->ranks.ranks; r++)
-        same += memcmp(&all[r], &own, sizeof own) == 0;
+        others += r != engine->ranks.rank && all[r].node == own.node &&
+                  CPU_EQUAL(&all[r].cores, &own.cores);
     if (all)
-        *threads = *threads > same ? *threads / same : 1;
+        *threads = *threads > others ? *threads / (others + 1) : 1;
     free(all);
     return all ? 0 : engine->report.error.native;
 }
