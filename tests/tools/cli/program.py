@@ -248,7 +248,10 @@ class Refusals(Folder):
             fix = {'srun': 'Fix: srun --mpi=pmix', 'torchrun': f'Fix: start it once, {alone}'}
             if launcher in fix:
                 self.refuse(501, 2, part=fix[launcher], env=env)
-            else:  # MPI itself, which has not started it, knows better
+            else:  # MPI itself, which has not started it, knows better, and keeps some memory
+                kept = os.path.join(os.path.dirname(__file__), '../../comm/lsan.supp')
+                env['LSAN_OPTIONS'] = f'suppressions={kept}:print_suppressions=0'
+                env['ASAN_OPTIONS'] = 'fast_unwind_on_malloc=0' # MPI has no frame pointers
                 self.refuse(502, 1, '--quiet', part='ranks cannot be joined', env=env)
             for verb in (['export', '--model=x', '--export=y'],
                          ['reshard', '--world=2', '--out=y']):
