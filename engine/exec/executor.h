@@ -157,7 +157,7 @@ enum {
     NET_NUMBERS = (1 + HST_SUMS) * EXACT_NUMBERS + NET_WORDS
 };
 
-/** What ranks do together, in its order (lanes/net.c). */
+/** This is what ranks do together, in its order (lanes/net.c). */
 struct net {
     struct net_job jobs[NET_JOBS]; /* oldest at `first` */
     uint32_t first, count;

@@ -7,7 +7,7 @@
 
 /** The operand of a visit or a gather is a whole row at home (ZeRO stage 2). */
 bool rows_are_home(const struct executor *exec, const struct operand *op);
-/** Where the nth row of those that a unit reads is at home: its own, then its aliases'. */
+/** This is where the nth row of those that a unit reads is at home: its own, then its aliases'. */
 unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth);
 
 /* A row that is put together of the shards of all ranks. */

@@ -80,7 +80,7 @@ struct way_state {
     const void *pairs[WAYS_SUMS_MOST][WAYS_SUMS_MOST][2];
 };
 
-/* What all ranks add up in each step beside its sums (step.c). */
+/* This is what all ranks add up in each step beside its sums (step.c). */
 enum step_word {
     WORD_STEP_NS = 0, /* nanoseconds that the step before took */
     WORD_SAVE_NS,     /* that a version takes of memory's bytes */

@@ -53,7 +53,7 @@ int way_sums_configure(struct hst_engine *engine)
 
 /* ---- rounding ---- */
 
-/* Where a sum of ways is put together: a row of the unit's elements. */
+/* This is where a sum of ways is put together: a row of the unit's elements. */
 struct row {
     unsigned char *data;
     enum hst_dtype dtype;

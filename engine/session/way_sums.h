@@ -8,7 +8,7 @@
  */
 #include "session/engine_state.h"
 
-/** What a configuration says of ways, for this rank. Errors: -EINVAL (sticky). */
+/** This is what a configuration says of ways, for this rank. Errors: -EINVAL (sticky). */
 int way_sums_configure(struct hst_engine *engine);
 
 /** The unit's backward begins on the stream: accumulators are zero. */

@@ -336,7 +336,7 @@ static int open_rooms(struct opening *o)
     return rc;
 }
 
-/* Whether the run can go on from this candidate, all of whose bytes are right. On success its
+/* True where the run can go on from this candidate, all of whose bytes are right. On success its
  * manifest is in memory. */
 static int try_candidate(struct opening *o, const struct store_candidate *x)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_KERNELS_BASE_SUM_TREE_H
 #define HST_KERNELS_BASE_SUM_TREE_H
-/* What the boundary and every device's sum of ways ask of its nodes. Pure. */
+/* This is what the boundary and every device's sum of ways ask of its nodes. Pure. */
 #include <hoistway/ways.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Whether the tree and its nodes are any; pointers are not looked at. */
+/* True where the tree and its nodes are any; pointers are not looked at. */
 bool sum_nodes_ok(const struct hst_sum_ways *args);
 
 /* `most` ways from `first` on, or as many as there are; `first` is one of the tree's. */

@@ -294,7 +294,7 @@ static uint32_t exchange_grads(struct build *b, uint32_t unit)
     return exchange;
 }
 
-/* Where they are when the device is through with them. */
+/* This is where they are when the device is through with them. */
 static uint32_t bring_grads(struct build *b, uint32_t unit)
 {
     if (parts_is_shared(b))

@@ -173,14 +173,14 @@ static struct operand_end weights_in_host(const struct build *b, uint32_t unit, 
     return in_host(b->in->units[owner].weights, parts_pool(b, unit, POOL_WEIGHTS));
 }
 
-/* Where rows come together. */
+/* This is where rows come together. */
 static struct operand_end rows_at(const struct build *b, uint32_t unit)
 {
     return parts_is_whole(b) ? at_home(HST_TIER_DRAM)
                              : in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
 }
 
-/* Where a visit finds the row of a run, which was gathered. */
+/* This is where a visit finds the row of a run, which was gathered. */
 static void add_row(struct build *b, uint32_t unit, const struct run *run)
 {
     struct operand_end at = rows_at(b, unit);
@@ -194,7 +194,7 @@ static void add_row(struct build *b, uint32_t unit, const struct run *run)
                                           .bytes = run->bytes});
 }
 
-/* What other ranks have of so many bytes. */
+/* This is what other ranks have of so many bytes. */
 static uint64_t of_others(const struct build *b, uint64_t bytes)
 {
     return bytes / b->in->ranks * (b->in->ranks - 1);
