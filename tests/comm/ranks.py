@@ -14,6 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+import mpi  # noqa: E402
 from short import in_turn, some  # noqa: E402
 
 PROGRAM, FOLDER = sys.argv[1:3]
@@ -21,16 +22,11 @@ SANITIZERS = ('ASAN_OPTIONS', 'LSAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS')
 
 
 def environment():
-    """Without MPI settings of the caller's; no card and no fast network is looked for."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))}
-    return {**kept, 'HOISTWAY_PLUGIN_PATH': FOLDER, 'OMPI_MCA_btl': 'self,vader,tcp',
-            'OMPI_MCA_pml': 'ob1', 'OMPI_MCA_rmaps_base_oversubscribe': '1'}
+    return mpi.environment(FOLDER)
 
 
 def mpirun(ranks, *options, before=(), timeout=100):
-    root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
-    command = [*before, 'mpirun', *root, '--oversubscribe', '--bind-to', 'none', '-n', str(ranks),
-               PROGRAM, *options]
+    command = [*before, *mpi.launcher(ranks), PROGRAM, *options]
     return subprocess.run(command, capture_output=True, text=True, env=environment(),
                           timeout=timeout)
 
@@ -38,20 +34,6 @@ def mpirun(ranks, *options, before=(), timeout=100):
 def alone(*options):
     return subprocess.run([PROGRAM, *options], capture_output=True, text=True, env=environment(),
                           timeout=100)
-
-
-def processes(word):
-    """Those of PROGRAM that have this word among their arguments."""
-    found = []
-    for entry in os.scandir('/proc'):
-        try:
-            with open(f'{entry.path}/cmdline', encoding='utf-8', errors='replace') as f:
-                words = f.read().split('\0')
-        except OSError:
-            continue
-        if words[0] == PROGRAM and word in words:
-            found.append(entry.name)
-    return found
 
 
 class Nodes:
@@ -199,12 +181,12 @@ class Ranks(unittest.TestCase):
             for line in child.stdout:
                 if line == '# pause\n':
                     break
-            self.assertEqual(len(processes(options[-1])), 4)
+            self.assertEqual(len(mpi.processes(PROGRAM, options[-1])), 4)
             self.assertTrue(nodes.link('down'))
             begun = time.monotonic()
-            while processes(options[-1]) and time.monotonic() - begun < 60:
+            while mpi.processes(PROGRAM, options[-1]) and time.monotonic() - begun < 60:
                 time.sleep(0.1)
-            left, ended = processes(options[-1]), time.monotonic() - begun
+            left, ended = mpi.processes(PROGRAM, options[-1]), time.monotonic() - begun
             nodes.link('up')  # mpirun itself waits for it
             told = child.communicate(timeout=90)[1]
         self.assertEqual(left, [])

@@ -16,21 +16,17 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import mpi  # noqa: E402
+
 PROGRAM, ROOT, FOLDER = sys.argv[1:4]
 GOLDEN = os.path.join(ROOT, 'tests', 'golden')
 TOLERANCE = 2e-5  # relative, of fp32
 
 
 def environment():
-    """Without MPI settings of the caller's; no card and no fast network is looked for."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))}
-    return {**kept, 'HOISTWAY_PLUGIN_PATH': FOLDER, 'OMPI_MCA_btl': 'self,vader,tcp',
-            'OMPI_MCA_pml': 'ob1', 'OMPI_MCA_rmaps_base_oversubscribe': '1'}
-
-
-def launcher(ranks):
-    root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
-    return ['mpirun', *root, '--oversubscribe', '--bind-to', 'none', '-n', str(ranks)]
+    return mpi.environment(FOLDER)
 
 
 def golden_of(name):
@@ -201,7 +197,7 @@ class Ranks(Case):
         want = self.trained('--ways', '4', *more, **kind)
         for n in ranks:
             with self.subTest(more, ranks=n):
-                self.assertEqual(self.trained('--ways', '4', *more, before=launcher(n), **kind),
+                self.assertEqual(self.trained('--ways', '4', *more, before=mpi.launcher(n), **kind),
                                  want)
                 run = self.lines('run')[0]
                 self.assertEqual([run[key] for key in ('ranks', 'nodes', 'ways')], [n, 1, 4])
@@ -227,20 +223,20 @@ class Ranks(Case):
     def test_a_rank_names_itself_where_the_cause_is_its_own(self):
         trace = self.path('trace.json')
         os.mkdir(trace + '.rank1')
-        done = subprocess.run([*launcher(2), *self.command('--ways', '2', '--trace', trace)],
+        done = subprocess.run([*mpi.launcher(2), *self.command('--ways', '2', '--trace', trace)],
                               capture_output=True, text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r'(?m)^rank 1 \([^)]+\): error\[E107\] [^\n]*json.rank1')
         self.assertEqual(done.stderr.count('error['), 1, done.stderr)
         os.rmdir(trace + '.rank1')
-        self.trained('--ways', '2', '--trace', trace, before=launcher(2))
+        self.trained('--ways', '2', '--trace', trace, before=mpi.launcher(2))
         for rank in range(2):
             with open(f'{trace}.rank{rank}', encoding='utf-8') as file:
                 events = json.load(file)['traceEvents']
             self.assertEqual({event['pid'] for event in events}, {rank})
 
     def test_rank_0_alone_tells(self):
-        done = subprocess.run([*launcher(2), *self.command('--ways', '2')], capture_output=True,
+        done = subprocess.run([*mpi.launcher(2), *self.command('--ways', '2')], capture_output=True,
                               text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('note[I501] ranks: 2 on 1 node (mpirun of Open MPI), 2 ways, ', done.stderr)
@@ -250,7 +246,7 @@ class Ranks(Case):
 
     def refused(self, code, part, *more, status=2):
         """Told once, whoever found it."""
-        done = subprocess.run([*launcher(2), *self.command(*more)], capture_output=True,
+        done = subprocess.run([*mpi.launcher(2), *self.command(*more)], capture_output=True,
                               text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(done.stderr.count('error['), 1, done.stderr)
@@ -266,7 +262,7 @@ class Ranks(Case):
     def test_ranks_of_other_options_are_refused(self):
         first, second = self.command('--ways', '2'), self.command('--ways', '2')
         second[second.index('--lr') + 1] = '2e-3'
-        mpirun = launcher(1)
+        mpirun = mpi.launcher(1)
         done = subprocess.run([*mpirun, *first, ':', '-n', '1', *second], capture_output=True,
                               text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, 2, done.stderr)
@@ -277,46 +273,31 @@ class Ranks(Case):
         first = self.command('--ways', '2', '--world', '2', '--rank', '0', '--dram', '64M')
         second = self.command('--ways', '2', '--dram=60M', '--world', '2', '--rank', '1')
         second[second.index('--threads') + 1] = '2'
-        done = subprocess.run([*launcher(1), *first, ':', '-n', '1', *second], capture_output=True,
-                              text=True, env=environment(), timeout=120)
+        command = [*mpi.launcher(1), *first, ':', '-n', '1', *second]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(),
+                              timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
-
-    def processes(self):
-        """Ranks of the run at hand, in the order of their numbers."""
-        found = {}
-        for entry in os.scandir('/proc'):
-            try:
-                with open(f'{entry.path}/cmdline', encoding='utf-8', errors='replace') as f:
-                    words = f.read().split('\0')
-                with open(f'{entry.path}/environ', encoding='utf-8', errors='replace') as f:
-                    ranks = [line for line in f.read().split('\0')
-                             if line.startswith('OMPI_COMM_WORLD_RANK=')]
-            except OSError:
-                continue
-            if words[0] == PROGRAM and self.path('store') in words and ranks:
-                found[int(ranks[0].split('=')[1])] = int(entry.name)
-        return [found[rank] for rank in sorted(found)]
 
     def test_a_rank_that_is_stopped_is_named(self):
         command = self.command('--ways', '2', '--peer-timeout', '5', steps=100000)
-        with subprocess.Popen([*launcher(2), *command], stdout=subprocess.DEVNULL,
+        with subprocess.Popen([*mpi.launcher(2), *command], stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, env=environment()) as child:
             for line in child.stderr:
                 if line.startswith('step '):
                     break
-            os.kill(self.processes()[1], signal.SIGSTOP)
+            os.kill(mpi.processes(PROGRAM, self.path('store'))[1], signal.SIGSTOP)
             told = child.stderr.read()
         self.assertEqual(child.returncode, 1, told)
         self.assertRegex(told, r'error\[E504\] rank 1 [^\n]*; waited 5 s for it in ')
 
     def test_a_signal_to_one_rank_stops_all_after_the_same_step(self):
         command = self.command('--ways', '2', '--durability', 'step', steps=100000)
-        with subprocess.Popen([*launcher(2), *command], stdout=subprocess.DEVNULL,
+        with subprocess.Popen([*mpi.launcher(2), *command], stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True, env=environment()) as child:
             for line in child.stderr:
                 if line.startswith('step '):
                     break
-            os.kill(self.processes()[1], signal.SIGUSR1)
+            os.kill(mpi.processes(PROGRAM, self.path('store'))[1], signal.SIGUSR1)
             told = child.stderr.read()
         self.assertEqual(child.returncode, 75, told)
         self.assertIn('stopped (a signal to another rank) after ', told)
@@ -325,7 +306,7 @@ class Ranks(Case):
         want = self.trained('--ways', '2', steps=made + 2, store='other', log='other.jsonl')[1]
         shutil.rmtree(self.path('out'))
         done = subprocess.run(
-            [*launcher(2), *self.command('--ways', '2', '--resume', steps=made + 2)],
+            [*mpi.launcher(2), *self.command('--ways', '2', '--resume', steps=made + 2)],
             capture_output=True, text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sums_of(self.path('out')), want)

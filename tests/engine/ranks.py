@@ -20,6 +20,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import mpi  # noqa: E402
 from short import SHORT, whole_alone  # noqa: E402
 
 PROGRAM, FOLDER = sys.argv[1:3]
@@ -31,37 +32,18 @@ NVME = 'place=states=nvme,weights=nvme,grads=nvme'
 
 
 def environment():
-    """Without MPI settings of the caller's; no card and no fast network is looked for."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))}
-    return {**kept, 'HOISTWAY_PLUGIN_PATH': FOLDER, 'OMPI_MCA_btl': 'self,vader,tcp',
-            'OMPI_MCA_pml': 'ob1', 'OMPI_MCA_rmaps_base_oversubscribe': '1',
-            'OMPI_MCA_odls_base_sigkill_timeout': '0'}
+    return {**mpi.environment(FOLDER), 'OMPI_MCA_odls_base_sigkill_timeout': '0'}
 
 
 def run(ranks, options, timeout=100):
-    root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
-    under = ['mpirun', *root, '--oversubscribe', '--bind-to', 'none', '-n', str(ranks)]
-    return subprocess.run([*(under if ranks > 1 else []), PROGRAM, *options], capture_output=True,
-                          text=True, env=environment(), timeout=timeout)
+    under = mpi.launcher(ranks) if ranks > 1 else []
+    return subprocess.run([*under, PROGRAM, *options], capture_output=True, text=True,
+                          env=environment(), timeout=timeout)
 
 
 def told(done):
     """All that the steps came to; what they received of others is the ranks' own."""
     return [line.split(' net')[0] for line in done.stdout.splitlines()]
-
-
-def processes(word):
-    """Those of PROGRAM that have this word among their arguments."""
-    found = []
-    for entry in os.scandir('/proc'):
-        try:
-            with open(f'{entry.path}/cmdline', encoding='utf-8', errors='replace') as f:
-                words = f.read().split('\0')
-        except OSError:
-            continue
-        if words[0] == PROGRAM and word in words:
-            found.append(int(entry.name))
-    return found
 
 
 def needs_store(options):
@@ -181,8 +163,8 @@ def end_and_go_on(ranks, options, ends, store):
             return f'mpirun tells of no failure: {done.stdout} {done.stderr}'
         if took > 20:
             return f'the others went on for {took:.0f} s: {done.stderr}'
-        if processes(store):
-            return f'processes are left: {processes(store)}'
+        if mpi.processes(PROGRAM, store):
+            return f'processes are left: {mpi.processes(PROGRAM, store)}'
     done = run(ranks, [*options, store, 'resume=1'])
     if done.returncode:
         return f'it does not go on: {done.stderr}'
@@ -265,7 +247,7 @@ class Ranks(unittest.TestCase):
             done = run(3, ['ways=3', 'steps=5', 'durability=step', 'peer-timeout=2', store.option,
                            mark])
             took = time.monotonic() - begun
-            self.assertEqual(processes(store.option), [])
+            self.assertEqual(mpi.processes(PROGRAM, store.option), [])
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, r'rank [02]: E504 rank 1 has not answered')
         self.assertLess(took, 10 + 2 + 5)  # until it stops, the limit, a rank's own watchdog
