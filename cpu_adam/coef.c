@@ -48,14 +48,18 @@ bool hst_adam_coef_is_sound(const struct hst_adam_coef *c)
     return c->eps > 0;
 }
 
-int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
-                       struct hst_adam_coef *coef)
+/* The moments lack these by having begun as 0: their factors; 1 where that is not corrected. */
+struct bias {
+    double first, second;
+};
+
+static int coef_init(const struct hst_adam_hyper *hyper, uint64_t t, struct bias bias,
+                     float grad_scale, struct hst_adam_coef *coef)
 {
     if (t == 0 || !hyper_is_valid(hyper))
         return -EINVAL;
 
     const double beta1 = hyper->beta1, beta2 = hyper->beta2;
-    const double bias1 = 1.0 - power(beta1, t), bias2 = 1.0 - power(beta2, t);
     const struct hst_adam_coef c = {
         .grad_scale = grad_scale,
         .beta1_hi = (float)beta1,
@@ -64,17 +68,30 @@ int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float gra
         .beta2_hi = (float)beta2,
         .beta2_lo = (float)(beta2 - (double)(float)beta2),
         .one_minus_beta2 = (float)(1.0 - beta2),
-        .inv_sqrt_bias2 = (float)(1.0 / sqrt(bias2)),
+        .inv_sqrt_bias2 = (float)(1.0 / sqrt(bias.second)),
         .eps = (float)hyper->eps,
-        .decay = (float)(hyper->weight_decay * bias1),
+        .decay = (float)(hyper->weight_decay * bias.first),
         .l2 = (float)hyper->weight_decay,
-        .step_size = (float)(hyper->lr / bias1),
+        .step_size = (float)(hyper->lr / bias.first),
         .noise = noise_hash(t),
     };
     if (!hst_adam_coef_is_sound(&c))
         return -EINVAL;
     *coef = c;
     return 0;
+}
+
+int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
+                       struct hst_adam_coef *coef)
+{
+    const struct bias bias = {1.0 - power(hyper->beta1, t), 1.0 - power(hyper->beta2, t)};
+    return coef_init(hyper, t, bias, grad_scale, coef);
+}
+
+int hst_plain_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
+                        struct hst_adam_coef *coef)
+{
+    return coef_init(hyper, t, (struct bias){1.0, 1.0}, grad_scale, coef);
 }
 
 double hst_norm2_sum(const double *partial, size_t count)

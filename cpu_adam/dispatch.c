@@ -8,6 +8,7 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <stdatomic.h>
 
 enum level { LEVEL_C, LEVEL_AVX2, LEVEL_AVX512 };
 
@@ -28,7 +29,7 @@ static uint32_t xcr0_low(void)
     return low;
 }
 
-static enum level cpu_level(void)
+static enum level read_level(void)
 {
     const uint32_t avx2_1c = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
     const uint32_t avx512_7b = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
@@ -44,6 +45,18 @@ static enum level cpu_level(void)
     if (!has_all(b, avx512_7b) || !has_all(saved, XCR0_ZMM))
         return LEVEL_AVX2;
     return LEVEL_AVX512;
+}
+
+/* It is read once: in a virtual machine each CPUID leaves to the host, for tens of microseconds. */
+static enum level cpu_level(void)
+{
+    static atomic_uint known; /* level + 1 */
+    unsigned level = atomic_load_explicit(&known, memory_order_relaxed);
+    if (level == 0) {
+        level = (unsigned)read_level() + 1;
+        atomic_store_explicit(&known, level, memory_order_relaxed);
+    }
+    return (enum level)(level - 1);
 }
 
 const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)

@@ -13,17 +13,21 @@ enum { NORM_LANES = 16 };
 #define TYPE_BYTES(type)   ((type) == HST_CPU_F32 ? 4 : 2)
 #define MASTER_BYTES(type) ((type) == HST_CPU_F32 ? 0 : (type) == HST_CPU_BF16 ? 2 : 4)
 
+#define M_BYTES(optimizer, type) (HST_OPTIMIZER_HAS_M(optimizer) ? TYPE_BYTES(type) : 0)
+#define V_BYTES(optimizer, type) (HST_OPTIMIZER_HAS_V(optimizer) ? TYPE_BYTES(type) : 0)
+
 /* struct hst_update_bytes of a kind with these types. */
-#define ARRAY_BYTES(weights_type, moments_type, grads_type)                                        \
+#define ARRAY_BYTES(optimizer, weights_type, moments_type, grads_type)                             \
     {                                                                                              \
         .weights = TYPE_BYTES(weights_type), .master = MASTER_BYTES(weights_type),                 \
-        .m = TYPE_BYTES(moments_type), .v = TYPE_BYTES(moments_type),                              \
+        .m = M_BYTES(optimizer, moments_type), .v = V_BYTES(optimizer, moments_type),              \
         .grads = TYPE_BYTES(grads_type)                                                            \
     }
 
 INLINED struct hst_update_bytes bytes_of(struct hst_update_kind kind)
 {
-    return (struct hst_update_bytes)ARRAY_BYTES(kind.weights, kind.moments, kind.grads);
+    return (struct hst_update_bytes)ARRAY_BYTES(kind.optimizer, kind.weights, kind.moments,
+                                                kind.grads);
 }
 
 /* No array is null here: one that the update has not is another one, and of no bytes. */

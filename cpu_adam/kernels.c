@@ -90,6 +90,8 @@ INLINED size_t update(struct hst_update_kind kind, const struct hst_adam_coef *c
     size_t not_finite = 0;
 
     a.master = a.master ? a.master : a.weights;
+    a.m = a.m ? a.m : a.weights;
+    a.v = a.v ? a.v : a.weights;
     for (size_t i = 0, count; i < n; i += count) {
         const struct hst_update_arrays here = arrays_at(kind, &a, i);
         const struct constants k = constants_of(coef, noise_key_of(coef->noise, here.index));
@@ -196,49 +198,35 @@ static void norm2_f16(const void *x, size_t n, double *partial)
 
 /* ---- the table ---- */
 
-/* Every update that exists: optimizer, weights, moments, gradients. */
+/* Every update that exists: the optimizer's name and value, weights, moments, gradients. */
+#define EACH_GRADIENT(X, name, value, weights, moments)                                            \
+    X(name, value, weights, moments, f32)                                                          \
+    X(name, value, weights, moments, bf16)                                                         \
+    X(name, value, weights, moments, f16)
+#define F32_MOMENTS(X, name, value)                                                                \
+    EACH_GRADIENT(X, name, value, f32, f32)                                                        \
+    EACH_GRADIENT(X, name, value, bf16, f32)                                                       \
+    EACH_GRADIENT(X, name, value, f16, f32)
+#define BF16_MOMENTS(X, name, value) EACH_GRADIENT(X, name, value, bf16, bf16)
+
 #define EACH_UPDATE(X)                                                                             \
-    X(adamw, f32, f32, f32)                                                                        \
-    X(adamw, f32, f32, bf16)                                                                       \
-    X(adamw, f32, f32, f16)                                                                        \
-    X(adamw, bf16, f32, f32)                                                                       \
-    X(adamw, bf16, f32, bf16)                                                                      \
-    X(adamw, bf16, f32, f16)                                                                       \
-    X(adamw, bf16, bf16, f32)                                                                      \
-    X(adamw, bf16, bf16, bf16)                                                                     \
-    X(adamw, bf16, bf16, f16)                                                                      \
-    X(adamw, f16, f32, f32)                                                                        \
-    X(adamw, f16, f32, bf16)                                                                       \
-    X(adamw, f16, f32, f16)                                                                        \
-    X(adam, f32, f32, f32)                                                                         \
-    X(adam, f32, f32, bf16)                                                                        \
-    X(adam, f32, f32, f16)                                                                         \
-    X(adam, bf16, f32, f32)                                                                        \
-    X(adam, bf16, f32, bf16)                                                                       \
-    X(adam, bf16, f32, f16)                                                                        \
-    X(adam, bf16, bf16, f32)                                                                       \
-    X(adam, bf16, bf16, bf16)                                                                      \
-    X(adam, bf16, bf16, f16)                                                                       \
-    X(adam, f16, f32, f32)                                                                         \
-    X(adam, f16, f32, bf16)                                                                        \
-    X(adam, f16, f32, f16)
+    EACH_OPTIMIZER(F32_MOMENTS, X)                                                                 \
+    EACH_OF_BF16_MOMENTS(BF16_MOMENTS, X)
 
-#define OPTIMIZER_adamw HST_OPTIMIZER_ADAMW
-#define OPTIMIZER_adam  HST_OPTIMIZER_ADAM
-#define TYPE_f32        HST_CPU_F32
-#define TYPE_bf16       HST_CPU_BF16
-#define TYPE_f16        HST_CPU_F16
+#define TYPE_f32  HST_CPU_F32
+#define TYPE_bf16 HST_CPU_BF16
+#define TYPE_f16  HST_CPU_F16
 
-#define KIND(optimizer, weights, moments, grads)                                                   \
+#define KIND(value, weights, moments, grads)                                                       \
     {                                                                                              \
-        OPTIMIZER_##optimizer, TYPE_##weights, TYPE_##moments, TYPE_##grads                        \
+        HST_OPTIMIZER_##value, TYPE_##weights, TYPE_##moments, TYPE_##grads                        \
     }
 
-#define KERNEL(optimizer, weights, moments, grads)                                                 \
-    static size_t optimizer##_##weights##_##moments##_##grads(                                     \
+#define KERNEL(name, value, weights, moments, grads)                                               \
+    static size_t name##_##weights##_##moments##_##grads(                                          \
         const struct hst_adam_coef *coef, const struct hst_update_arrays *arrays, size_t n)        \
     {                                                                                              \
-        const struct hst_update_kind kind = KIND(optimizer, weights, moments, grads);              \
+        const struct hst_update_kind kind = KIND(value, weights, moments, grads);                  \
         return update(kind, coef, arrays, n);                                                      \
     }
 EACH_UPDATE(KERNEL)
@@ -246,17 +234,21 @@ EACH_UPDATE(KERNEL)
 /* Weights that stand beside an f32 master are not read. */
 #define READ_BYTES(weights)                                                                        \
     (MASTER_BYTES(weights) == 4 ? 4 : TYPE_BYTES(weights) + MASTER_BYTES(weights))
+#define MOMENT_BYTES(value, moments)                                                               \
+    (M_BYTES(HST_OPTIMIZER_##value, TYPE_##moments) +                                              \
+     V_BYTES(HST_OPTIMIZER_##value, TYPE_##moments))
 
-#define ROW(optimizer, weights_, moments, grads_)                                                  \
+#define ROW(name_, value, weights_, moments, grads_)                                               \
     {                                                                                              \
-        .kind = KIND(optimizer, weights_, moments, grads_),                                        \
-        .name = #optimizer " weights " #weights_ " moments " #moments " grads " #grads_,           \
-        .bytes = ARRAY_BYTES(TYPE_##weights_, TYPE_##moments, TYPE_##grads_),                      \
-        .read_bytes = READ_BYTES(TYPE_##weights_) + 2 * TYPE_BYTES(TYPE_##moments) +               \
+        .kind = KIND(value, weights_, moments, grads_),                                            \
+        .name = #name_ " weights " #weights_ " moments " #moments " grads " #grads_,               \
+        .bytes =                                                                                   \
+            ARRAY_BYTES(HST_OPTIMIZER_##value, TYPE_##weights_, TYPE_##moments, TYPE_##grads_),    \
+        .read_bytes = READ_BYTES(TYPE_##weights_) + MOMENT_BYTES(value, moments) +                 \
                       TYPE_BYTES(TYPE_##grads_),                                                   \
         .written_bytes = TYPE_BYTES(TYPE_##weights_) + MASTER_BYTES(TYPE_##weights_) +             \
-                         2 * TYPE_BYTES(TYPE_##moments),                                           \
-        .kernel = optimizer##_##weights_##_##moments##_##grads_,                                   \
+                         MOMENT_BYTES(value, moments),                                             \
+        .kernel = name_##_##weights_##_##moments##_##grads_,                                       \
         .set_weights = set_##weights_,                                                             \
     },
 static const struct hst_update updates[] = {EACH_UPDATE(ROW)};

@@ -12,6 +12,47 @@
 
 #include <math.h>
 
+typedef float floats;
+#define FORMULA   INLINED
+#define CONSTANTS struct hst_adam_coef
+
+INLINED floats all(float x)
+{
+    return x;
+}
+
+INLINED floats times(floats a, floats b)
+{
+    return a * b;
+}
+
+INLINED floats times_plus(floats a, floats b, floats c)
+{
+    return fmaf(a, b, c);
+}
+
+INLINED floats over(floats a, floats b)
+{
+    return a / b;
+}
+
+INLINED floats root(floats a)
+{
+    return sqrtf(a);
+}
+
+INLINED floats sign_of(floats a)
+{
+    return float_of((bits_of(a) & 0x80000000u) | (a != 0 ? 0x3f800000u : 0u));
+}
+
+INLINED floats minus_step_size(const struct hst_adam_coef *k)
+{
+    return -k->step_size;
+}
+
+#include "formula.h"
+
 struct constants {
     struct hst_adam_coef coef; /* a copy: stores through the arrays cannot change it */
     struct noise_key noise;
@@ -20,24 +61,6 @@ struct constants {
 INLINED struct constants constants_of(const struct hst_adam_coef *coef, struct noise_key noise)
 {
     return (struct constants){*coef, noise};
-}
-
-INLINED float update_m(const struct hst_adam_coef *k, float m, float g)
-{
-    return canonical(fmaf(k->beta1_hi, m, fmaf(k->one_minus_beta1, g, k->beta1_lo * m)));
-}
-
-INLINED float update_v(const struct hst_adam_coef *k, float v, float g)
-{
-    return canonical(fmaf(k->beta2_hi, v, fmaf(k->one_minus_beta2 * g, g, k->beta2_lo * v)));
-}
-
-INLINED float update_p(enum hst_optimizer optimizer, const struct hst_adam_coef *k, float p,
-                       float m, float v)
-{
-    float q = fmaf(sqrtf(v), k->inv_sqrt_bias2, k->eps);
-    float step = optimizer == HST_OPTIMIZER_ADAM ? m / q : fmaf(k->decay, p, m / q);
-    return canonical(fmaf(-k->step_size, step, p));
 }
 
 INLINED float read_number(enum hst_cpu_type type, const void *x, size_t i)
@@ -85,21 +108,23 @@ INLINED size_t update_arrays(struct hst_update_kind kind, const struct constants
                              void *restrict weights, void *restrict master, void *restrict m,
                              void *restrict v, const void *restrict grads, uint32_t index, size_t n)
 {
-    const struct hst_adam_coef *k = &constants->coef;
+    const bool has_m = HST_OPTIMIZER_HAS_M(kind.optimizer);
+    const bool has_v = HST_OPTIMIZER_HAS_V(kind.optimizer);
     uint32_t not_finite = 0;
 
     for (size_t i = 0; i < n; i++) {
-        float p = read_master(kind.weights, weights, master, i);
-        float g = k->grad_scale * read_number(kind.grads, grads, i);
-        if (kind.optimizer == HST_OPTIMIZER_ADAM)
-            g = fmaf(k->l2, p, g);
-        float m_new = update_m(k, read_number(kind.moments, m, i), g);
-        float v_new = update_v(k, read_number(kind.moments, v, i), g);
-        p = update_p(kind.optimizer, k, p, m_new, v_new);
-        not_finite += write_master(kind.weights, weights, master, i, p);
+        struct element e = {
+            .p = read_master(kind.weights, weights, master, i),
+            .m = has_m ? read_number(kind.moments, m, i) : 0,
+            .v = has_v ? read_number(kind.moments, v, i) : 0,
+        };
+        e = element_updated(kind.optimizer, &constants->coef, e, read_number(kind.grads, grads, i));
+        not_finite += write_master(kind.weights, weights, master, i, canonical(e.p));
         uint32_t noise = noise_at(constants->noise, index + (uint32_t)i);
-        write_moment(kind.moments, m, i, m_new, noise & 0xffffu);
-        write_moment(kind.moments, v, i, v_new, noise >> 16);
+        if (has_m)
+            write_moment(kind.moments, m, i, canonical(e.m), noise & 0xffffu);
+        if (has_v)
+            write_moment(kind.moments, v, i, canonical(e.v), noise >> 16);
     }
     return not_finite;
 }

@@ -61,6 +61,12 @@ INLINED floats root(floats a)
     return _mm256_sqrt_ps(a);
 }
 
+INLINED floats sign_of(floats a)
+{
+    floats some = _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NEQ_UQ);
+    return _mm256_or_ps(_mm256_and_ps(a, all(-0.0f)), _mm256_and_ps(some, all(1.0f)));
+}
+
 INLINED words plus_words(words a, words b)
 {
     return _mm256_add_epi32(a, b);

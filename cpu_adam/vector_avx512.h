@@ -56,6 +56,12 @@ INLINED floats root(floats a)
     return _mm512_sqrt_ps(a);
 }
 
+INLINED floats sign_of(floats a)
+{
+    __mmask16 some = _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    return _mm512_or_ps(_mm512_and_ps(a, all(-0.0f)), _mm512_maskz_mov_ps(some, all(1.0f)));
+}
+
 INLINED words plus_words(words a, words b)
 {
     return _mm512_add_epi32(a, b);

@@ -4,8 +4,7 @@
 /*
  * Updates and sums of squares, a pair of vectors at a time (VECTOR_H says what that is). Why by
  * hand: compilers do not find F16C's conversions, shuffle 16-bit elements more than is needed, and
- * canonicalise every NaN. Here NaNs cost one comparison: a NaN in m or v is one in p, so where p
- * has none nothing has.
+ * canonicalise every NaN. Here NaNs cost one comparison, of p (formula.h).
  */
 #include "kernel.h"
 #include "noise.h"
@@ -25,6 +24,15 @@ struct constants {
     floats inv_sqrt_bias2, eps, decay, l2, minus_step_size;
     words noise_first, noise_second;
 };
+
+INLINED floats minus_step_size(const struct constants *k)
+{
+    return k->minus_step_size;
+}
+
+#define FORMULA   INLINED
+#define CONSTANTS struct constants
+#include "formula.h"
 
 INLINED struct constants constants_of(const struct hst_adam_coef *k, struct noise_key noise)
 {
@@ -49,17 +57,10 @@ INLINED struct constants constants_of(const struct hst_adam_coef *k, struct nois
 INLINED void update_vector(enum hst_optimizer optimizer, const struct constants *k, floats *p,
                            floats *m, floats *v, floats grad)
 {
-    floats g = times(k->grad_scale, grad);
-    if (optimizer == HST_OPTIMIZER_ADAM)
-        g = times_plus(k->l2, *p, g);
-    floats m_rest = times_plus(k->one_minus_beta1, g, times(k->beta1_lo, *m));
-    floats v_rest = times_plus(times(k->one_minus_beta2, g), g, times(k->beta2_lo, *v));
-    *m = times_plus(k->beta1_hi, *m, m_rest);
-    *v = times_plus(k->beta2_hi, *v, v_rest);
-    floats step = over(*m, times_plus(root(*v), k->inv_sqrt_bias2, k->eps));
-    if (optimizer == HST_OPTIMIZER_ADAMW)
-        step = times_plus(k->decay, *p, step);
-    *p = times_plus(k->minus_step_size, step, *p);
+    const struct element e = element_updated(optimizer, k, (struct element){*p, *m, *v}, grad);
+    *p = e.p;
+    *m = e.m;
+    *v = e.v;
 }
 
 INLINED struct pair canonical_pair(struct pair x)
@@ -91,16 +92,31 @@ INLINED words noise_of(const struct constants *k, words x)
 }
 
 /* It writes the moments of a pair that begins with this index. */
-INLINED void write_noisy(enum order order, const struct constants *k,
+INLINED void write_noisy(enum hst_optimizer optimizer, enum order order, const struct constants *k,
                          const struct hst_update_arrays *a, struct pair m, struct pair v)
 {
     const words index = all_words((uint32_t)a->index);
     const words low = noise_of(k, plus_words(index, low_lanes(order)));
     const words high = noise_of(k, plus_words(index, high_lanes(order)));
-    store_upper(order, a->m, plus_words(words_of(m.low), low_halves(low)),
-                plus_words(words_of(m.high), low_halves(high)));
-    store_upper(order, a->v, plus_words(words_of(v.low), shifted(low, 16)),
-                plus_words(words_of(v.high), shifted(high, 16)));
+    if (HST_OPTIMIZER_HAS_M(optimizer))
+        store_upper(order, a->m, plus_words(words_of(m.low), low_halves(low)),
+                    plus_words(words_of(m.high), low_halves(high)));
+    if (HST_OPTIMIZER_HAS_V(optimizer))
+        store_upper(order, a->v, plus_words(words_of(v.low), shifted(low, 16)),
+                    plus_words(words_of(v.high), shifted(high, 16)));
+}
+
+INLINED void write_moments(struct hst_update_kind kind, const struct constants *k,
+                           const struct hst_update_arrays *a, struct pair m, struct pair v)
+{
+    if (kind.moments == HST_CPU_BF16) {
+        write_noisy(kind.optimizer, order_of(kind), k, a, m, v);
+        return;
+    }
+    if (HST_OPTIMIZER_HAS_M(kind.optimizer))
+        store_f32(a->m, m);
+    if (HST_OPTIMIZER_HAS_V(kind.optimizer))
+        store_f32(a->v, v);
 }
 
 INLINED struct pair read_masters(enum order order, enum hst_cpu_type type,
@@ -130,11 +146,14 @@ INLINED size_t update_pair(struct hst_update_kind kind, const struct constants *
 {
     const enum order order = order_of(kind);
     struct pair p = read_masters(order, kind.weights, a);
-    struct pair m = read_numbers(order, kind.moments, a->m);
-    struct pair v = read_numbers(order, kind.moments, a->v);
     struct pair g = read_numbers(order, kind.grads, a->grads);
+    struct pair m = {all(0), all(0)}, v = {all(0), all(0)};
     unsigned not_finite = 0;
 
+    if (HST_OPTIMIZER_HAS_M(kind.optimizer))
+        m = read_numbers(order, kind.moments, a->m);
+    if (HST_OPTIMIZER_HAS_V(kind.optimizer))
+        v = read_numbers(order, kind.moments, a->v);
     update_vector(kind.optimizer, k, &p.low, &m.low, &v.low, g.low);
     update_vector(kind.optimizer, k, &p.high, &m.high, &v.high, g.high);
     if (kind.weights == HST_CPU_F16)
@@ -145,12 +164,7 @@ INLINED size_t update_pair(struct hst_update_kind kind, const struct constants *
         v = canonical_pair(v);
     }
     write_masters(order, kind.weights, a, p);
-    if (kind.moments == HST_CPU_BF16) {
-        write_noisy(order, k, a, m, v);
-    } else {
-        store_f32(a->m, m);
-        store_f32(a->v, v);
-    }
+    write_moments(kind, k, a, m, v);
     return not_finite;
 }
 

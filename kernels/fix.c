@@ -43,7 +43,8 @@ const char *hst_dev_fix(enum hst_dev_why why)
         return "apt install libopenblas0-openmp, or name the folder of libopenblas.so.0 in "
                "HOISTWAY_BLAS_PATH";
     case HST_DEV_CORE:
-        return "another core in OPENBLAS_CORETYPE or --host-math, or none: OpenBLAS then chooses";
+        return "another core in OPENBLAS_CORETYPE or --host-math, or another kernel of bf16 there; "
+               "without any the quickest that runs is chosen";
     case HST_DEV_ADDRESS_SPACE:
         return "raise ulimit -v";
     case HST_DEV_MEMORY:

@@ -377,15 +377,15 @@ int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
     return stream->dev->ops->norm2(stream, args);
 }
 
-int hst_op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
+int hst_op_optimize(struct hst_stream *stream, const struct hst_optimize *args)
 {
     if (!stream || !args || !dtype_ok(args->dtype) || !fits(args->count, 1, 1, 1))
         return -EINVAL;
     if (!args->remainder != (args->dtype != HST_BF16) || !args->master != (args->dtype != HST_F16))
         return -EINVAL;
-    if (args->count &&
-        (!tensor_ok(args->weight) || !tensor_ok(args->m) || !tensor_ok(args->v) ||
-         !tensor_ok(args->grad) || (uintptr_t)args->remainder % 16 || (uintptr_t)args->master % 16))
+    if (args->count && (!tensor_ok(args->weight) || !tensor_ok(args->grad) ||
+                        (uintptr_t)args->m % 16 || (uintptr_t)args->v % 16 ||
+                        (uintptr_t)args->remainder % 16 || (uintptr_t)args->master % 16))
         return -EINVAL;
-    return stream->dev->ops->adamw(stream, args);
+    return stream->dev->ops->optimize(stream, args);
 }

@@ -22,3 +22,18 @@ def some(rows, every):
     """One row in so many in the short form, others on the next day; all of them in the whole."""
     rows = list(rows)
     return rows[TURN % min(every, len(rows))::every] if SHORT else rows
+
+
+def _flat(cases):
+    for case in cases:
+        yield from _flat(case) if isinstance(case, unittest.TestSuite) else (case,)
+
+
+def by_turns(_loader, cases, _pattern):
+    """A module of many cases has this as its `load_tests`: the short form takes one in three of
+    those that it would run, others on the next days. One that is asked for by name runs."""
+    if not SHORT:
+        return cases
+    runs = [case for case in _flat(cases)
+            if not getattr(getattr(case, case._testMethodName), '__unittest_skip__', False)]
+    return unittest.TestSuite(some(runs, 3))

@@ -4,9 +4,10 @@
 
     suites.py LABEL ARGUMENT...
 
-LABEL: of the build, as summary.py has it; each ARGUMENT goes to `meson test`. Prints a line for
-each test, with how many there are, and lines that begin with "==> ": for each suite when its last
-test has ended, and for each test that fails when it does. How the tests went is told by meson's
+LABEL: of the build, as summary.py has it; each ARGUMENT goes to `meson test`. Where NAME and
+NAME-whole would run, NAME is left out. Prints a line for each test, with how many there are, and
+lines that begin with "==> ": for each suite when its last test has ended, and for each test that
+fails when it does. How the tests went is told by meson's
 testlog.json alone: exits 0 wherever tests ran, else with all that meson said.
 """
 import re
@@ -39,15 +40,29 @@ def suite_of(name):
     return name.split('/')[0]
 
 
-def planned(arguments):
+def listed(arguments):
+    """-> the names of what `meson test` would run."""
+    done = subprocess.run(['meson', 'test', '--list', *arguments], capture_output=True, text=True,
+                          check=False)
+    return [short_name({'name': line.strip()}) for line in done.stdout.splitlines()
+            if ' / ' in line]
+
+
+def once(arguments, names):
+    """-> both without the short forms of what runs whole; meson takes names or suites."""
+    kept = [name for name in names if f'{name}-whole' not in names]
+    if len(kept) == len(names):
+        return arguments, names
+    options = [word for before, word in zip(['', *arguments], arguments)
+               if not word.startswith('--no-suite') and before != '--no-suite']
+    return [*options, *kept], kept
+
+
+def planned(names):
     """{suite: Suite} of what will run, with how many tests each has."""
-    listed = subprocess.run(['meson', 'test', '--list', *arguments], capture_output=True, text=True,
-                            check=False)
     suites = {}
-    for line in listed.stdout.splitlines():
-        if ' / ' in line:
-            suite = suites.setdefault(suite_of(short_name({'name': line.strip()})), Suite())
-            suite.left += 1
+    for name in names:
+        suites.setdefault(suite_of(name), Suite()).left += 1
     return suites
 
 
@@ -72,7 +87,8 @@ class Progress:
 
 
 def main(label, arguments):
-    progress, said = Progress(label, planned(arguments)), []
+    arguments, names = once(arguments, listed(arguments))
+    progress, said = Progress(label, planned(names)), []
     with subprocess.Popen(['meson', 'test', *arguments], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors='replace') as child:
         try:

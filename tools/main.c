@@ -18,6 +18,7 @@ static const struct {
     {"prep", "make a token file of chats or texts, with a model's tokenizer (in Python)",
      verb_prep},
     {"watch", "send a run's log to Weights & Biases while it grows (in Python)", verb_watch},
+    {"convert", "turn another trainer's file into command lines (in Python)", verb_convert},
     {"train", "fine-tune a Hugging Face model", verb_train},
     {"demo", "train a small model from disk and from RAM, and compare", verb_demo},
     {"doctor", "check what this machine offers", verb_doctor},

@@ -10,6 +10,7 @@
 #include "plan/placement/record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,9 +61,41 @@ static void close_directories(struct hst_ckpt *ckpt)
 
 /* ---- ranks ---- */
 
+enum { RANKS_TOLD = 4 };
+
+/* Those whose first file is not here may be on other nodes. */
+static int refuse_missing(const struct hst_ckpt *ckpt, uint32_t world, struct hst_error *error)
+{
+    const struct store_directory *first = &ckpt->directories[0];
+    char name[STORE_NAME_BYTES], ranks[64] = "", more[32] = "";
+    uint32_t missing = 0;
+    size_t n = 0;
+    for (uint32_t r = 0; r < world; r++) {
+        store_file_name(r, 0, false, name);
+        if (faccessat(first->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            continue;
+        if (missing++ < RANKS_TOLD)
+            n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%s%u", n ? ", " : "", r);
+    }
+    if (missing > RANKS_TOLD)
+        snprintf(more, sizeof more, " and %u more", missing - RANKS_TOLD);
+    return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                        "the store in %s is of %u ranks, and the file%s of rank%s %s%s %s not "
+                        "there. Fix: bring the files of all ranks together; or leave them on their "
+                        "nodes, and start a rank on each: mpirun -n %u hoistway ckpt ...",
+                        ckpt->paths[0], world, missing == 1 ? "" : "s", missing == 1 ? "" : "s",
+                        ranks, more, missing == 1 ? "is" : "are", world);
+}
+
 /* No file of rank 0 is in the first directory. What a run would do there helps nobody who reads. */
 static int refuse_none(const struct hst_ckpt *ckpt, struct hst_error *error)
 {
+    const uint32_t other = store_rank_there(ckpt->paths[0]);
+    struct store_header header;
+    if (other != UINT32_MAX &&
+        store_first_look(&ckpt->directories[0], other, false, &header, error) == 0 &&
+        header.world > other && header.world <= CKPT_RANKS_MAX)
+        return refuse_missing(ckpt, header.world, error);
     const int rc = store_directory_holds_other(&ckpt->directories[0], error);
     return rc ? rc
               : store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
@@ -95,10 +128,7 @@ static int open_ranks(struct hst_ckpt *ckpt, struct hst_error *error)
         rc = look_open(ckpt->directories, ckpt->drives, r, ckpt->held, &ckpt->looks[r], error);
         ckpt->world = r + 1;
         if (rc == -ENOENT)
-            rc = store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
-                              "the store in %s is of %u ranks, and the file of rank %u is not "
-                              "there. Fix: bring the files of all ranks together",
-                              ckpt->paths[0], world, r);
+            rc = refuse_missing(ckpt, world, error);
         else if (rc == 0 && (ckpt->looks[r].headers[0].world != world ||
                              !store_id_equal(&ckpt->looks[r].headers[0].uuid,
                                              &ckpt->looks[0].headers[0].uuid)))
@@ -110,22 +140,24 @@ static int open_ranks(struct hst_ckpt *ckpt, struct hst_error *error)
     return rc;
 }
 
-/* The version that all ranks have, with its manifests. */
-static int load_version(struct hst_ckpt *ckpt, struct hst_error *error)
+int ckpt_load_version(struct hst_ckpt *ckpt, struct hst_error *error)
 {
     struct store_candidates *all = calloc(ckpt->world, sizeof *all);
     if (!all)
         return no_memory(error);
     for (uint32_t r = 0; r < ckpt->world; r++)
         all[r] = ckpt->looks[r].candidates;
-    const struct store_candidate *x = store_choose_version(all, ckpt->world, STORE_NO_VERSION);
+    const uint64_t below =
+        ckpt->shares && ckpt->shares->below ? ckpt->shares->below : STORE_NO_VERSION;
+    const struct store_candidate *x = store_choose_version(all, ckpt->world, below);
     int rc = x ? 0
                : refuse(ckpt, HST_E_STORE_MIXED, -EINVAL,
                         "has no version that all of its ranks have. Fix: bring the files of one "
                         "moment together",
                         error);
     for (uint32_t r = 0; r < ckpt->world && rc == 0; r++)
-        rc = look_load(&ckpt->looks[r], x, error);
+        if (ckpt_is_here(ckpt, r))
+            rc = look_load(&ckpt->looks[r], x, error);
     free(all);
     return rc;
 }
@@ -149,9 +181,11 @@ static int read_settings(struct hst_ckpt *ckpt, struct hst_error *error)
     memcpy(ckpt->settings, text.settings, text.settings_bytes);
     ckpt->cursor = text.cursor;
     ckpt->cursor_bytes = text.cursor_bytes;
-    if (!version_settings_formats(ckpt->settings, &ckpt->precision, &ckpt->state))
-        return refuse_format(ckpt, "its precision is none that is known", error);
-    ckpt->optimizer = optimizer_find(ckpt->precision, ckpt->state);
+    ckpt->optimizer = version_settings_optimizer(ckpt->settings);
+    if (!ckpt->optimizer)
+        return refuse_format(ckpt, "its precision or optimizer is none that is known", error);
+    ckpt->precision = ckpt->optimizer->precision;
+    ckpt->state = ckpt->optimizer->state;
     return 0;
 }
 
@@ -164,6 +198,8 @@ static int map_tiles(struct hst_ckpt *ckpt, struct hst_error *error)
     struct store_entry entry;
     for (uint32_t r = 0; r < ckpt->world; r++)
         total += ckpt->looks[r].headers[0].extents / STORE_KINDS;
+    if (total == 0)
+        return refuse_format(ckpt, "it has no tiles", error);
     ckpt->tiles = total < UINT32_MAX ? malloc(total * sizeof *ckpt->tiles) : NULL;
     if (!ckpt->tiles)
         return no_memory(error);
@@ -203,6 +239,7 @@ static int build_layout(struct hst_ckpt *ckpt, struct hst_error *error)
         layout->unit_room += (entry.flags & STORE_UNIT) != 0;
     }
     layout->units = calloc((size_t)layout->unit_room + 1, sizeof *layout->units);
+    layout->slices = ckpt->looks[0].headers[0].slices;
     if (!layout->units)
         return no_memory(error);
     for (uint32_t t = 0; t < ckpt->tile_count; t++) {
@@ -269,13 +306,18 @@ static int check_tiles(struct hst_ckpt *ckpt, struct hst_error *error)
 
 static int open_all(struct hst_ckpt *ckpt, struct hst_error *error)
 {
-    int rc = open_directories(ckpt, error);
-    rc = rc ? rc : open_ranks(ckpt, error);
-    rc = rc ? rc : load_version(ckpt, error);
-    rc = rc ? rc : read_settings(ckpt, error);
+    int rc = ckpt->shares ? ckpt_look_at_shares(ckpt, error) : open_directories(ckpt, error);
+    if (!ckpt->shares) {
+        rc = rc ? rc : open_ranks(ckpt, error);
+        rc = rc ? rc : ckpt_load_version(ckpt, error);
+    }
+    if (rc)
+        return rc;
+    rc = read_settings(ckpt, error);
     rc = rc ? rc : map_tiles(ckpt, error);
     rc = rc ? rc : build_layout(ckpt, error);
-    return rc ? rc : check_tiles(ckpt, error);
+    rc = rc ? rc : check_tiles(ckpt, error);
+    return ckpt->shares ? ckpt_agree(ckpt, rc, error) : rc;
 }
 
 static void forget(struct hst_ckpt *ckpt)
@@ -324,6 +366,54 @@ static int open_step(struct hst_ckpt *ckpt, const struct hst_ckpt_config *config
     return rc;
 }
 
+static struct hst_ckpt *new_ckpt(bool held, enum hst_io io, struct hst_error *error)
+{
+    struct hst_ckpt *ckpt = calloc(1, sizeof *ckpt);
+    if (!ckpt) {
+        (void)no_memory(error);
+        return NULL;
+    }
+    ckpt->held = held;
+    ckpt->io = io;
+    for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
+        ckpt->directories[d].fd = -1;
+    return ckpt;
+}
+
+/* Processes may have been told different ones. */
+static int check_drives(const struct hst_ckpt *ckpt, const char *store, struct hst_error *error)
+{
+    const uint32_t drives = ckpt->shares->drives;
+    if (ckpt->drives == drives)
+        return 0;
+    return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                        "the store has files in %u director%s, and '%.200s' names %u. Fix: as many "
+                        "directories as it had",
+                        drives, drives == 1 ? "y" : "ies", store, ckpt->drives);
+}
+
+int ckpt_open_shares(struct ckpt_shares *shares, const char *store, enum hst_io io,
+                     struct hst_ckpt **out, struct hst_error *error)
+{
+    struct hst_ckpt *ckpt = new_ckpt(shares->hold, io, error);
+    if (!ckpt)
+        return -ENOMEM;
+    ckpt->shares = shares;
+    int rc = ckpt_split(store, ckpt->paths);
+    ckpt->drives = rc > 0 ? (uint32_t)rc : 0;
+    if (rc > 0)
+        rc = check_drives(ckpt, store, error);
+    rc = ckpt_agree(ckpt, rc, error);
+    rc = rc ? rc : open_all(ckpt, error);
+    if (rc) {
+        ckpt->shares = NULL; /* the caller's */
+        hst_ckpt_close(&ckpt);
+    } else {
+        *out = ckpt;
+    }
+    return rc;
+}
+
 int hst_ckpt_open(const struct hst_ckpt_config *config, struct hst_ckpt **out,
                   struct hst_error *error)
 {
@@ -332,13 +422,9 @@ int hst_ckpt_open(const struct hst_ckpt_config *config, struct hst_ckpt **out,
     if (!config || config->size < sizeof *config || !config->store || !out)
         return store_refuse(error, HST_E_VALUE, -EINVAL,
                             "a store is opened by its directories. Fix: name them");
-    struct hst_ckpt *ckpt = calloc(1, sizeof *ckpt);
+    struct hst_ckpt *ckpt = new_ckpt(config->hold, config->io, error);
     if (!ckpt)
-        return no_memory(error);
-    ckpt->held = config->hold;
-    ckpt->io = config->io;
-    for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
-        ckpt->directories[d].fd = -1;
+        return -ENOMEM;
     int rc = ckpt_split(config->store, ckpt->paths);
     ckpt->drives = rc > 0 ? (uint32_t)rc : 0;
     rc = rc > 0
@@ -359,6 +445,8 @@ void hst_ckpt_close(struct hst_ckpt **ckpt)
     if (!*ckpt)
         return;
     forget(*ckpt);
+    if ((*ckpt)->shares && (*ckpt)->shares->release)
+        (*ckpt)->shares->release((*ckpt)->shares);
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         free((*ckpt)->paths[d]);
     free(*ckpt);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes a copy under a name that nobody opens, syncs it, and renames it: drive 0's directory last,
- * by which it is found. Removes in the other order.
+ * by which it is found. Removes in the other order. Several ranks take each of these steps when all
+ * are through with the one before: what one of them cannot do, none does.
  */
-#include "ckpt/keep.h"
+#include "ckpt/keep_copy.h"
 
 #include "base/clock.h"
 #include "base/size_text.h"
@@ -13,8 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,44 +22,49 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define NAME_BYTES  (KEPT_NAME_BYTES + 4)
-#define PART_BYTES  (UINT64_C(1) << 20)
-#define DIRTY_BYTES (UINT64_C(64) << 20) /* in the page cache at most */
-
-struct keep {
-    struct keep_config config;
-    pthread_t thread;
-    bool begun; /* and not yet joined */
-    atomic_bool finished, stop;
-    uint64_t instead_of; /* the step of the copy that goes */
-    struct keep_done done;
-};
-
-/* Of the thread. */
-struct copying {
-    struct keep *keep;
-    struct store_directory directories[STRIPE_DRIVES_MAX];
-    struct look look;
-    int to[STRIPE_DRIVES_MAX];     /* the copy's files; -1 */
-    bool clone[STRIPE_DRIVES_MAX]; /* the file system may share bytes */
-    uint64_t dirty_from[STRIPE_DRIVES_MAX], dirty_bytes[STRIPE_DRIVES_MAX];
-    unsigned char *part; /* PART_BYTES, where the system copies nothing by itself */
-    struct hst_error *error;
-};
+#define NAME_BYTES (KEPT_NAME_BYTES + 4)
+#define KEPT_MOST  1024u /* copies that are looked at */
 
 static bool is_full(int native)
 {
     return native == -ENOSPC || native == -EDQUOT;
 }
 
-static int refuse(struct copying *c, uint32_t d, int native, const char *what)
+/* ---- ranks ---- */
+
+enum outcome { GOOD = 0, FULL, BAD };
+
+static bool is_first(const struct copying *c)
 {
-    const bool full = is_full(native);
-    return store_refuse(c->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, native,
-                        "%s in %s failed: %s. Fix: %s%s", what, c->directories[d].path,
-                        strerror(-native),
-                        full ? "free space there, or " : "check the drive (dmesg, smartctl -a)",
-                        full ? c->keep->config.fewer : "");
+    const struct keep_ranks *ranks = c->keep->config.ranks;
+    return !ranks || ranks->rank == 0;
+}
+
+/* It tells how it went on all ranks: what is worse than a full drive is no matter of room. The
+   first rank that has the worst tells it. */
+static int alike(struct copying *c, int rc)
+{
+    const struct keep_ranks *ranks = c->keep->config.ranks;
+    const enum outcome own = rc == 0 ? GOOD : is_full(rc) ? FULL : BAD;
+    uint32_t most, first;
+    if (!ranks)
+        return rc;
+    c->broken = c->broken ? c->broken : ranks->most(ranks->context, own, &most, &first);
+    if (c->broken)
+        return c->broken;
+    if (most != GOOD && first != ranks->rank) {
+        c->keep->done.by_other = true;
+        *c->error = (struct hst_error){0};
+    }
+    return most == GOOD ? 0 : most == FULL ? -ENOSPC : -EIO;
+}
+
+/* Rank 0's word is that of all. */
+static void take_first(struct copying *c, void *bytes, size_t size)
+{
+    const struct keep_ranks *ranks = c->keep->config.ranks;
+    if (ranks && !c->broken)
+        c->broken = ranks->take_first(ranks->context, bytes, size);
 }
 
 /* ---- names ---- */
@@ -88,17 +92,20 @@ static bool is_there(const struct store_directory *directory, const char *name)
     return faccessat(directory->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* A directory of ours with the one file that is in it. */
+/* A directory of ours with the files that are in it, of whichever rank. */
 static void remove_directory(const struct copying *c, uint32_t d, const char *name)
 {
-    char file[STORE_NAME_BYTES];
+    struct store_name file;
     const int fd =
         openat(c->directories[d].fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    store_file_name(0, d, false, file);
-    if (fd < 0)
-        return;
-    (void)unlinkat(fd, file, 0);
-    close(fd);
+    DIR *names = fd < 0 ? NULL : fdopendir(fd);
+    for (const struct dirent *e; names && (e = readdir(names)) != NULL;)
+        if (store_name_parse(e->d_name, &file))
+            (void)unlinkat(fd, e->d_name, 0);
+    if (names)
+        closedir(names);
+    else if (fd >= 0)
+        close(fd);
     (void)unlinkat(c->directories[d].fd, name, AT_REMOVEDIR);
 }
 
@@ -132,150 +139,69 @@ static void remove_copy(const struct copying *c, uint64_t step)
         remove_directory(c, d, name);
 }
 
+/* Others, where rank 0 has none of it any more, may take theirs away. */
+static void remove_copies(struct copying *c, const uint64_t *steps, size_t count)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < count && is_first(c) == (turn == 0) && !c->broken; i++)
+            remove_copy(c, steps[i]);
+        (void)alike(c, 0);
+    }
+}
+
+/* Those that there are. */
+struct kept {
+    uint64_t count, steps[KEPT_MOST];
+};
+
+static void find_kept(struct copying *c, struct kept *kept)
+{
+    kept->count = hst_ckpt_kept(c->directories[0].path, kept->steps, KEPT_MOST);
+    take_first(c, kept, sizeof *kept);
+}
+
+static bool is_kept(struct copying *c, uint64_t step)
+{
+    char name[KEPT_NAME_BYTES];
+    kept_name(step, name);
+    bool there = is_there(&c->directories[0], name);
+    take_first(c, &there, sizeof there);
+    return there;
+}
+
 /* The oldest, until so many are left. False: there are no more than that. */
-static bool remove_oldest(const struct copying *c, size_t left)
+static bool remove_oldest(struct copying *c, size_t left)
 {
-    uint64_t steps[1024];
-    const size_t count = hst_ckpt_kept(c->directories[0].path, steps, 1024);
-    const size_t most = count < 1024 ? count : 1024;
-    for (size_t i = 0; i < most && count - i > left; i++)
-        remove_copy(c, steps[i]);
-    return count > left;
+    struct kept kept = {0};
+    find_kept(c, &kept);
+    const size_t most = kept.count < KEPT_MOST ? kept.count : KEPT_MOST;
+    const size_t gone = kept.count > left ? kept.count - left : 0;
+    remove_copies(c, kept.steps, gone < most ? gone : most);
+    return gone > 0;
 }
 
-/* ---- bytes ---- */
-
-static int write_all(int fd, const void *bytes, uint64_t count, uint64_t offset)
+static bool has_step(const struct kept *kept, uint64_t step)
 {
-    for (const char *at = bytes; count > 0;) {
-        const ssize_t n = pwrite(fd, at, count, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        at += n;
-        offset += (uint64_t)n;
-        count -= (uint64_t)n;
+    bool found = false;
+    for (size_t i = 0; i < kept->count && i < KEPT_MOST; i++)
+        found = found || kept->steps[i] == step;
+    return found;
+}
+
+/* It removes what a crash has left, of which rank 0 has no copy: then no rank is in another's
+ * way. */
+static int tidy(struct copying *c)
+{
+    struct kept first = {0}, own;
+    if (c->keep->config.ranks) {
+        find_kept(c, &first);
+        own.count = hst_ckpt_kept(c->directories[0].path, own.steps, KEPT_MOST);
+        for (size_t i = 0; i < own.count && own.count <= KEPT_MOST && !c->broken; i++)
+            if (!has_step(&first, own.steps[i]))
+                remove_copy(c, own.steps[i]);
     }
-    return 0;
-}
-
-static int copy_by_hand(struct copying *c, int from, int to, uint64_t offset, uint64_t bytes)
-{
-    while (bytes > 0) {
-        const uint64_t wanted = bytes < PART_BYTES ? bytes : PART_BYTES;
-        const ssize_t got = pread(from, c->part, wanted, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? -errno : -ENODATA;
-        const int rc = write_all(to, c->part, (uint64_t)got, offset);
-        if (rc)
-            return rc;
-        offset += (uint64_t)got;
-        bytes -= (uint64_t)got;
-    }
-    return 0;
-}
-
-/* The kernel's copy where there is one: no byte passes through this process. */
-static int copy_range(struct copying *c, uint32_t d, uint64_t offset, uint64_t bytes)
-{
-    const int from = c->look.fds[d], to = c->to[d];
-    const struct file_clone_range range = {from, offset, bytes, offset};
-    if (c->clone[d] && ioctl(to, FICLONERANGE, &range) == 0)
-        return 0;
-    c->clone[d] = false;
-    c->keep->done.shared = false;
-    for (off_t in = (off_t)offset, out = in; bytes > 0;) {
-        const ssize_t n = copy_file_range(from, &in, to, &out, bytes, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == EXDEV || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
-            return copy_by_hand(c, from, to, (uint64_t)in, bytes);
-        if (n <= 0)
-            return n < 0 ? -errno : -ENODATA;
-        bytes -= (uint64_t)n;
-    }
-    return 0;
-}
-
-/* The run's memory is planned: pages of a copy are not to crowd it. A sync that failed is not told
-   a second time: its error ends the copy. */
-static int let_go(struct copying *c, uint32_t d, uint64_t offset, uint64_t bytes)
-{
-    if (c->clone[d])
-        return 0;
-    if (c->dirty_bytes[d] == 0)
-        c->dirty_from[d] = offset;
-    c->dirty_bytes[d] += bytes;
-    if (c->dirty_bytes[d] < DIRTY_BYTES)
-        return 0;
-    const off_t from = (off_t)c->dirty_from[d], end = (off_t)(offset + bytes);
-    if (fdatasync(c->to[d]) < 0)
-        return -errno;
-    (void)posix_fadvise(c->to[d], from, end - from, POSIX_FADV_DONTNEED);
-    (void)posix_fadvise(c->look.fds[d], from, end - from, POSIX_FADV_DONTNEED);
-    c->dirty_bytes[d] = 0;
-    return 0;
-}
-
-static bool has_bytes(const struct store_entry *entry)
-{
-    return !(entry->flags & (STORE_ZERO | STORE_DERIVED));
-}
-
-static int copy_extents(struct copying *c)
-{
-    for (uint32_t i = 0; i < c->look.headers[0].extents; i++) {
-        struct store_entry entry;
-        store_entry_get(c->look.manifest, i, &entry);
-        if (!has_bytes(&entry))
-            continue;
-        if (atomic_load(&c->keep->stop))
-            return store_refuse(c->error, HST_E_WRITE, -ECANCELED, "the run ended meanwhile");
-        const uint64_t offset = look_offset(&c->look, &entry);
-        int rc = copy_range(c, entry.drive, offset, entry.bytes);
-        rc = rc ? rc : let_go(c, entry.drive, offset, entry.bytes);
-        if (rc)
-            return refuse(c, entry.drive, rc, "copying");
-        c->keep->done.bytes += entry.bytes;
-    }
-    return 0;
-}
-
-/* ---- tables: of a store that was closed in order with this version ---- */
-
-static int write_tables(struct copying *c)
-{
-    const struct store_header *h = &c->look.headers[0];
-    const struct store_superblock superblock = {
-        .uuid = h->uuid,
-        .rank = h->rank,
-        .world = h->world,
-        .seq = 0,
-        .incarnation = c->look.about.incarnation,
-        .state = STORE_CLEAN,
-        .cur = c->look.ref,
-        .prev = {.version = STORE_NO_VERSION},
-        .written_bytes = c->look.newest.written_bytes,
-    };
-    unsigned char page[STORE_PAGE_BYTES];
-    uint32_t d = 0;
-    int rc = 0;
-    for (unsigned copy = 0; copy < 2 && rc == 0; copy++) {
-        for (d = 0; d < c->keep->config.drives && rc == 0; d++) {
-            const struct store_header *of = &c->look.headers[d];
-            store_header_encode(of, copy, page);
-            rc = write_all(c->to[d], page, sizeof page, store_header_at(of, copy));
-        }
-        store_superblock_encode(&superblock, copy, page);
-        rc = rc ? rc : write_all(c->to[0], page, sizeof page, store_superblock_at(h, 0, copy));
-        rc = rc ? rc
-                : write_all(c->to[0], c->look.manifest, c->look.ref.bytes,
-                            store_manifest_at(h, c->look.ref.slot, copy));
-    }
-    return rc ? refuse(c, 0, rc, "writing a copy's tables") : 0;
+    remove_leftovers(c);
+    return alike(c, 0);
 }
 
 /* ---- files ---- */
@@ -284,13 +210,14 @@ static int make_file(struct copying *c, uint32_t d, const char *forming)
 {
     char file[STORE_NAME_BYTES], path[NAME_BYTES + STORE_NAME_BYTES];
     const int at = c->directories[d].fd;
-    store_file_name(0, d, false, file);
+    store_file_name(c->look.rank, d, false, file);
     snprintf(path, sizeof path, "%s/%s", forming, file);
-    if (mkdirat(at, forming, 0700) < 0)
-        return refuse(c, d, -errno, "making a copy's directory");
+    /* another rank's directory is this one's, too */
+    if (mkdirat(at, forming, 0700) < 0 && !(errno == EEXIST && c->keep->config.ranks))
+        return keep_refuse(c, d, -errno, "making a copy's directory");
     c->to[d] = openat(at, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (c->to[d] < 0 || ftruncate(c->to[d], (off_t)store_file_bytes(&c->look.headers[d])) < 0)
-        return refuse(c, d, -errno, "making a copy's file");
+        return keep_refuse(c, d, -errno, "making a copy's file");
     return 0;
 }
 
@@ -302,7 +229,7 @@ static int check_space(struct copying *c)
     for (uint32_t i = 0; i < c->look.headers[0].extents; i++) {
         struct store_entry entry;
         store_entry_get(c->look.manifest, i, &entry);
-        if (!has_bytes(&entry))
+        if (!keep_has_bytes(&entry))
             continue;
         const uint64_t offset = look_offset(&c->look, &entry);
         const struct file_clone_range range = {c->look.fds[entry.drive], offset, entry.bytes,
@@ -316,7 +243,8 @@ static int check_space(struct copying *c)
             continue;
         const uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
         char left[SIZE_TEXT_BYTES], need[SIZE_TEXT_BYTES];
-        if (free_bytes < needed[d] + PART_BYTES)
+        needed[d] *= c->keep->config.sharers[d]; /* whose files are as large */
+        if (free_bytes < needed[d] + KEEP_PART_BYTES)
             return store_refuse(c->error, HST_E_DISK_SPACE, -ENOSPC,
                                 "%s has %s free, and a copy of the version needs %s there. Fix: "
                                 "free space there, or %s",
@@ -326,22 +254,46 @@ static int check_space(struct copying *c)
     return 0;
 }
 
-/* From then on it is kept. */
+static int sync_files(struct copying *c)
+{
+    for (uint32_t d = 0; d < c->keep->config.drives; d++)
+        if (fsync(c->to[d]) < 0)
+            return keep_refuse(c, d, -errno, "finishing a copy");
+    return 0;
+}
+
+/* The first one of ranks that share a directory gives it its name. */
+static bool name_directory(const struct copying *c, int at, const char *forming, const char *name)
+{
+    return renameat(at, forming, at, name) == 0 ||
+           (errno == ENOENT && c->keep->config.ranks && faccessat(at, name, F_OK, 0) == 0);
+}
+
+/* From then on it is kept, of one rank. */
 static int publish(struct copying *c, const char *forming, const char *name)
 {
     for (uint32_t d = c->keep->config.drives; d-- > 0;) {
         const int at = c->directories[d].fd;
-        const int inside = openat(at, forming, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        const bool good = fsync(c->to[d]) == 0 && inside >= 0 && fsync(inside) == 0 &&
-                          renameat(at, forming, at, name) == 0 && fsync(at) == 0;
+        int inside = openat(at, forming, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (inside < 0 && errno == ENOENT) /* it has its name */
+            inside = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const bool good = inside >= 0 && fsync(inside) == 0 &&
+                          name_directory(c, at, forming, name) && fsync(at) == 0;
         const int native = -errno;
         if (inside >= 0)
             close(inside);
         if (!good)
-            return refuse(c, d, native, "finishing a copy");
+            return keep_refuse(c, d, native, "finishing a copy");
         (void)posix_fadvise(c->to[d], 0, 0, POSIX_FADV_DONTNEED);
     }
     return 0;
+}
+
+static int publish_in_turn(struct copying *c, const char *forming, const char *name)
+{
+    const bool last = c->keep->config.ranks && is_first(c);
+    int rc = alike(c, last ? 0 : publish(c, forming, name));
+    return rc || !c->keep->config.ranks ? rc : alike(c, last ? publish(c, forming, name) : 0);
 }
 
 /* ---- the whole ---- */
@@ -352,7 +304,8 @@ static int open_all(struct copying *c)
     int rc = 0;
     for (uint32_t d = 0; d < config->drives && rc == 0; d++)
         rc = store_directory_open(config->paths[d], &c->directories[d], c->error);
-    rc = rc ? rc : look_open(c->directories, config->drives, 0, false, &c->look, c->error);
+    const uint32_t rank = config->ranks ? config->ranks->rank : 0;
+    rc = rc ? rc : look_open(c->directories, config->drives, rank, false, &c->look, c->error);
     const uint64_t version = rc ? 0 : c->look.newest.cur.version;
     const struct store_candidate last = {.version = version};
     rc = rc ? rc : look_load(&c->look, &last, c->error);
@@ -360,7 +313,7 @@ static int open_all(struct copying *c)
         rc = store_refuse(c->error, HST_E_STORE_MIXED, -EINVAL,
                           "the store's last version is of step %llu",
                           (unsigned long long)c->look.ref.step);
-    c->part = malloc(PART_BYTES);
+    c->part = malloc(KEEP_PART_BYTES);
     if (rc == 0 && !c->part)
         rc = store_refuse(c->error, HST_E_BUDGET, -ENOMEM, "no memory for a copy");
     return rc;
@@ -398,22 +351,45 @@ static int make_files_again(struct copying *c, const char *forming)
     close_files(c);
     remove_leftovers(c);
     *c->error = (struct hst_error){0};
-    return make_files(c, forming);
+    c->keep->done.by_other = false;
+    const int rc = alike(c, 0);
+    return rc ? rc : alike(c, make_files(c, forming));
 }
 
 /* True where there was one that makes room. */
-static bool remove_others(const struct copying *c, size_t left)
+static bool remove_others(struct copying *c, size_t left)
 {
     const struct keep *keep = c->keep;
-    char name[KEPT_NAME_BYTES];
     if (keep->config.count > 0)
         return remove_oldest(c, left);
-    kept_name(keep->instead_of, name);
     if (keep->instead_of == HST_NO_VERSION || keep->instead_of == keep->done.step ||
-        !is_there(&c->directories[0], name))
+        !is_kept(c, keep->instead_of))
         return false;
-    remove_copy(c, keep->instead_of);
+    remove_copies(c, &keep->instead_of, 1);
     return true;
+}
+
+static int make_bytes(struct copying *c)
+{
+    int rc = keep_copy_extents(c);
+    rc = rc ? rc : keep_write_tables(c);
+    return rc ? rc : sync_files(c);
+}
+
+/* Whether it is of this store: else of one of other ranks, of which this one was made. */
+static bool is_own(struct copying *c, const char *name)
+{
+    char path[STORE_PATH_BYTES];
+    struct store_directory directory = {.fd = -1};
+    struct store_header header;
+    struct hst_error ignored = {0};
+    snprintf(path, sizeof path, "%s/%s", c->directories[0].path, name);
+    bool own = store_directory_open(path, &directory, &ignored) == 0 &&
+               store_first_look(&directory, c->look.rank, false, &header, &ignored) == 0 &&
+               store_id_equal(&header.uuid, &c->look.headers[0].uuid);
+    store_directory_close(&directory);
+    take_first(c, &own, sizeof own);
+    return own;
 }
 
 /* One that is there already is of the run before: the same bytes. */
@@ -421,19 +397,23 @@ static int make_copy(struct copying *c)
 {
     char name[KEPT_NAME_BYTES], forming[NAME_BYTES];
     const uint32_t count = c->keep->config.count;
-    int rc = open_all(c);
+    int rc = alike(c, open_all(c));
     if (rc)
         return rc;
     kept_name(c->keep->done.step, name);
     forming_name(c->keep->done.step, forming);
-    remove_leftovers(c);
-    if (!is_there(&c->directories[0], name)) {
-        rc = make_files(c, forming);
+    rc = tidy(c);
+    bool kept = rc == 0 && is_kept(c, c->keep->done.step);
+    if (kept && !is_own(c, name)) {
+        remove_copies(c, &c->keep->done.step, 1);
+        kept = false;
+    }
+    if (rc == 0 && !kept) {
+        rc = alike(c, make_files(c, forming));
         if (is_full(rc) && remove_others(c, count - 1))
             rc = make_files_again(c, forming);
-        rc = rc ? rc : copy_extents(c);
-        rc = rc ? rc : write_tables(c);
-        rc = rc ? rc : publish(c, forming, name);
+        rc = rc ? rc : alike(c, make_bytes(c));
+        rc = rc ? rc : publish_in_turn(c, forming, name);
     }
     if (rc)
         remove_leftovers(c);
@@ -442,9 +422,9 @@ static int make_copy(struct copying *c)
     return rc;
 }
 
-static void *keep_main(void *context)
+/* Returns why ranks cannot ask each other any more, or 0. */
+static int make(struct keep *keep)
 {
-    struct keep *keep = context;
     struct copying c = {.keep = keep, .error = &keep->done.error};
     const double begin_s = clock_seconds();
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++) {
@@ -454,6 +434,13 @@ static void *keep_main(void *context)
     (void)make_copy(&c);
     close_all(&c);
     keep->done.seconds = clock_seconds() - begin_s;
+    return c.broken;
+}
+
+static void *keep_main(void *context)
+{
+    struct keep *keep = context;
+    (void)make(keep);
     atomic_store(&keep->finished, true);
     return NULL;
 }
@@ -477,6 +464,15 @@ int keep_begin(struct keep *keep, uint64_t step, uint64_t instead_of)
     keep->begun = rc == 0;
     if (rc == 0)
         pthread_setname_np(keep->thread, "hst-keep");
+    return rc;
+}
+
+int keep_together(struct keep *keep, uint64_t step, uint64_t instead_of, struct keep_done *done)
+{
+    keep->instead_of = instead_of;
+    keep->done = (struct keep_done){.step = step, .shared = true};
+    const int rc = make(keep);
+    *done = keep->done;
     return rc;
 }
 

@@ -49,18 +49,88 @@ static uint32_t kinds_of(const struct ckpt_reading *reading)
     return (uint32_t)reading->weights + (uint32_t)reading->states;
 }
 
-static bool has_part_of(const struct layout *layout, struct tile_range range, struct share share)
+static const struct layout *layout_of(const struct hst_ckpt *ckpt,
+                                      const struct ckpt_reading *reading)
 {
-    const struct shard shard = shard_of(layout->units[range.unit].elements, share);
-    return range.offset < shard.first + shard.elements &&
-           shard.first < range.offset + range.elements;
+    return reading->layout ? reading->layout : &ckpt->layout;
+}
+
+/* The part of a tile that one unit has, in elements from the start of the unit's row. */
+struct part_of_unit {
+    uint64_t first, end, row;
+};
+
+/* Who reads may have cut the model in another way, so that a tile is of several of its units: the
+ * next of them, from *unit on. */
+static bool next_unit(const struct layout *layout, uint64_t first, uint64_t end, uint32_t *unit,
+                      struct part_of_unit *part)
+{
+    for (; *unit < layout->unit_count; ++*unit) {
+        const struct layout_unit *u = &layout->units[*unit];
+        const uint64_t start = u->first_block * LAYOUT_UNIT_ALIGN;
+        if (start >= end)
+            return false;
+        if (u->elements == 0)
+            continue;
+        const uint64_t from = first > start ? first : start;
+        const uint64_t to = end < start + u->elements ? end : start + u->elements;
+        *part = (struct part_of_unit){from - start, to - start, u->elements};
+        ++*unit;
+        return true;
+    }
+    return false;
+}
+
+static bool has_part_of(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
+                        uint32_t tile)
+{
+    const struct layout *layout = layout_of(ckpt, reading);
+    const struct tile_range range = ckpt->tiles[tile].range;
+    const uint64_t first = layout_first_element(&ckpt->layout, range);
+    uint32_t unit = layout_unit_at(layout, first);
+    struct part_of_unit part;
+    while (next_unit(layout, first, first + range.elements, &unit, &part)) {
+        const struct shard shard = shard_of(part.row, reading->share);
+        if (part.first < shard.first + shard.elements && shard.first < part.end)
+            return true;
+    }
+    return false;
+}
+
+static bool sees(const struct ckpt_shares *shares, uint32_t process, uint32_t rank)
+{
+    return shares->seen[(size_t)process * shares->world + rank];
+}
+
+uint32_t ckpt_reader_of_rank(const struct ckpt_shares *shares, uint32_t rank)
+{
+    uint32_t count = 0;
+    for (uint32_t p = 0; p < shares->processes; p++)
+        count += sees(shares, p, rank);
+    uint32_t turn = count > 0 ? rank % count : 0;
+    for (uint32_t p = 0; p < shares->processes; p++)
+        if (sees(shares, p, rank) && turn-- == 0)
+            return p;
+    return UINT32_MAX;
+}
+
+/* This process visits the tile for itself. */
+static bool wants(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading, uint32_t tile)
+{
+    const struct ckpt_shares *shares = ckpt->shares;
+    const struct ckpt_tile *at = &ckpt->tiles[tile];
+    if (shares && reading->readers == CKPT_WRITER_ALL)
+        return shares->process == shares->writer;
+    if (shares && reading->readers == CKPT_EACH_ITS_FILES)
+        return ckpt_reader_of_rank(shares, at->rank) == shares->process;
+    return !(shares && shares->process >= reading->share.world) && has_part_of(ckpt, reading, tile);
 }
 
 uint64_t ckpt_reading_bytes(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading)
 {
     uint64_t bytes = 0;
     for (uint32_t t = 0; t < ckpt->tile_count; t++) {
-        if (!has_part_of(&ckpt->layout, ckpt->tiles[t].range, reading->share))
+        if (!wants(ckpt, reading, t))
             continue;
         if (reading->weights && !ckpt->derived_weights)
             bytes += ckpt_extent(ckpt, t, EXTENT_WEIGHTS).entry.bytes;
@@ -70,12 +140,72 @@ uint64_t ckpt_reading_bytes(const struct hst_ckpt *ckpt, const struct ckpt_readi
     return bytes;
 }
 
+/* ---- what goes from one process to another ---- */
+
+/* A process whose shard has any of the tile does not find it. */
+static bool is_lacked(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
+                      const struct ckpt_tile *at)
+{
+    const struct layout *layout = layout_of(ckpt, reading);
+    const uint32_t world = reading->share.world;
+    const uint64_t begin = layout_first_element(&ckpt->layout, at->range);
+    uint32_t unit = layout_unit_at(layout, begin);
+    struct part_of_unit part;
+    bool lacks = false;
+    while (next_unit(layout, begin, begin + at->range.elements, &unit, &part)) {
+        const uint64_t shard = shard_elements(part.row, world);
+        const uint64_t last = (part.end - 1) / shard;
+        for (uint64_t p = part.first / shard; p <= last && p < world; p++)
+            lacks = lacks || !sees(ckpt->shares, (uint32_t)p, at->rank);
+    }
+    return lacks;
+}
+
+/* The process that reads a tile for all; UINT32_MAX: each that needs it reads it itself. */
+static uint32_t reader_of(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
+                          uint32_t tile)
+{
+    const struct ckpt_shares *shares = ckpt->shares;
+    const struct ckpt_tile *at = &ckpt->tiles[tile];
+    if (!shares || reading->readers == CKPT_EACH_ITS_FILES)
+        return UINT32_MAX;
+    const bool lacks = reading->readers == CKPT_WRITER_ALL ? !sees(shares, shares->writer, at->rank)
+                                                           : is_lacked(ckpt, reading, at);
+    for (uint32_t p = 0; p < shares->processes && lacks; p++)
+        if (sees(shares, p, at->rank))
+            return p;
+    return UINT32_MAX;
+}
+
+/* It has bytes, and is read elsewhere. */
+static bool comes(const struct reader *r, uint32_t tile)
+{
+    const uint32_t reader = reader_of(r->ckpt, r->reading, tile);
+    return reader != UINT32_MAX && reader != r->ckpt->shares->process;
+}
+
+/* Who has read it gives it to all others. One that is damaged is told by who has read it. */
+static int pass_on(const struct reader *r, struct ckpt_part *part)
+{
+    const struct ckpt_shares *shares = r->ckpt->shares;
+    const uint32_t reader = reader_of(r->ckpt, r->reading, part->extent.tile);
+    const bool kept_back = part->error && !r->reading->damaged_come;
+    if (reader == UINT32_MAX || kept_back || (part->extent.entry.flags & STORE_ZERO))
+        return 0;
+    return shares->take(shares->context, reader, part->bytes, part->size);
+}
+
+static bool is_visited(const struct reader *r, uint32_t tile)
+{
+    return wants(r->ckpt, r->reading, tile) || reader_of(r->ckpt, r->reading, tile) != UINT32_MAX;
+}
+
 static int choose_tiles(struct reader *r)
 {
     const struct hst_ckpt *ckpt = r->ckpt;
     r->tiles = calloc(ckpt->tile_count, sizeof *r->tiles);
     for (uint32_t t = 0; t < ckpt->tile_count && r->tiles; t++)
-        if (has_part_of(&ckpt->layout, ckpt->tiles[t].range, r->reading->share))
+        if (is_visited(r, t))
             r->tiles[r->tile_count++] = t;
     return r->tiles ? 0
                     : store_refuse(r->error, HST_E_BUDGET, -ENOMEM,
@@ -144,8 +274,10 @@ static int open_files(struct reader *r)
     for (uint32_t d = 0; d < ckpt->drives && rc == 0; d++) {
         rc = open_context(r, d);
         for (uint32_t rank = 0; rank < ckpt->world && rc == 0; rank++) {
-            store_file_name(rank, d, false, name);
-            store_file_path(&ckpt->directories[d], name, path);
+            if (ckpt->looks[rank].fds[d] < 0)
+                continue; /* another process has it */
+            store_file_name(ckpt->looks[rank].rank, d, false, name);
+            store_file_path(&ckpt->looks[rank].directories[d], name, path);
             rc = hst_aio_file_open(r->aio[d], path, HST_AIO_READONLY, 0,
                                    &r->files[rank * ckpt->drives + d]);
         }
@@ -188,7 +320,9 @@ static int make_ring(struct reader *r)
         r->total_bytes += bytes;
     }
     const uint64_t fit = r->stride > 0 ? RING_BYTES / r->stride : 0;
+    const uint32_t most = r->reading->depth ? r->reading->depth : DEPTH_MOST;
     r->depth = fit > DEPTH_MOST ? DEPTH_MOST : fit < DEPTH_LEAST ? DEPTH_LEAST : (uint32_t)fit;
+    r->depth = r->depth > most ? most : r->depth;
     r->files = calloc((size_t)r->ckpt->world * r->ckpt->drives, sizeof(struct hst_aio_file *));
     if (!r->files || hst_aio_buffer_alloc(r->depth * r->stride, &memory))
         return no_memory(r);
@@ -237,9 +371,11 @@ static int begin(struct reader *r, uint32_t place)
         memset(slot->part.bytes, 0, slot->part.size);
         return 0;
     }
+    if (comes(r, slot->part.extent.tile))
+        return 0;
     const struct hst_aio_op op = {
         .kind = HST_AIO_READ,
-        .file = r->files[look->rank * r->ckpt->drives + entry->drive],
+        .file = r->files[(size_t)(look - r->ckpt->looks) * r->ckpt->drives + entry->drive],
         .offset = look_offset(look, entry) + slot->part.at,
         .buffer = slot->part.bytes,
         .bytes = slot->part.size,
@@ -267,7 +403,10 @@ static int run(struct reader *r)
             rc = begin(r, (uint32_t)(r->begun % r->depth));
         struct slot *slot = &r->slots[r->visited % r->depth];
         rc = rc ? rc : wait_for(r, slot);
-        rc = rc ? rc : r->reading->visit(r->reading->context, &slot->part);
+        rc = rc ? rc : pass_on(r, &slot->part);
+        /* what was read for others alone is told where it is damaged */
+        if (rc == 0 && (slot->part.error || wants(r->ckpt, r->reading, slot->part.extent.tile)))
+            rc = r->reading->visit(r->reading->context, &slot->part);
         r->done_bytes += rc ? 0 : slot->part.size;
         rc = rc ? rc : watch(r);
     }

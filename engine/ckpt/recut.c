@@ -13,11 +13,11 @@ static uint64_t extent_bytes(const struct recut *c, enum extent_kind kind, uint6
                                   : record_layout(c->optimizer, elements).bytes;
 }
 
-int recut_open(struct recut *c, const struct layout *layout, const struct optimizer *optimizer,
-               struct extents *extents)
+int recut_open(struct recut *c, const struct layout *layout, const struct layout *from,
+               const struct optimizer *optimizer, struct extents *extents)
 {
     void *memory;
-    *c = (struct recut){.layout = layout, .optimizer = optimizer, .extents = extents};
+    *c = (struct recut){.layout = layout, .from = from, .optimizer = optimizer, .extents = extents};
     const uint32_t largest = layout_largest_tile(layout);
     uint64_t sizes[STORE_KINDS];
     for (uint32_t kind = 0; kind < STORE_KINDS; kind++) {
@@ -37,7 +37,14 @@ int recut_open(struct recut *c, const struct layout *layout, const struct optimi
 
 /* ---- elements ---- */
 
-/* Elements that both have, counted from the row's start. */
+/* A range whose offset is counted over all rows: the same however the units are cut. */
+static struct tile_range counted_over_all(const struct layout *layout, struct tile_range range)
+{
+    range.offset = layout_first_element(layout, range);
+    return range;
+}
+
+/* Elements that both have, counted over all rows. */
 struct common {
     uint64_t first, count;
 };
@@ -102,10 +109,12 @@ int recut_take(struct recut *c, enum extent_kind kind, struct tile_range range,
                const unsigned char *bytes, bool zero)
 {
     struct recut_lane *lane = &c->lanes[kind];
+    range = counted_over_all(c->from, range);
     while (lane->next < c->layout->tile_count) {
-        const struct tile_range tile = layout_tile(c->layout, lane->next);
+        const struct tile_range tile =
+            counted_over_all(c->layout, layout_tile(c->layout, lane->next));
         const struct common common = common_of(tile, range);
-        if (tile.unit != range.unit || common.count == 0)
+        if (common.count == 0)
             return 0;
         int rc = lane->elements == 0 ? begin_tile(c, kind, tile) : 0;
         if (rc)

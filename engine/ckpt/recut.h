@@ -4,7 +4,8 @@
 /*
  * Elements of tiles that were cut in one way, put together as the tiles of another: those of a
  * rank. They come in the order of the rank's elements, from tiles that may begin before its own and
- * end behind them; each tile of the rank is written once, when its last element has come.
+ * end behind them; each tile of the rank is written once, when its last element has come. The two
+ * layouts are of one model, whose large units either may have in slices.
  */
 #include "ckpt/ckpt.h"
 
@@ -20,6 +21,7 @@ struct recut_lane {
 
 struct recut {
     const struct layout *layout; /* sealed for the rank */
+    const struct layout *from;   /* sealed: of what comes */
     const struct optimizer *optimizer;
     struct extents *extents; /* where the rank's tiles are written */
     unsigned char *memory;
@@ -27,12 +29,13 @@ struct recut {
     struct recut_lane lanes[STORE_KINDS];
 };
 
-/** layout, extents: borrowed until recut_close. Errors: -ENOMEM. */
-int recut_open(struct recut *recut, const struct layout *layout,
+/** layout, from, extents: borrowed until recut_close. Errors: -ENOMEM. */
+int recut_open(struct recut *recut, const struct layout *layout, const struct layout *from,
                const struct optimizer *optimizer, struct extents *extents);
 /**
- * Takes what the rank has of a tile. `zero`: it was never written, and `bytes` are zeros. `bytes`
- * are not needed any more when it returns. Errors: the extents', of a write that it waited for.
+ * Takes what the rank has of a tile; its range is one of `from`. `zero`: it was never written, and
+ * `bytes` are zeros. `bytes` are not needed any more when it returns. Errors: the extents', of a
+ * write that it waited for.
  */
 int recut_take(struct recut *recut, enum extent_kind kind, struct tile_range range,
                const unsigned char *bytes, bool zero);

@@ -23,7 +23,8 @@
 struct target {
     struct hst_ckpt *ckpt;
     char *paths[STRIPE_DRIVES_MAX];
-    bool made[STRIPE_DRIVES_MAX]; /* the directory, by this call */
+    bool made[STRIPE_DRIVES_MAX]; /* the directory, by this call; of several ranks by any of them */
+    bool there[STRIPE_DRIVES_MAX]; /* of several: it was before */
     bool marked[STRIPE_DRIVES_MAX];
     uint32_t drives, world;
     struct layout layout; /* of the rank that is written: the version's units, without names */
@@ -39,6 +40,7 @@ struct writing {
     struct target *target;
     const struct hst_ckpt_watch *watch;
     struct recut recut;
+    struct hst_error failure; /* of several ranks: why this one has nothing to name; code 0: none */
 };
 
 static int no_memory(struct target *t)
@@ -73,7 +75,7 @@ static int plan(struct target *t)
     const size_t units = t->ckpt->layout.unit_count;
     t->placement = (struct placement){.layout = &t->layout, .optimizer = t->ckpt->optimizer};
     t->placement.units = calloc(units, sizeof *t->placement.units);
-    t->layout = (struct layout){.unit_count = (uint32_t)units};
+    t->layout = (struct layout){.unit_count = (uint32_t)units, .slices = t->ckpt->layout.slices};
     t->layout.units = calloc(units, sizeof *t->layout.units);
     if (!t->placement.units || !t->layout.units)
         return no_memory(t);
@@ -90,6 +92,16 @@ static int plan(struct target *t)
                         (unsigned long long)most);
 }
 
+/* Several ranks may have one directory, which all of them have found empty. */
+static int mark(const struct target *t, const struct store_directory *directory)
+{
+    const int rc = store_unfinished_begin(directory, t->error);
+    if (rc != -EEXIST || !t->ckpt->shares)
+        return rc;
+    *t->error = (struct hst_error){0};
+    return 0;
+}
+
 static int make_directory(struct target *t, uint32_t d)
 {
     struct store_directory directory = {.fd = -1};
@@ -103,8 +115,70 @@ static int make_directory(struct target *t, uint32_t d)
         return rc;
     /* Files of any rank, and of any other kind: a new store has its directories to itself. */
     rc = store_directory_is_empty(&directory, t->error);
-    rc = rc ? rc : store_directory_take(&directory, t->error);
-    rc = rc ? rc : store_unfinished_begin(&directory, t->error);
+    store_directory_close(&directory);
+    return rc;
+}
+
+/* Files of two drives would have one directory, which holds those of one. */
+static int check_distinct(const struct target *t)
+{
+    struct stat of[STRIPE_DRIVES_MAX];
+    for (uint32_t d = 0; d < t->drives; d++) {
+        if (stat(t->paths[d], &of[d]))
+            return store_refuse(t->error, HST_E_STORE_DIR, -errno,
+                                "the directory %s cannot be looked at: %s. Fix: another --out",
+                                t->paths[d], strerror(errno));
+        for (uint32_t o = 0; o < d; o++)
+            if (of[o].st_dev == of[d].st_dev && of[o].st_ino == of[d].st_ino)
+                return store_refuse(t->error, HST_E_VALUE, -EINVAL,
+                                    "'%.150s' and '%.150s' are one directory, and the new store "
+                                    "has one for each of %u drives. Fix: name each once",
+                                    t->paths[o], t->paths[d], t->drives);
+    }
+    return 0;
+}
+
+/* Both are there. */
+static bool lies_in(const char *path, const char *directory, bool above)
+{
+    char *inner = realpath(path, NULL), *outer = realpath(directory, NULL);
+    char *end = outer && above ? strrchr(outer, '/') : NULL;
+    if (end)
+        *end = '\0';
+    const size_t n = outer ? strlen(outer) : 0;
+    const bool in =
+        inner && outer && strncmp(inner, outer, n) == 0 && (inner[n] == '/' || inner[n] == '\0');
+    free(inner);
+    free(outer);
+    return in;
+}
+
+/* Words have become numbers: what they mean together this process alone can tell. */
+static int check_outside(const struct target *t)
+{
+    const struct hst_ckpt *ckpt = t->ckpt;
+    for (uint32_t rank = 0; rank < ckpt->world; rank++) {
+        const struct store_directory *of_rank = ckpt->shares->directories[rank];
+        for (uint32_t i = 0; of_rank && i < ckpt->drives * t->drives; i++) {
+            const char *out = t->paths[i / ckpt->drives], *in = of_rank[i % ckpt->drives].path;
+            if (lies_in(out, in, ckpt->kept)) /* a copy lies in the store itself */
+                return store_refuse(t->error, HST_E_VALUE, -EINVAL,
+                                    "'%.150s' is in the store's directory '%.150s', which holds "
+                                    "its own files alone. Fix: another --out",
+                                    out, in);
+        }
+    }
+    return 0;
+}
+
+static int mark_directory(struct target *t, uint32_t d)
+{
+    struct store_directory directory = {.fd = -1};
+    int rc = store_directory_open(t->paths[d], &directory, t->error);
+    if (rc)
+        return rc;
+    rc = store_directory_take(&directory, t->error);
+    rc = rc ? rc : mark(t, &directory);
     t->marked[d] = rc == 0;
     store_directory_close(&directory);
     return rc;
@@ -117,7 +191,8 @@ static int check_space(const struct target *t)
     struct statvfs fs;
     hst_ckpt_info(t->ckpt, &info);
     for (uint32_t d = 0; d < t->drives; d++) {
-        const uint64_t needed = 2 * (info.weights_bytes + info.states_bytes) / t->drives;
+        const uint64_t ranks = t->ckpt->shares ? t->world : 1; /* that are written elsewhere */
+        const uint64_t needed = 2 * (info.weights_bytes + info.states_bytes) / t->drives / ranks;
         char left[SIZE_TEXT_BYTES], need[SIZE_TEXT_BYTES];
         const bool known = statvfs(t->paths[d], &fs) == 0;
         const uint64_t free_bytes = known ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
@@ -159,16 +234,27 @@ static int refuse_write(struct target *t, int rc)
         full ? "free space there, or another --out" : "check the drive (dmesg, smartctl -a)");
 }
 
+/* One process ends at once. One of several reads on: others may wait for what comes behind. */
+static int end_or_note(struct writing *w, int rc)
+{
+    if (!w->target->ckpt->shares)
+        return rc;
+    w->failure = *w->target->error;
+    return 0;
+}
+
 /* The tiles that hold elements of this rank come by in its order. */
 static int visit(void *context, struct ckpt_part *part)
 {
     struct writing *w = context;
     const struct ckpt_extent *extent = &part->extent;
+    if (w->failure.code)
+        return 0;
     if (part->error)
-        return ckpt_refuse_part(part, w->target->error);
+        return end_or_note(w, ckpt_refuse_part(part, w->target->error));
     const int rc = recut_take(&w->recut, extent->kind, extent->range, part->bytes,
                               (extent->entry.flags & STORE_ZERO) != 0);
-    return rc ? refuse_write(w->target, rc) : 0;
+    return rc ? end_or_note(w, refuse_write(w->target, rc)) : 0;
 }
 
 static int progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
@@ -180,13 +266,20 @@ static int progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
                            w->target->total_bytes);
 }
 
-static int commit(struct target *t, struct store *store)
+static int prepare_commit(struct target *t, struct store *store)
 {
     struct extents *extents = store_extents(store);
     int rc = store_commit_begin(store, &t->ckpt->looks[0].about.cursor);
     while (rc == 0 && store_commit_state(store) == STORE_COMMIT_UNDERWAY)
         rc = extents->ops->progress(extents, UINT64_MAX);
-    rc = rc ? rc : store_commit_end(store);
+    if (rc)
+        *t->error = *store_error(store);
+    return rc;
+}
+
+static int end_commit(struct target *t, struct store *store)
+{
+    const int rc = store_commit_end(store);
     if (rc)
         *t->error = *store_error(store);
     return rc;
@@ -194,7 +287,8 @@ static int commit(struct target *t, struct store *store)
 
 static struct ckpt_reading reading_of(const struct target *t, uint32_t rank)
 {
-    return (struct ckpt_reading){.share = {rank, t->world}, .weights = true, .states = true};
+    return (struct ckpt_reading){
+        .share = {rank, t->world}, .weights = true, .states = true, .damaged_come = true};
 }
 
 /* Between the two the store writes from memory of the recut. */
@@ -202,7 +296,8 @@ static int write_tiles(struct target *t, struct writing *w, struct ckpt_reading 
                        struct store *store)
 {
     const struct hst_ckpt_watch of_rank = {.progress = progress, .context = w};
-    int rc = recut_open(&w->recut, &t->layout, t->ckpt->optimizer, store_extents(store));
+    int rc = recut_open(&w->recut, &t->layout, &t->ckpt->layout, t->ckpt->optimizer,
+                        store_extents(store));
     if (rc)
         return no_memory(t);
     reading->visit = visit;
@@ -210,14 +305,11 @@ static int write_tiles(struct target *t, struct writing *w, struct ckpt_reading 
     reading->watch = w->watch && w->watch->progress ? &of_rank : NULL;
     rc = ckpt_read(t->ckpt, reading, t->error);
     const int late = recut_close(&w->recut);
-    return rc == 0 && late ? refuse_write(t, late) : rc;
+    return rc == 0 && w->failure.code == 0 && late ? end_or_note(w, refuse_write(t, late)) : rc;
 }
 
-static int write_rank(struct target *t, uint32_t rank, const struct hst_ckpt_watch *watch)
+static int create(struct target *t, struct share share, struct store **store)
 {
-    struct writing w = {.target = t, .watch = watch};
-    struct ckpt_reading reading = reading_of(t, rank);
-    struct store *store;
     const struct store_config config = {
         .drives = t->drive,
         .drive_count = t->drives,
@@ -226,15 +318,24 @@ static int write_rank(struct target *t, uint32_t rank, const struct hst_ckpt_wat
         .marked = true,
         .derived_weights = t->ckpt->derived_weights,
     };
-    if (layout_seal(&t->layout, t->ckpt->layout.tile_elements, reading.share))
+    if (layout_seal(&t->layout, t->ckpt->layout.tile_elements, share))
         return store_refuse(t->error, HST_E_VALUE, -EINVAL,
                             "%u ranks would have more than 2^32 tiles. Fix: a smaller --world",
                             t->world);
-    int rc = store_create(&config, &store, t->error);
+    return store_create(&config, store, t->error);
+}
+
+static int write_rank(struct target *t, uint32_t rank, const struct hst_ckpt_watch *watch)
+{
+    struct writing w = {.target = t, .watch = watch};
+    struct ckpt_reading reading = reading_of(t, rank);
+    struct store *store = NULL;
+    int rc = create(t, reading.share, &store);
     if (rc)
         return rc;
     rc = write_tiles(t, &w, &reading, store);
-    rc = rc ? rc : commit(t, store);
+    rc = rc ? rc : prepare_commit(t, store);
+    rc = rc ? rc : end_commit(t, store);
     t->done_bytes += ckpt_reading_bytes(t->ckpt, &reading);
     store_close(&store); /* without a commit nothing of it remains */
     return rc;
@@ -274,6 +375,9 @@ static int prepare(struct target *t)
     int rc = plan(t);
     for (uint32_t d = 0; d < t->drives && rc == 0; d++)
         rc = make_directory(t, d);
+    rc = rc ? rc : check_distinct(t);
+    for (uint32_t d = 0; d < t->drives && rc == 0; d++)
+        rc = mark_directory(t, d);
     rc = rc ? rc : check_space(t);
     rc = rc ? rc : store_draw_id(&t->agreed.uuid, t->error);
     rc = rc ? rc : store_draw_id(&t->agreed.incarnation, t->error);
@@ -290,27 +394,183 @@ static void close_all(struct target *t)
     free(t->layout.units);
 }
 
+/* One rank after the other. */
+static int write_all(struct target *t, const struct hst_ckpt_watch *watch)
+{
+    int rc = prepare(t);
+    uint32_t rank = t->world; /* those from here on are written */
+    for (uint32_t r = 0; r < t->world && rc == 0; r++) {
+        const struct ckpt_reading reading = reading_of(t, r);
+        t->total_bytes += ckpt_reading_bytes(t->ckpt, &reading);
+    }
+    for (; rc == 0 && rank > 0; rank--)
+        rc = write_rank(t, rank - 1, watch);
+    if (rc)
+        discard(t, rank);
+    return rc;
+}
+
+/* ---- of several processes, each its own rank ---- */
+
+static int agree(const struct target *t, int rc)
+{
+    const struct ckpt_shares *shares = t->ckpt->shares;
+    return shares->agree(shares->context, rc, t->error);
+}
+
+static bool writes(const struct target *t)
+{
+    return t->ckpt->shares->process < t->world;
+}
+
+/* In each step all are through with the one before: directories may be those of several. */
+static int prepare_own(struct target *t)
+{
+    const struct ckpt_shares *shares = t->ckpt->shares;
+    int rc = plan(t);
+    if (rc == 0 && t->world > shares->processes)
+        rc = store_refuse(t->error, HST_E_VALUE, -EINVAL,
+                          "each of %u ranks writes its own files, and a store for %u is asked for. "
+                          "Fix: --world 1 to %u, or start as many ranks",
+                          shares->processes, t->world, shares->processes);
+    for (uint32_t d = 0; d < t->drives; d++)
+        t->there[d] = access(t->paths[d], F_OK) == 0;
+    rc = agree(t, rc);
+    for (uint32_t d = 0; d < t->drives && rc == 0 && writes(t); d++) {
+        rc = make_directory(t, d);
+        t->made[d] = !t->there[d];
+    }
+    if (rc == 0 && writes(t)) {
+        rc = check_distinct(t);
+        rc = rc ? rc : check_outside(t);
+    }
+    rc = agree(t, rc);
+    for (uint32_t d = 0; d < t->drives && rc == 0 && writes(t); d++)
+        rc = mark_directory(t, d);
+    if (rc == 0 && writes(t))
+        rc = check_space(t);
+    if (rc == 0 && shares->process == 0) {
+        rc = store_draw_id(&t->agreed.uuid, t->error);
+        rc = rc ? rc : store_draw_id(&t->agreed.incarnation, t->error);
+    }
+    if (rc == 0 && writes(t))
+        rc = open_drives(t);
+    return rc;
+}
+
+static int make_own(struct target *t, struct store **store)
+{
+    const struct ckpt_shares *shares = t->ckpt->shares;
+    int rc = agree(t, prepare_own(t));
+    rc = rc ? rc : shares->take(shares->context, 0, &t->agreed, sizeof t->agreed);
+    if (rc)
+        return rc;
+    if (writes(t))
+        rc = create(t, (struct share){shares->process, t->world}, store);
+    return agree(t, rc);
+}
+
+/* Who writes nothing reads for the others. What ends the reading itself ends all ranks. */
+static int read_own(struct target *t, struct writing *w, struct store *store)
+{
+    struct ckpt_reading reading = reading_of(t, t->ckpt->shares->process);
+    t->total_bytes = ckpt_reading_bytes(t->ckpt, &reading);
+    if (store)
+        return write_tiles(t, w, &reading, store);
+    reading.visit = visit;
+    reading.context = w;
+    reading.watch = w->watch;
+    return ckpt_read(t->ckpt, &reading, t->error);
+}
+
+static int write_own(struct target *t, const struct hst_ckpt_watch *watch, struct store *store)
+{
+    struct writing w = {.target = t, .watch = watch};
+    const int rc = read_own(t, &w, store);
+    if (rc)
+        return rc;
+    if (w.failure.code)
+        *t->error = w.failure;
+    return agree(t, w.failure.code ? w.failure.native : 0);
+}
+
+/* Anything but the mark is in it, or it cannot be looked into. */
+static bool holds_files(const struct target *t, uint32_t d)
+{
+    struct hst_error ignored;
+    struct store_directory directory;
+    if (store_directory_open(t->paths[d], &directory, &ignored) != 0)
+        return true;
+    DIR *names = store_directory_list(&directory, &ignored);
+    bool files = names == NULL;
+    for (const struct dirent *e; names && (e = readdir(names)) != NULL;) {
+        const bool nothing = store_name_is_nothing(e->d_name);
+        files = files || (!nothing && strcmp(e->d_name, STORE_UNFINISHED) != 0);
+    }
+    if (names)
+        closedir(names);
+    store_directory_close(&directory);
+    return files;
+}
+
+/* The last of those that have files in it removes the mark: what another's end has left there is
+ * nobody's to begin in. */
+static void discard_own(struct target *t)
+{
+    for (uint32_t d = 0; d < t->drives && writes(t); d++) {
+        const bool ends = !holds_files(t, d);
+        if (ends)
+            unmark(t, d);
+        if (ends && t->made[d])
+            (void)rmdir(t->paths[d]);
+    }
+}
+
+/* Files get their names once all are prepared. From then on what one leaves unnamed is marked. */
+static int write_together(struct target *t, const struct hst_ckpt_watch *watch)
+{
+    struct store *store = NULL;
+    bool voted = false;
+    int rc = make_own(t, &store);
+    rc = rc ? rc : write_own(t, watch, store);
+    if (rc == 0) {
+        rc = agree(t, store ? prepare_commit(t, store) : 0);
+        voted = rc == 0;
+    }
+    if (voted)
+        rc = agree(t, store ? end_commit(t, store) : 0);
+    if (store)
+        store_close(&store);
+    if (rc && !voted)
+        discard_own(t);
+    return rc;
+}
+
+static int fill_paths(struct target *t, const char *store)
+{
+    const struct ckpt_shares *shares = t->ckpt->shares;
+    const size_t bytes = 2 * strlen(store) + 64; /* a word has six letters, a number ten */
+    char *filled = malloc(bytes);
+    if (!filled)
+        return no_memory(t);
+    int rc = shares->fill(shares->context, store, filled, bytes, t->error);
+    rc = rc ? rc : ckpt_split(filled, t->paths);
+    free(filled);
+    return rc;
+}
+
 int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
                      const struct hst_ckpt_watch *watch, struct hst_error *error)
 {
     struct target t = {.ckpt = ckpt, .world = world, .error = error};
-    int rc = ckpt_split(store, t.paths);
+    int rc = ckpt->shares ? fill_paths(&t, store) : ckpt_split(store, t.paths);
     t.drives = rc > 0 ? (uint32_t)rc : 0;
-    rc = rc > 0
-             ? prepare(&t)
-             : store_refuse(error, HST_E_VALUE, rc,
-                            "'%.200s' are not 1 to %u directories between commas. Fix: name them "
-                            "so",
-                            store, STRIPE_DRIVES_MAX);
-    uint32_t rank = world; /* those from here on are written */
-    for (uint32_t r = 0; r < world && rc == 0; r++) {
-        const struct ckpt_reading reading = reading_of(&t, r);
-        t.total_bytes += ckpt_reading_bytes(ckpt, &reading);
-    }
-    for (; rc == 0 && rank > 0; rank--)
-        rc = write_rank(&t, rank - 1, watch);
-    if (rc)
-        discard(&t, rank);
+    if (rc > 0)
+        rc = ckpt->shares ? write_together(&t, watch) : write_all(&t, watch);
+    else if (!error->code)
+        rc = store_refuse(error, HST_E_VALUE, rc,
+                          "'%.200s' are not 1 to %u directories between commas. Fix: name them so",
+                          store, STRIPE_DRIVES_MAX);
     for (uint32_t d = 0; d < t.drives && rc == 0; d++)
         unmark(&t, d);
     close_all(&t);

@@ -18,6 +18,8 @@ struct save {
     bool masters;           /* in place of the working weights */
     unsigned char *weights; /* of a tile, where they are not all that it takes */
     float *joined;
+    ckpt_take *take; /* in place of the writer; null: none */
+    void *context;   /* its */
     struct hst_error *error;
 };
 
@@ -53,12 +55,14 @@ static int visit(void *context, struct ckpt_part *part)
 {
     const struct save *s = context;
     const struct layout *model = s->ckpt->model;
-    const struct tile_range range = part->extent.range;
+    const struct tile_range range = layout_range_in(model, &s->ckpt->layout, part->extent.range);
     uint32_t next = layout_first_param_in(model, range);
     struct layout_overlap overlap;
     if (part->error)
         return ckpt_refuse_part(part, s->error);
     const unsigned char *values = values_of(s, part, range.elements);
+    if (s->take)
+        return values ? s->take(s->context, part->extent.tile, values) : 0;
     while (values && layout_next_overlap(model, range, &next, &overlap)) {
         const struct hst_param_ref ref = layout_param_ref(model, overlap.param);
         const int rc = s->writer->write(s->writer->context, &ref, overlap.in_param,
@@ -95,6 +99,7 @@ static int save(struct save *s, const struct hst_ckpt_watch *watch)
     s->dtype = s->masters ? HST_F32 : precision_dtype(ckpt->precision);
     const struct ckpt_reading reading = {
         .share = SHARE_ALL,
+        .readers = CKPT_WRITER_ALL,
         .weights = takes_weights(s),
         .states = takes_states(s),
         .visit = visit,
@@ -120,4 +125,12 @@ int hst_ckpt_save_masters(struct hst_ckpt *ckpt, const struct hst_writer *writer
 {
     struct save s = {.ckpt = ckpt, .writer = writer, .error = error, .masters = true};
     return save(&s, watch);
+}
+
+int ckpt_save_tiles(struct hst_ckpt *ckpt, bool masters, ckpt_take *take, void *context,
+                    struct hst_error *error)
+{
+    struct save s = {
+        .ckpt = ckpt, .take = take, .context = context, .error = error, .masters = masters};
+    return save(&s, NULL);
 }

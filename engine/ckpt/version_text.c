@@ -121,16 +121,34 @@ static int word_of(const char *settings, const char *name, const char *const *wo
     return 0;
 }
 
-bool version_settings_formats(const char *settings, enum hst_precision *precision,
-                              enum hst_state *state)
+#define OPTIMIZER "optimizer"
+
+const struct optimizer *version_settings_optimizer(const char *settings)
 {
     const int p = word_of(settings, "precision", PRECISIONS, HST_PRECISION_FP16 + 1);
     const int s = word_of(settings, "state", STATES, HST_STATE_BF16 + 1);
-    if (!p || !s || !optimizer_find((enum hst_precision)p, (enum hst_state)s))
-        return false;
-    *precision = (enum hst_precision)p;
-    *state = (enum hst_state)s;
-    return true;
+    enum hst_optimizer optimizer = 0; /* of which they say nothing */
+    size_t bytes = 0;
+    const char *name = value_of(settings, OPTIMIZER, &bytes);
+    if (!p || !s || (name && !optimizer_named(name, bytes, &optimizer)))
+        return NULL;
+    return optimizer_find(optimizer, (enum hst_precision)p, (enum hst_state)s);
+}
+
+void version_settings_name_optimizer(const char *settings, char told[VERSION_SETTINGS_BYTES])
+{
+    size_t bytes = 0;
+    if (value_of(settings, OPTIMIZER, &bytes))
+        snprintf(told, VERSION_SETTINGS_BYTES, "%s", settings);
+    else
+        snprintf(told, VERSION_SETTINGS_BYTES, OPTIMIZER " %s\n%s", optimizer_name(0), settings);
+}
+
+uint32_t version_settings_ways(const char *settings)
+{
+    size_t bytes;
+    const char *value = value_of(settings, "ways", &bytes);
+    return value ? (uint32_t)strtoul(value, NULL, 10) : 1;
 }
 
 bool version_settings_digest(const char *settings, uint64_t *digest)

@@ -35,9 +35,12 @@ uint32_t version_math_write(const char *math, char *text, size_t bytes);
 void version_math_differ(const char **was, const char **is);
 /** Takes that line out of terminated settings; *math is "" where there is none. */
 void version_math_take(char *settings, char *math, size_t bytes);
-/** The formats that terminated settings name. False: none that is known. */
-bool version_settings_formats(const char *settings, enum hst_precision *precision,
-                              enum hst_state *state);
+/** The row that terminated settings name; null: none that is known. */
+const struct optimizer *version_settings_optimizer(const char *settings);
+/** Copies terminated settings, with the line "optimizer …" where they say nothing of it. */
+void version_settings_name_optimizer(const char *settings, char told[VERSION_SETTINGS_BYTES]);
+/** Returns the ways that terminated settings name; 1 where they say nothing of it. */
+uint32_t version_settings_ways(const char *settings);
 /** The layout_digest of terminated settings. False: they have none. */
 bool version_settings_digest(const char *settings, uint64_t *digest);
 

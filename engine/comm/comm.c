@@ -7,20 +7,39 @@
 
 #include <errno.h>
 #include <hoistway/plugin_load.h>
+#include <hoistway/ranks.h>
 #include <poll.h>
+#include <stdio.h>
 
-enum { SUM64_MOST = 1 << 20, SHARE_MOST = 1 << 20, LOOK_MS = 1000 };
+enum { SUM64_MOST = 1 << 20, SHARE_MOST = 1 << 20, LOOK_MS = 1000, PAGE = 4096 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
+
+static int load_plugin(const void **found, struct hst_dev_failure *story)
+{
+    const struct hst_plugin_want want = {"comm_plugin", sizeof(struct comm_plugin),
+                                         sizeof(struct comm_ops)};
+    return hst_plugin_load("mpi", &want, found, story);
+}
+
+int hst_ranks_transport(char *why)
+{
+    const void *found = NULL;
+    struct hst_dev_failure story;
+    if (!why)
+        return -EINVAL;
+    const int rc = load_plugin(&found, &story);
+    if (rc)
+        snprintf(why, 400, "%.390s", story.text);
+    return rc;
+}
 
 static int open_plugin(const struct comm_config *config, struct comm **comm,
                        struct comm_failure *failure)
 {
-    const struct hst_plugin_want want = {"comm_plugin", sizeof(struct comm_plugin),
-                                         sizeof(struct comm_ops)};
     const void *found = NULL;
     struct hst_dev_failure story;
-    int rc = hst_plugin_load("mpi", &want, &found, &story);
+    int rc = load_plugin(&found, &story);
     if (rc)
         return comm_fail(failure, rc, COMM_NOBODY, "%s", story.text);
     const struct comm_plugin *plugin = found;
@@ -72,6 +91,15 @@ void comm_info(struct comm *comm, struct comm_info *info)
     comm->ops->info(comm, info);
 }
 
+int comm_number(struct comm *comm, uint32_t rank)
+{
+    struct comm_info info;
+    if (!comm)
+        return -EINVAL;
+    comm->ops->info(comm, &info);
+    return rank < info.ranks ? comm->ops->number(comm, rank) : -EINVAL;
+}
+
 void comm_failure(struct comm *comm, struct comm_failure *failure)
 {
     comm->ops->failure(comm, failure);
@@ -82,6 +110,13 @@ int comm_alloc(struct comm *comm, size_t size_bytes, void **memory)
     if (!comm || !memory || !size_bytes)
         return -EINVAL;
     return comm->ops->alloc(comm, size_bytes, memory);
+}
+
+int comm_expose(struct comm *comm, void *memory, size_t size_bytes)
+{
+    if (!comm || !memory || !size_bytes || (uintptr_t)memory % PAGE || size_bytes % PAGE)
+        return -EINVAL;
+    return comm->ops->expose(comm, memory, size_bytes);
 }
 
 int comm_free(struct comm *comm, void *memory)

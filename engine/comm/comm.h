@@ -13,8 +13,9 @@
  *   - Operations are begun and return a ticket at once. All ranks begin the same operations in the
  *     same order; they run in that order, one after the other. comm_test tells that one has ended;
  *     until then its memory is the comm's.
- *   - Memory from comm_alloc can be read by the other ranks of the node in place: operations on it
- *     then need no messages. Elsewhere they take messages; the bytes are the same.
+ *   - Memory from comm_alloc, or given to comm_expose, can be read by the other ranks of the node
+ *     in place: operations on it then need no messages. Elsewhere they take messages; the bytes
+ *     are the same.
  *
  * Sums: gradients are added by the tree of ways.h alone, integers by comm_sum64, which is exact.
  * Nothing is ever added by the library below. So results do not depend on ranks, nodes, transport
@@ -65,14 +66,16 @@ struct comm_info {
     uint32_t rank, ranks;       /* of the world, numbered node by node */
     uint32_t local, locals;     /* of this node */
     uint32_t node, nodes;
-    bool shared;                /* memory of comm_alloc is shared within the node */
+    bool shared;                /* the last memory of comm_alloc or comm_expose is shared within
+                                   the node */
     const char *transport;      /* "self", "Open MPI v4.1.4"; the comm's */
-    char why_not_shared[160];   /* "" where it is shared, or nothing was allocated */
+    char why_not_shared[160];   /* "" where it is shared, nothing was, or a node has one rank */
     /*
      * Bytes of others' elements that ended gathers and exchanges have taken in, by message or by
-     * reading their memory, in the type that they had there; and the part from other nodes.
+     * reading their memory, in the type that they had there; the part from other nodes; and the
+     * part that was read in place.
      */
-    uint64_t net_bytes, between_bytes;
+    uint64_t net_bytes, between_bytes, in_place_bytes;
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -103,6 +106,14 @@ int comm_close(struct comm **comm);
  */
 void comm_abort(struct comm *comm, int status);
 void comm_info(struct comm *comm, struct comm_info *info);
+/**
+ * Takes another number: `rank` becomes this rank's. All ranks do so together, with nothing under
+ * way and before any memory was given out or exposed. Numbers are each rank's own, and those of a
+ * node follow one another: nodes and the ranks of a node are ordered by them.
+ * Errors: -EINVAL (operations are under way, there is memory, no such rank), the comm's failure,
+ * -EPIPE too (the numbers of a node do not follow one another).
+ */
+int comm_number(struct comm *comm, uint32_t rank);
 /** The first failure; native 0 where there is none. */
 void comm_failure(struct comm *comm, struct comm_failure *failure);
 
@@ -110,18 +121,29 @@ void comm_failure(struct comm *comm, struct comm_failure *failure);
 
 /**
  * Memory that begins at a page and is zero, shared within the node where that can be had. All ranks
- * of the world call it in the same order with the same size. Room in /dev/shm is agreed on before
- * any of it is taken: where one rank of the node has too little, none shares (why_not_shared).
- * A gather's row and an exchange's `in` lie in memory of comm_alloc on all ranks of the world, at
- * the same offset of the same allocation, or on none; else -EPIPE. Where that memory is shared,
- * the operation uses it in place.
+ * of the world call it in the same order with the same size. Room is agreed on before any of it is
+ * taken, in /dev/shm and of addresses: where a rank of the world has too little, none shares
+ * (why_not_shared).
+ * A gather's row and an exchange's `in` lie in the same allocation on all ranks of the world, or in
+ * none on all; else -EPIPE. Where they lie in it is each rank's own: buffers are taken in whatever
+ * order they come free. Where that memory is shared, the operation uses it in place.
  * Waits at most limit_s for a rank, as comm_free does. Errors: -EINVAL (0 bytes, or operations are
  * under way), -ENOMEM, the comm's failure (-EPIPE: a rank asks for another size, or does not come).
  */
 int comm_alloc(struct comm *comm, size_t size_bytes, void **memory);
 /**
+ * Makes memory that the caller has into an allocation that is shared, if that can be had: the pages
+ * of [memory, memory + size_bytes) are then others, of /dev/shm, which are zero. Where it cannot be
+ * had they stay as they were, and operations on them take messages (info.shared, why_not_shared).
+ * Called by all ranks as comm_alloc is. With one rank it does nothing.
+ * memory is mapped, private and anonymous, whole pages of 4 KiB; no I/O has a hold of it.
+ * Ownership: the caller's, who unmaps it after comm_close.
+ * Errors: as comm_alloc, and -EINVAL: it is not whole pages of 4 KiB.
+ */
+int comm_expose(struct comm *comm, void *memory, size_t size_bytes);
+/**
  * All ranks, in the same order, with nothing under way; null: nothing. Errors: -EINVAL (operations
- * are under way, or it is no memory of comm_alloc's; it is not freed), the comm's failure.
+ * are under way, or it was not comm_alloc that gave it; it is not freed), the comm's failure.
  */
 int comm_free(struct comm *comm, void *memory);
 
@@ -167,8 +189,9 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
  * tree  its ways are cut among the ranks: rank r's `in` is the sum of ways [r·W/N, (r+1)·W/N),
  *       W/N a power of two, or one rank
  * in    [ranks · elements] of the type that hst_sum_type tells for that node, which may be another
- *       one on the last rank; unchanged
- * out   [elements] of the gradient's type
+ *       one on the last rank; unchanged but for `out`
+ * out   [elements] of the gradient's type; apart from `in`, or this rank's own shard of it where
+ *       that has the same type
  * Cost: receives (ranks - 1)·elements, in pieces, through two buffers of piece_bytes; sums them on
  * the transport's thread. In shared memory it reads peers in place. Between nodes of 2^k ranks each
  * it takes two hops: (nodes - 1)·elements come from other nodes, in the type of a node's sum.
@@ -218,6 +241,8 @@ struct comm_ops {
      * where there is none.
      */
     int (*library)(struct comm *comm, const struct comm_op *op);
+    int (*expose)(struct comm *comm, void *memory, size_t size_bytes);
+    int (*number)(struct comm *comm, uint32_t rank);
 };
 
 /** This is what a plugin exports, under the name comm_plugin. */

@@ -3,7 +3,7 @@
  * Measures exchanges and gathers beside the library's own: by turns, each from one meeting of all
  * ranks to the next, so that a machine that is busy is busy for both.
  */
-#include "comm/comm.h"
+#include "comm/rates.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -170,6 +170,16 @@ static int measure(struct bench *b, struct hst_ranks_measured *out)
     return rc;
 }
 
+static int measure_rates(struct bench *b, struct hst_rates *out)
+{
+    struct comm_rates rates;
+    char how[160];
+    int rc = comm_rates_measure(b->comm, HST_F32, &rates, how);
+    if (rc == 0)
+        comm_rates_put(&rates, how, out);
+    return rc;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static int open_comm(struct bench *b, struct comm_failure *failure, char *why)
@@ -223,6 +233,7 @@ int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measu
     const size_t block = (size_t)BLOCK * b.info.ranks * sizeof(float);
     b.shard = (in->size_bytes + block - 1) / block * BLOCK;
     rc = measure(&b, &measured);
+    rc = rc || !in->rates ? rc : measure_rates(&b, in->rates);
     if (rc)
         return failed(&b, rc, why);
     tell(&b, &measured);

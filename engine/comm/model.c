@@ -124,10 +124,23 @@ static int watch(const struct model *m, int fd)
     return fd < 0 || epoll_ctl(m->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
+static bool is_link(const struct comm_model *model)
+{
+    return model && model->bytes_per_s > 0 && model->latency_s >= 0;
+}
+
+int comm_model_set(struct comm *comm, const struct comm_model *model)
+{
+    if (!comm || comm->ops->begin != model_begin || !is_link(model))
+        return -EINVAL;
+    ((struct model *)comm)->link = *model;
+    return 0;
+}
+
 int comm_model_wrap(struct comm **comm, const struct comm_model *model)
 {
     struct comm_info info;
-    if (!comm || !*comm || !model || !(model->bytes_per_s > 0) || !(model->latency_s >= 0))
+    if (!comm || !*comm || !is_link(model))
         return -EINVAL;
     struct model *m = calloc(1, sizeof *m);
     if (!m)

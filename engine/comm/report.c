@@ -2,19 +2,23 @@
 #include "comm/report.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-int comm_report(struct comm *comm, struct report *report, int native)
+int comm_report(struct comm *comm, struct report *report, uint64_t step, int native)
 {
+    char when[40] = "";
     struct comm_failure failure;
     comm_failure(comm, &failure);
+    if (step > 0)
+        snprintf(when, sizeof when, ", in step %llu", (unsigned long long)step);
     if (!failure.native)
         return report_fail(report, HST_E_COMM, native, "ranks cannot go on together: %s",
                            strerror(-native));
     if (failure.native == -EPIPE)
         return report_fail(report, HST_E_RANK, failure.native,
-                           "%s. Fix: what that rank has said; then start all of them again",
-                           failure.text);
-    return report_fail(report, HST_E_COMM, failure.native, "%s. Fix: start all ranks again",
-                       failure.text);
+                           "%s%s. Fix: what that rank has said; then start all of them again",
+                           failure.text, when);
+    return report_fail(report, HST_E_COMM, failure.native, "%s%s. Fix: start all ranks again",
+                       failure.text, when);
 }

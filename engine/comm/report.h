@@ -4,7 +4,8 @@
 #include "base/report.h"
 #include "comm/comm.h"
 
-/** Records the comm's first failure, or else `native`, as the sticky error, which it returns. */
-int comm_report(struct comm *comm, struct report *report, int native);
+/** Records the comm's first failure, or else `native`, as the sticky error, which it returns. step:
+ * that is under way; 0: none. */
+int comm_report(struct comm *comm, struct report *report, uint64_t step, int native);
 
 #endif

@@ -63,6 +63,16 @@ static int library_inner(struct comm *comm, const struct comm_op *op)
     return inner->ops->library(inner, op);
 }
 
+static int expose_inner(struct comm *comm, void *memory, size_t size_bytes)
+{
+    return comm_expose(wrap_inner(comm), memory, size_bytes);
+}
+
+static int number_inner(struct comm *comm, uint32_t rank)
+{
+    return comm_number(wrap_inner(comm), rank);
+}
+
 struct comm_ops wrap_ops(void)
 {
     return (struct comm_ops){
@@ -77,5 +87,7 @@ struct comm_ops wrap_ops(void)
         .test = test_inner,
         .fd = fd_inner,
         .library = library_inner,
+        .expose = expose_inner,
+        .number = number_inner,
     };
 }

@@ -20,6 +20,9 @@ struct comm_model {
  */
 int comm_model_wrap(struct comm **comm, const struct comm_model *model);
 
+/** Another link, for what is begun from now on. Errors: -EINVAL, also where comm is no model. */
+int comm_model_set(struct comm *comm, const struct comm_model *model);
+
 enum comm_fault_what {
     COMM_FAULT_FAIL = 1, /* it cannot be begun; the comm has failed with -EIO */
     COMM_FAULT_DELAY,    /* it is begun `seconds` late; comm_begin waits */

@@ -35,7 +35,8 @@ int executor_fail_extents(struct executor *exec, int native)
 
 int executor_fail_comm(struct executor *exec, int native)
 {
-    return comm_report(exec->in.comm, exec->in.report, native);
+    const uint64_t step = exec->turn.in_step ? exec->in.standing->number + 1 : 0;
+    return comm_report(exec->in.comm, exec->in.report, step, native);
 }
 
 int executor_stopped(const struct executor *exec)

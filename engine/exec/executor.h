@@ -76,6 +76,7 @@ struct executor_in {
     unsigned char *host_arena;      /* placement.dram_bytes of host memory of the device */
     uint32_t drive_count;
     struct comm *comm; /* with the other ranks; null: there are none */
+    uint32_t rank;     /* among them */
     const struct ways *ways;
     struct exact_sum *sums; /* [HST_SUMS]: what the client adds to a step, then what all have */
     int64_t *words;         /* [NET_WORDS]: likewise, of the owner */

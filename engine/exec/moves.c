@@ -132,10 +132,13 @@ unsigned char *moves_work(const struct executor *exec, struct scheduled at, unsi
                           uint32_t nth)
 {
     const struct operand *op = operands_of(exec, at);
-    for (unsigned i = 0; i < program_node(exec, at)->operand_count; i++)
+    const struct node *node = program_node(exec, at);
+    if (what == EXTENT_GRADS && node->kind == NODE_BACKWARD && exec->in.placement->buckets)
+        return rows_in_bucket(exec, node->unit);
+    for (unsigned i = 0; i < node->operand_count; i++)
         if (op[i].what == what && nth-- == 0)
             return rows_are_home(exec, &op[i])
-                       ? rows_home(exec, program_node(exec, at)->unit, i)
+                       ? rows_home(exec, node->unit, i)
                        : address_of(exec, at, &op[i], op[i].to, 0, exec->verdict.slot);
     return NULL;
 }

@@ -26,7 +26,8 @@ static uint32_t owner_of(const struct executor *exec, uint32_t unit, uint32_t nt
 
 bool rows_are_home(const struct executor *exec, const struct operand *op)
 {
-    return op->what == EXTENT_WEIGHTS && exec->in.placement->whole_weights && is_at_home(op->to);
+    const struct placement *p = exec->in.placement;
+    return op->what == EXTENT_WEIGHTS && p->whole_weights && p->replicas == 0 && is_at_home(op->to);
 }
 
 unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth)
@@ -58,13 +59,46 @@ uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
     return node->operand_count;
 }
 
+/* Elements of a shard of gradients. */
+static uint64_t shard_of_grads(const struct executor *exec, uint32_t unit)
+{
+    const struct placement_in *in = exec->in.plan_in;
+    return placement_exchange_elements(in, unit) / placement_ranks(in);
+}
+
+/* At home, the rank's shard of sums: of replicas in its place in the row. */
+static unsigned char *sum_at_home(const struct executor *exec, uint32_t unit)
+{
+    const struct placement *p = exec->in.placement;
+    const uint64_t before = p->replicas > 0 ? exec->in.rank * shard_of_grads(exec, unit) : 0;
+    return exec->in.host_arena + p->units[unit].grads.offset +
+           before * executor_element_bytes(exec);
+}
+
 struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at)
 {
     const struct node *node = program_node(exec, at);
     const struct operand *op = graph_operands(&exec->now->graph, node);
+    unsigned char *arena = exec->in.host_arena;
+    if (exec->in.placement->buckets) {
+        const struct bucket bucket = bucket_of(exec->in.placement, node->unit);
+        return (struct exchanged){arena + bucket.at, arena + bucket.sum_at, bucket.elements};
+    }
     unsigned char *row = moves_buffer(exec, at, op->from);
-    if (!is_at_home(op->to))
-        return (struct exchanged){row, row + op->offset};
-    const struct unit_placement *home = &exec->in.placement->units[node->unit];
-    return (struct exchanged){row, exec->in.host_arena + home->grads.offset};
+    return (struct exchanged){row,
+                              is_at_home(op->to) ? sum_at_home(exec, node->unit) : row + op->offset,
+                              shard_of_grads(exec, node->unit)};
+}
+
+struct gathered rows_of_sums(const struct executor *exec, struct scheduled at)
+{
+    const uint32_t unit = program_node(exec, at)->unit;
+    return (struct gathered){
+        .row = exec->in.host_arena + exec->in.placement->units[unit].grads.offset,
+        .shard_bytes = shard_of_grads(exec, unit) * executor_element_bytes(exec)};
+}
+
+unsigned char *rows_in_bucket(const struct executor *exec, uint32_t unit)
+{
+    return exec->in.host_arena + bucket_row(exec->in.placement, unit).at;
 }

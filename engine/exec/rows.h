@@ -20,11 +20,17 @@ struct gathered {
 uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
                        struct gathered rows[GATHER_MAX]);
 
-/* What a started EXCHANGE hands out, a whole row, and where it puts the sum of the rank's shard. */
+/* This is what a started EXCHANGE hands out, a whole row or a bucket, and where it puts the sum
+   of the rank's shard. */
 struct exchanged {
     const unsigned char *row;
     unsigned char *sum;
+    uint64_t elements; /* of a shard */
 };
 struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at);
+/** The sums that a started GATHER_GRADS of replicas puts together. */
+struct gathered rows_of_sums(const struct executor *exec, struct scheduled at);
+/** This is where a backward leaves gradients that are exchanged in buckets. */
+unsigned char *rows_in_bucket(const struct executor *exec, uint32_t unit);
 
 #endif

@@ -11,6 +11,12 @@
 unsigned machine_cores(void);
 
 /**
+ * What hst_topology_read tells but for the devices: in a virtual machine each device of a PCI bus
+ * takes some 10 ms to be read. Errors: -ENOMEM, hwloc's.   Cost: some ms.
+ */
+int topology_processors(struct hst_topology *topology);
+
+/**
  * Binds threads that help the calling one to the cores of NUMA nodes: memory is where the caller
  * touches it first, so its node comes first. Nothing where the machine has one node.
  * Errors: -ENOMEM, hwloc's; some threads may be bound then, all of them run.   Cost: some 10 ms.

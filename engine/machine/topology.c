@@ -216,15 +216,25 @@ int topology_fill(hwloc_topology_t topology, struct hst_topology *out)
     return 0;
 }
 
-int hst_topology_read(struct hst_topology *topology)
+static int read_machine(struct hst_topology *out, enum hwloc_type_filter_e devices)
 {
-    hwloc_topology_t t = NULL;
-    int rc = topology_load(&t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    hwloc_topology_t topology = NULL;
+    int rc = topology_load(&topology, devices);
     if (rc)
         return rc;
-    rc = topology_fill(t, topology);
-    hwloc_topology_destroy(t);
+    rc = topology_fill(topology, out);
+    hwloc_topology_destroy(topology);
     return rc;
+}
+
+int hst_topology_read(struct hst_topology *topology)
+{
+    return read_machine(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+}
+
+int topology_processors(struct hst_topology *topology)
+{
+    return read_machine(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
 }
 
 unsigned machine_cores(void)

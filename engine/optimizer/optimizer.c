@@ -6,21 +6,64 @@
 #include "base/real.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the table ---- */
 
-const struct optimizer *optimizer_find(enum hst_precision precision, enum hst_state state)
+#define ADDRESS(name) &optimizer_##name,
+static const struct optimizer_table *const tables[] = {OPTIMIZERS(ADDRESS)};
+enum { TABLES = sizeof tables / sizeof *tables };
+static_assert(TABLES == HST_OPTIMIZER_ADAGRAD + 1, "one table for each value but ADAM");
+
+/* Null: there is no such optimizer. */
+static const struct optimizer_table *table_of(enum hst_optimizer optimizer)
 {
+    return (unsigned)optimizer < TABLES ? tables[optimizer] : NULL;
+}
+
+const char *optimizer_name(enum hst_optimizer optimizer)
+{
+    const struct optimizer_table *table = table_of(optimizer);
+    return table ? table->name : NULL;
+}
+
+bool optimizer_named(const char *name, size_t bytes, enum hst_optimizer *optimizer)
+{
+    for (int i = 0; i < TABLES; i++) {
+        if (strlen(tables[i]->name) != bytes || memcmp(tables[i]->name, name, bytes) != 0)
+            continue;
+        *optimizer = (enum hst_optimizer)i;
+        return true;
+    }
+    return false;
+}
+
+const struct optimizer *optimizer_find(enum hst_optimizer optimizer, enum hst_precision precision,
+                                       enum hst_state state)
+{
+    const struct optimizer_table *table = table_of(optimizer);
     precision = precision == HST_PRECISION_DEFAULT ? HST_PRECISION_FP32 : precision;
     state = state == HST_STATE_DEFAULT ? HST_STATE_FP32 : state;
-    for (size_t i = 0; i < optimizer_adamw_count; i++) {
-        const struct optimizer *row = &optimizer_adamw[i];
+    for (size_t i = 0; table && i < table->row_count; i++) {
+        const struct optimizer *row = &table->rows[i];
         if (row->precision == precision && row->state == state)
             return row;
     }
     return NULL;
+}
+
+const struct optimizer *optimizer_measured(enum hst_precision precision)
+{
+    return optimizer_find(HST_OPTIMIZER_ADAMW, precision, HST_STATE_DEFAULT);
+}
+
+double optimizer_pace(const struct optimizer *optimizer)
+{
+    const struct optimizer *like =
+        optimizer_find(HST_OPTIMIZER_ADAMW, optimizer->precision, optimizer->state);
+    return like ? optimizer_traffic_bytes(like) / optimizer_traffic_bytes(optimizer) : 1;
 }
 
 /* ---- sizes ---- */
@@ -62,38 +105,124 @@ struct optimizer_arrays optimizer_arrays_at(const struct optimizer *optimizer,
 
 /* ---- the user's numbers ---- */
 
+/* Each number: the option that says it, and where it stands. Two of one option are neighbours. */
+static const struct {
+    const char *option;
+    size_t config, group;
+} NUMBERS[] = {
+#define NUMBER(option, field)                                                                      \
+    {                                                                                              \
+        option, offsetof(struct hst_config, field), offsetof(struct optimizer_group, field)        \
+    }
+    NUMBER("betas", beta1),
+    NUMBER("betas", beta2),
+    NUMBER("momentum", momentum),
+    NUMBER("eps", eps),
+    NUMBER("weight-decay", weight_decay),
+};
+enum { NUMBERS_COUNT = sizeof NUMBERS / sizeof *NUMBERS };
+
+static double read_at(const void *from, size_t offset)
+{
+    double x;
+    memcpy(&x, (const char *)from + offset, sizeof x);
+    return x;
+}
+
+static void write_at(void *into, size_t offset, double x)
+{
+    memcpy((char *)into + offset, &x, sizeof x);
+}
+
+static bool has(const struct optimizer_table *table, int number)
+{
+    return read_at(&table->defaults, NUMBERS[number].group) != OPTIMIZER_NO_NUMBER;
+}
+
 void optimizer_resolve(struct hst_config *config)
 {
-    config->beta1 = real_or(config->beta1, 0.9);
-    config->beta2 = real_or(config->beta2, 0.999);
-    config->eps = real_or(config->eps, 1e-8);
-    config->weight_decay = real_or(config->weight_decay, 0.01);
+    const struct optimizer_table *table = table_of(config->optimizer);
+    for (int i = 0; table && i < NUMBERS_COUNT; i++) {
+        const size_t at = NUMBERS[i].config;
+        const double fallback = read_at(&table->defaults, NUMBERS[i].group);
+        if (has(table, i))
+            write_at(config, at, real_or(read_at(config, at), fallback));
+    }
 }
 
 static struct optimizer_group group_of(const struct hst_config *config)
 {
-    return (struct optimizer_group){.beta1 = config->beta1,
-                                    .beta2 = config->beta2,
-                                    .eps = config->eps,
-                                    .weight_decay = config->weight_decay};
+    struct optimizer_group group;
+    for (int i = 0; i < NUMBERS_COUNT; i++)
+        write_at(&group, NUMBERS[i].group, read_at(config, NUMBERS[i].config));
+    return group;
 }
 
-const char *optimizer_refusal(const struct hst_config *config)
+static void list_names(char *text, size_t bytes)
 {
+    int n = snprintf(text, bytes, "optimizer must be one of");
+    for (int i = 0; i < TABLES; i++)
+        n += snprintf(text + n, bytes - (size_t)n, "%s %s", i ? "," : "", tables[i]->name);
+}
+
+bool optimizer_refusal(const struct hst_config *config, char text[HST_WHY_BYTES])
+{
+    const struct optimizer_table *table = table_of(config->optimizer);
     const struct optimizer_group group = group_of(config);
     const struct optimizer_step step = {.lr = 0, .t = 1, .grad_scale = 1};
     struct optimizer_coef unused;
-    return optimizer_adamw[0].coef(&group, &step, &unused)
-               ? "betas must be in [0, 1), eps > 0, weight_decay >= 0, all finite"
-               : NULL;
+    if (!table) {
+        list_names(text, HST_WHY_BYTES);
+        return true;
+    }
+    for (int i = 0; i < NUMBERS_COUNT; i++) {
+        if (has(table, i) || read_at(config, NUMBERS[i].config) == 0)
+            continue;
+        snprintf(text, HST_WHY_BYTES,
+                 "--%s is of other optimizers: --optimizer %s has none. Fix: leave it out",
+                 NUMBERS[i].option, table->name);
+        return true;
+    }
+    snprintf(text, HST_WHY_BYTES,
+             "betas and momentum must be in [0, 1), eps > 0, weight_decay >= 0, all finite");
+    return table->rows[0].coef(&group, &step, &unused) != 0;
 }
 
+bool hst_config_optimizer(struct hst_config *config, char why[HST_WHY_BYTES])
+{
+    struct hst_config resolved = *config;
+    optimizer_resolve(&resolved);
+    if (optimizer_refusal(&resolved, why))
+        return false;
+    for (int i = 0; i < NUMBERS_COUNT; i++) {
+        const size_t at = NUMBERS[i].config;
+        const double x = read_at(&resolved, at);
+        if (read_at(config, at) == 0 && has(table_of(config->optimizer), i))
+            write_at(config, at, x == 0 ? HST_NONE : x);
+    }
+    return true;
+}
+
+/* Stores of before there were others say nothing of AdamW. */
 int optimizer_settings_write(const struct hst_config *config, char *text, size_t bytes)
 {
-    char real[4][REAL_TEXT_BYTES];
-    return snprintf(text, bytes, "betas %s,%s\neps %s\nweight-decay %s\n",
-                    real_text(config->beta1, real[0]), real_text(config->beta2, real[1]),
-                    real_text(config->eps, real[2]), real_text(config->weight_decay, real[3]));
+    const struct optimizer_table *table = tables[config->optimizer];
+    const char *option = "";
+    char real[REAL_TEXT_BYTES];
+    int n = 0;
+    if (config->optimizer != HST_OPTIMIZER_ADAMW)
+        n = snprintf(text, bytes, "optimizer %s\n", table->name);
+    for (int i = 0; i < NUMBERS_COUNT; i++) {
+        if (!has(table, i))
+            continue;
+        const bool second = strcmp(option, NUMBERS[i].option) == 0;
+        option = NUMBERS[i].option;
+        if (second) /* in place of the end of the line */
+            n--;
+        n += snprintf(text + n, bytes - (size_t)n, "%s%s%s\n", second ? "" : option,
+                      second ? "," : " ", real_text(read_at(config, NUMBERS[i].config), real));
+    }
+    return n;
 }
 
 int optimizer_coefs_init(const struct optimizer *optimizer, const struct hst_config *config,

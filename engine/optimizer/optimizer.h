@@ -16,10 +16,13 @@
  * All functions are pure, or write what they are given and nothing else. Thread-safety: safe on
  * disjoint ranges. The table is static and immutable.
  */
+#include "base/optimizers.h"
+
 #include <hoistway/cpu_adam.h>
 #include <hoistway/hoistway.h>
 #include <hoistway/kernels.h>
 #include <hoistway/machine.h>
+#include <hoistway/plan.h>
 
 /* ---- what there is of an element ------------------------------------------------------------- */
 
@@ -52,8 +55,11 @@ struct optimizer_arrays {
  */
 #define OPTIMIZER_GROUPS 1u
 struct optimizer_group {
-    double beta1, beta2, eps, weight_decay; /* as in struct hst_config, resolved */
+    /* as in struct hst_config, resolved; 0: the optimizer has no such number */
+    double beta1, beta2, momentum, eps, weight_decay;
 };
+/** In an optimizer's defaults: it has no such number. */
+#define OPTIMIZER_NO_NUMBER (-1.0)
 
 /** This is what a step adds to them. */
 struct optimizer_step {
@@ -74,7 +80,7 @@ struct optimizer_coefs {
 
 struct optimizer {
     const char *name;             /* "adamw" */
-    enum hst_precision precision; /* it is chosen by these two */
+    enum hst_precision precision; /* it is chosen by these two, and host.optimizer */
     enum hst_state state;
     struct hst_update_kind host;  /* its kernel in cpu_adam; the type of weights and gradients */
     struct optimizer_state states[OPTIMIZER_STATES_MOST];
@@ -103,12 +109,30 @@ struct optimizer {
                   size_t n);
 };
 
-/** The table's rows of each optimizer, one file each. */
-extern const struct optimizer optimizer_adamw[];
-extern const size_t optimizer_adamw_count;
+/** The rows of one optimizer, and the user's numbers that it has: one file each. */
+struct optimizer_table {
+    const char *name; /* "adamw" */
+    const struct optimizer *rows;
+    size_t row_count;
+    struct optimizer_group defaults;
+};
 
-/** The row of such a run, defaults included; null: no optimizer has these states. */
-const struct optimizer *optimizer_find(enum hst_precision precision, enum hst_state state);
+/** Each of base/optimizers.h has one. */
+#define OPTIMIZER_DECLARE(name) extern const struct optimizer_table optimizer_##name;
+OPTIMIZERS(OPTIMIZER_DECLARE)
+
+/** "adamw"; null: there is no such optimizer. */
+const char *optimizer_name(enum hst_optimizer optimizer);
+/** It finds the optimizer of this name, `bytes` long. False: there is none. */
+bool optimizer_named(const char *name, size_t bytes, enum hst_optimizer *optimizer);
+
+/** The row of such a run, defaults included; null: that optimizer has not these states. */
+const struct optimizer *optimizer_find(enum hst_optimizer optimizer, enum hst_precision precision,
+                                       enum hst_state state);
+/** The row whose rates are measured of a machine, for other rows of that precision too. */
+const struct optimizer *optimizer_measured(enum hst_precision precision);
+/** The rates of a row are those that are measured times this, by the bytes that both move. */
+double optimizer_pace(const struct optimizer *optimizer);
 
 /* ---- its sizes ------------------------------------------------------------------------------- */
 
@@ -134,10 +158,12 @@ struct optimizer_arrays optimizer_arrays_at(const struct optimizer *optimizer,
 
 /* ---- its numbers ----------------------------------------------------------------------------- */
 
-/** Gives each number that is 0 its default; HST_NONE becomes 0. */
+/** Gives each number that is 0 its default; HST_NONE becomes 0. A number that the optimizer has not
+ * stays as it is. */
 void optimizer_resolve(struct hst_config *config);
-/** Why these resolved numbers cannot be; null: they can. */
-const char *optimizer_refusal(const struct hst_config *config);
+/** It says whether there is no such optimizer, or it cannot have these resolved numbers; and
+ * why. */
+bool optimizer_refusal(const struct hst_config *config, char why[HST_WHY_BYTES]);
 /** The lines of a version's settings that say them. Returns the bytes, as snprintf does. */
 int optimizer_settings_write(const struct hst_config *config, char *text, size_t bytes);
 

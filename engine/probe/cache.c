@@ -6,6 +6,7 @@
  */
 #include "probe/cache.h"
 
+#include "base/clock.h"
 #include "probe/probe.h"
 
 #include <errno.h>
@@ -18,9 +19,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define HEADER     "hoistway cache 4\n"
-#define FILE_BYTES (sizeof HEADER + IDENTITY_BYTES + HST_RATES_TEXT_BYTES)
-#define SLOTS      256u
+#define HEADER      "hoistway cache 7\n"
+#define FILE_BYTES  (sizeof HEADER + IDENTITY_BYTES + HST_RATES_TEXT_BYTES)
+#define DISTURBED_S 600.0
+#define SLOTS       256u
 
 #define RATES_TITLE "hoistway rates " /* what hst_rates_format begins with */
 
@@ -168,12 +170,15 @@ static bool look_up(struct cache *c, double max_age_s, char *text, struct hst_ra
     const char *why = verdict == IS_DAMAGED   ? "it is damaged"
                       : verdict == IS_UNKNOWN ? "it is damaged, or of another version"
                                               : NULL;
-    uint64_t now_ms = probe_wall_ms();
+    uint64_t now_ms = clock_wall_ms();
     if (verdict == IS_OURS && rates->taken_ms > now_ms)
         why = "it is dated in the future";
     if (why)
         note(c, "the cache %.90s/%s is not used: %s", c->path, c->name, why);
-    return verdict == IS_OURS && !why && (double)(now_ms - rates->taken_ms) * 1e-3 <= max_age_s;
+    if (verdict != IS_OURS || why)
+        return false;
+    const double most_s = rates->disturbed[0] && max_age_s > DISTURBED_S ? DISTURBED_S : max_age_s;
+    return (double)(now_ms - rates->taken_ms) * 1e-3 <= most_s;
 }
 
 /* ---- writing ---- */
@@ -231,7 +236,8 @@ static bool whole(const struct hst_probe *probe, const struct hst_rates *rates)
 {
     bool copies = probe->dev && !(hst_dev_flags(probe->dev) & HST_DEV_HOST_MEMORY);
     for (int r = 0; r < HST_RATE_COUNT; r++) {
-        bool drive = r >= HST_RATE_READ, copy = !drive && r >= HST_RATE_H2D;
+        bool drive = r >= HST_RATE_READ && r <= HST_RATE_MIXED;
+        bool copy = r >= HST_RATE_H2D && r < HST_RATE_READ;
         bool half = r == HST_RATE_HALF_FP32 || r == HST_RATE_HALF_BF16;
         bool possible = drive                   ? probe->drive_count > 0
                         : half                  ? copies && !probe->parallel
@@ -242,6 +248,14 @@ static bool whole(const struct hst_probe *probe, const struct hst_rates *rates)
             return false;
     }
     return true;
+}
+
+/* Rates that nothing disturbed stay, instead of those that something did, as long as plans trust
+ * them. What is older serves nobody, and would make each plan measure anew. */
+static bool has_better(struct cache *c, const struct hst_rates *rates, char *text)
+{
+    struct hst_rates kept;
+    return rates->disturbed[0] && look_up(c, HST_RATES_BETTER_S, text, &kept) && !kept.disturbed[0];
 }
 
 static int get(const struct hst_probe *probe, const char *folder, double max_age_s, bool measure,
@@ -259,7 +273,7 @@ static int get(const struct hst_probe *probe, const char *folder, double max_age
     struct hst_rates seen;
     bool found = text && max_age_s > 0 && look_up(&c, max_age_s, text, &seen);
     int rc = found ? 0 : measure ? hst_probe(probe, &seen) : -ENOENT;
-    if (!found && !rc && text && whole(probe, &seen))
+    if (!found && !rc && text && whole(probe, &seen) && !has_better(&c, &seen, text))
         keep(&c, &seen, text);
     if (rc == 0) {
         *rates = seen;

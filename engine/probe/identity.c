@@ -4,6 +4,7 @@
  * can be had in some milliseconds. Two machines, or one before and after a change, must not be
  * taken for the same; a text that changes without need costs a second of measuring.
  */
+#include "machine/machine.h"
 #include "probe/cache.h"
 
 #include <hoistway/cpu_adam.h>
@@ -31,7 +32,7 @@ static void put_processor(const struct hst_probe *probe, struct identity *id)
 {
     struct hst_topology machine;
     struct utsname uts;
-    if (hst_topology_read(&machine) == 0)
+    if (topology_processors(&machine) == 0)
         put(id, "cpu %s, %s, %u cores, %" PRIu64 " B of cache\n", machine.cpu, machine.cpus,
             machine.cores, machine.cache_bytes);
     if (uname(&uts) == 0)

@@ -4,13 +4,14 @@
 #include "probe/probe.h"
 
 #include "base/clock.h"
+#include "machine/machine.h"
 #include "machine/workers.h"
+#include "probe/contention.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define MIB             (UINT64_C(1) << 20)
 #define MEMORY_BYTES    (640 * MIB)
@@ -102,7 +103,7 @@ static struct hst_dev *open_host(struct probe *probe)
 static uint64_t cache_bytes(void)
 {
     struct hst_topology machine;
-    return hst_topology_read(&machine) ? 0 : machine.cache_bytes;
+    return topology_processors(&machine) ? 0 : machine.cache_bytes;
 }
 
 /* Once said, it stays: what was cut short has no figures. */
@@ -134,11 +135,21 @@ static void run_parts(struct probe *probe)
     }
 }
 
-uint64_t probe_wall_ms(void)
+/* The workers are still there: what they waited counts. The kernel's own threads that help a drive
+ * are others, but do not disturb it. */
+static void judge(const struct probe *probe, const struct contention *begin)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    const struct contention end = contention_now();
+    const struct contention c = contention_between(begin, &end);
+    const bool worked = probe->in->parts & WORKED_PARTS;
+    (void)contention_disturbs(&c, worked, probe->out->disturbed, sizeof probe->out->disturbed);
+}
+
+static void date(struct hst_rates *rates)
+{
+    rates->taken_ms = clock_wall_ms();
+    for (int r = 0; r < HST_RATE_COUNT; r++)
+        rates->figure_ms[r] = rates->figures[r].value > 0 ? rates->taken_ms : 0;
 }
 
 int hst_probe(const struct hst_probe *in, struct hst_rates *rates)
@@ -159,10 +170,12 @@ int hst_probe(const struct hst_probe *in, struct hst_rates *rates)
         open_workers(&probe);
     struct hst_dev *host = asked.parts & HST_PROBE_COMPUTE && !in->dev ? open_host(&probe) : NULL;
     probe.dev = host ? host : in->dev;
+    const struct contention begin = contention_now();
     run_parts(&probe);
+    judge(&probe, &begin);
     hst_dev_close(&host);
     workers_destroy(&probe.workers);
-    rates->taken_ms = probe_wall_ms();
+    date(rates);
     rates->seconds = clock_seconds() - start;
     if (!probe_is_stopped(&probe))
         return 0;

@@ -21,8 +21,6 @@ struct probe {
 
 /** It checks what hst_probe would refuse: 0 or -EINVAL. */
 int probe_check(const struct hst_probe *in);
-/** Milliseconds since 1970. */
-uint64_t probe_wall_ms(void);
 
 /* probe_burn.c */
 #define PROBE_BURN_S 0.5

@@ -250,7 +250,7 @@ static void name_arrays(struct bench *b)
    there are. */
 static size_t lay_out(struct bench *b, const struct memory_case *c)
 {
-    const struct optimizer *optimizer = optimizer_find(c->precision, HST_STATE_DEFAULT);
+    const struct optimizer *optimizer = optimizer_measured(c->precision);
     size_t sizes[ARRAYS_MOST], offsets[ARRAYS_MOST], of_all = 0;
     size_t arrays = piece_bytes(c, optimizer, sizes);
     for (size_t i = 0; i < arrays; i++)

@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER      "hoistway rates 2\n"
-#define DIGITS_MOST 18u /* of a number: fits 64 bits */
+#define HEADER      "hoistway rates 3\n"
+#define HEADER_2    "hoistway rates 2\n" /* is read: it has no rates of a network */
+#define DISTURBED   "disturbed"          /* a line of what else ran; without one: nothing */
+#define DIGITS_MOST 18u                  /* of a number: fits 64 bits */
 #define DRIVE_RATES 3u
 #define FNV_START   UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME   UINT64_C(0x100000001b3)
@@ -44,6 +46,11 @@ static const struct {
     [HST_RATE_READ] = {"read", "B/s"},
     [HST_RATE_WRITE] = {"write", "B/s"},
     [HST_RATE_MIXED] = {"mixed", "B/s"},
+    [HST_RATE_NET_GATHER] = {"net-gather", "B/s"},
+    [HST_RATE_NET_EXCHANGE] = {"net-exchange", "B/s"},
+    [HST_RATE_NET_BETWEEN] = {"net-between", "B/s"},
+    [HST_RATE_NET_OPERATIONS] = {"net-operations", "operations/s"},
+    [HST_RATE_NET_OPERATIONS_BETWEEN] = {"net-operations-between", "operations/s"},
 };
 
 const char *hst_rate_name(enum hst_rate rate)
@@ -97,6 +104,15 @@ static uint64_t whole(double value)
     return value <= 0 ? 0 : value < 1 ? 1 : (uint64_t)(value + 0.5);
 }
 
+/* The end of a line, which nothing in it ends before. */
+static void put_words(struct writer *w, const char *before, const char *words)
+{
+    const size_t from = w->used;
+    put(w, "%s%s\n", before, words);
+    for (char *c = w->text + from; !w->full && c + 1 < w->text + w->used; c++)
+        *c = (unsigned char)*c < ' ' ? ' ' : *c;
+}
+
 /* "dram 1 2 3 5 how"; nothing where nobody asked for it. */
 static void put_figure(struct writer *w, const char *name, const struct hst_figure *f)
 {
@@ -104,10 +120,7 @@ static void put_figure(struct writer *w, const char *name, const struct hst_figu
         return;
     put(w, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " ", name, whole(f->value),
         whole(f->least), whole(f->most), f->rounds);
-    size_t from = w->used;
-    put(w, "%s\n", f->how);
-    for (char *c = w->text + from; !w->full && c + 1 < w->text + w->used; c++)
-        *c = (unsigned char)*c < ' ' ? ' ' : *c;
+    put_words(w, "", f->how);
 }
 
 int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_bytes)
@@ -120,6 +133,8 @@ int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_byte
                "\noperations %" PRIu32 "\n",
         r.taken_ms, (uint64_t)(r.seconds * 1e3 + 0.5), r.drive_count, r.gemm_count,
         r.operation_count);
+    if (r.disturbed[0])
+        put_words(&w, DISTURBED " ", r.disturbed);
     for (unsigned i = 0; i < HST_RATE_COUNT; i++)
         put_figure(&w, rates_table[i].name, &r.figures[i]);
     for (uint32_t d = 0; d < r.drive_count; d++) {
@@ -174,6 +189,18 @@ static bool take_end(const char **at)
     return true;
 }
 
+/* Takes what is left of the line, and its end. */
+static bool take_words(const char **at, char *words, size_t words_bytes)
+{
+    const size_t length = strcspn(*at, "\n");
+    if (length == 0 || length >= words_bytes)
+        return false;
+    memcpy(words, *at, length);
+    words[length] = '\0';
+    *at += length;
+    return take_end(at);
+}
+
 static bool take_figure(const char **at, struct hst_figure *f)
 {
     uint64_t value, least, most, rounds;
@@ -182,13 +209,8 @@ static bool take_figure(const char **at, struct hst_figure *f)
         !take_number(at, UINT32_MAX, &rounds) || most < value || (value > 0) != (rounds > 0) ||
         (value == 0 && most > 0))
         return false;
-    size_t length = strcspn(*at, "\n");
-    if (length == 0 || length >= sizeof f->how)
-        return false;
     *f = (struct hst_figure){(double)value, (double)least, (double)most, (uint32_t)rounds, ""};
-    memcpy(f->how, *at, length);
-    *at += length;
-    return take_end(at);
+    return take_words(at, f->how, sizeof f->how);
 }
 
 static bool take_drive(const char **at, struct hst_rates *r)
@@ -211,15 +233,18 @@ static bool take_one(const char **at, struct hst_figure *figures, uint32_t count
     return take_number(at, HST_GEMMS_MAX, &i) && i < count && take_figure(at, &figures[i]);
 }
 
-static bool take_line(const char **at, struct hst_rates *r)
+/* Rates up to `end` may be there. */
+static bool take_line(const char **at, unsigned end, struct hst_rates *r)
 {
+    if (take_word(at, DISTURBED))
+        return !r->disturbed[0] && take_words(at, r->disturbed, sizeof r->disturbed);
     if (take_word(at, "drive"))
         return take_drive(at, r);
     if (take_word(at, "product"))
         return take_one(at, r->gemms, r->gemm_count);
     if (take_word(at, "operation"))
         return take_one(at, r->operations, r->operation_count);
-    for (unsigned i = 0; i < HST_RATE_COUNT; i++)
+    for (unsigned i = 0; i < end; i++)
         if (take_word(at, rates_table[i].name))
             return take_figure(at, &r->figures[i]);
     return false;
@@ -228,7 +253,7 @@ static bool take_line(const char **at, struct hst_rates *r)
 static bool take_head(const char **at, struct hst_rates *r)
 {
     uint64_t took_ms, drives, gemms, operations;
-    if (strncmp(*at, HEADER, strlen(HEADER)) != 0)
+    if (strncmp(*at, HEADER, strlen(HEADER)) != 0 && strncmp(*at, HEADER_2, strlen(HEADER_2)) != 0)
         return false;
     *at += strlen(HEADER);
     if (!take_word(at, "taken_ms") || !take_number(at, UINT64_MAX, &r->taken_ms) || !take_end(at) ||
@@ -252,12 +277,15 @@ int hst_rates_parse(const char *text, struct hst_rates *rates)
     const char *at = text;
     if (!take_head(&at, &r))
         return -EBADMSG;
+    const bool old = strncmp(text, HEADER_2, strlen(HEADER_2)) == 0;
     while (strncmp(at, "end ", 4) != 0)
-        if (!take_line(&at, &r))
+        if (!take_line(&at, old ? HST_RATE_NET_GATHER : HST_RATE_COUNT, &r))
             return -EBADMSG;
     snprintf(end, sizeof end, "end %016" PRIx64 "\n", checksum(text, (size_t)(at - text)));
     if (strcmp(at, end) != 0)
         return -EBADMSG;
+    for (int i = 0; i < HST_RATE_COUNT; i++)
+        r.figure_ms[i] = r.figures[i].value > 0 ? r.taken_ms : 0;
     for (uint32_t d = 0; d < r.drive_count; d++) {
         struct hst_drive_rates *drive = &r.drives[d];
         drive->half_duplex =

@@ -6,6 +6,7 @@
 #include "session/ranks/ranks.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define DEFAULT_SHARE 0.9 /* of what is free */
 
@@ -77,21 +78,38 @@ static struct room room_of(const struct hst_engine *engine, uint32_t drive, uint
     return (struct room){all, share + own > all ? share + own : all};
 }
 
+#define PART_BYTES (SIZE_TEXT_BYTES + 48u)
+
+/* Of several ranks of a node each has a part of what is given for all. */
+static const char *part_text(const struct hst_engine *engine, uint64_t bytes, char text[PART_BYTES])
+{
+    char size[SIZE_TEXT_BYTES];
+    text[0] = '\0';
+    if (engine->ranks.locals > 1)
+        snprintf(text, PART_BYTES, " for the node's %u ranks, %s for each", engine->ranks.locals,
+                 size_text(bytes / engine->ranks.locals, size));
+    return text;
+}
+
 static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
 {
     uint64_t wish = engine->config.nvme_bytes, sum = 0;
-    char wished[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES];
+    char wished[SIZE_TEXT_BYTES], there[SIZE_TEXT_BYTES], part[PART_BYTES];
+    uint32_t sharers[STRIPE_DRIVES_MAX];
+    int rc = ranks_share_drives(engine, sharers);
+    if (rc)
+        return rc;
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         const struct drive *drive = &engine->drives[d];
         uint64_t left = wish; /* each may hold all that is said to be there */
-        int rc =
+        rc =
             drive->path ? machine_disk_left(drive->parent ? drive->parent : drive->path, &left) : 0;
         if (rc)
             return report_fail(&engine->report, HST_E_STORE_DIR, rc,
                                "the free space of %s cannot be read", drive->path);
         if (!wish)
             left = (uint64_t)(DEFAULT_SHARE * (double)left);
-        left /= engine->ranks.locals; /* which share what is free */
+        left /= sharers[d]; /* what is free there */
         struct room room = drive->path ? room_of(engine, d, left) : (struct room){left, left};
         in->drive_budgets[d] = room.most;
         if (in->stored && store_dir_leftover(engine, d) == 0) { /* its files have their space */
@@ -104,8 +122,10 @@ static int nvme_budget(struct hst_engine *engine, struct placement_in *in)
     in->nvme_budget = wish ? wish / engine->ranks.locals : sum;
     if (engine->drive_count > 0 && in->nvme_budget > sum)
         return report_fail(&engine->report, HST_E_DISK_SPACE, -ENOSPC,
-                           "--nvme is %s, but %s has %s free. Fix: lower --nvme",
-                           size_text(wish, wished), engine->config.store, size_text(sum, there));
+                           "--nvme is %s%s, but %s has %s free%s. Fix: lower --nvme",
+                           size_text(wish, wished), part_text(engine, wish, part),
+                           engine->config.store, size_text(sum, there),
+                           engine->ranks.locals > 1 ? " for it" : "");
     return 0;
 }
 
@@ -113,6 +133,8 @@ int budgets_resolve(struct hst_engine *engine, struct placement_in *in)
 {
     int rc = dram_budget(engine, in);
     rc = rc ? rc : nvme_budget(engine, in);
-    in->dram_budget /= engine->ranks.locals; /* which share the node's */
+    in->sharers = engine->ranks.locals; /* of the node's */
+    in->dram_budget /= in->sharers;
+    in->dram_most /= in->sharers;
     return rc;
 }

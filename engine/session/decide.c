@@ -65,7 +65,9 @@ static int complete(struct hst_engine *engine)
     struct placement_in *in = &engine->plan_in;
     in->optimizer = engine->optimizer;
     in->has_nvme = engine->drive_count > 0;
-    in->whole_weights = engine->comm && engine->config.zero_stage == HST_ZERO_2;
+    in->whole_weights = engine->ranks.ranks > 1 && engine->config.zero_stage >= HST_ZERO_2;
+    in->whole_grads = engine->ranks.ranks > 1 && engine->config.zero_stage >= HST_ZERO_1;
+    in->replicas = ranks_are_replicas(engine) ? engine->ranks.ranks : 0;
     in->ways = engine->ways.count;
     in->batch_tokens = engine->ways.count * engine->ways.tokens;
     in->micro_batch_tokens = engine->ways.micro_tokens;
@@ -83,16 +85,29 @@ static int complete(struct hst_engine *engine)
     rc = rc ? rc : store_dirs_rates(engine, in);
     if (rc == 0 && in->stored)
         store_dirs_there(engine, in);
-    return rc ? rc : ranks_plan_alike(engine, in);
+    rc = rc ? rc : ranks_plan_alike(engine, in);
+    return rc ? rc : ranks_rates_alike(engine);
 }
 
 /* Tiles are those of the store where none were asked for, which may be resumed with other homes.
  */
 static uint32_t tiles_wanted(const struct hst_engine *engine)
 {
+    const struct share_map *map = &engine->shares.map;
     uint32_t wish = engine->config.tile_elements;
+    if (wish == 0 && (map->fate == SHARE_OWN || map->fate == SHARE_MOVE))
+        return map->tile_elements;
     const char *store = engine->drives[0].path;
     return wish == 0 && store ? store_tile_elements_there(store, engine->ranks.rank) : wish;
+}
+
+/* Ranks have shards of slices, or of whole units. Those of the store are kept where they fit. */
+static enum plan_units units_there(const struct hst_engine *engine)
+{
+    const struct shares *shares = &engine->shares;
+    if (engine->ranks.ranks == 1 || shares->map.fate != SHARE_OWN || shares->replicas > 0)
+        return PLAN_UNITS_ANY;
+    return shares->map.slices ? PLAN_UNITS_SLICED : PLAN_UNITS_WHOLE;
 }
 
 static struct plan_in known(const struct hst_engine *engine)
@@ -101,10 +116,11 @@ static struct plan_in known(const struct hst_engine *engine)
                          .placement = engine->plan_in,
                          .share = {0, ranks_share(engine).world}, /* all ranks plan alike */
                          .tile_elements = tiles_wanted(engine),
+                         .there = units_there(engine),
                          .update = optimistic_wish(engine),
                          .store_fixed = engine->plan_in.stored ? store_fixed_bytes : NULL,
                          .phases = versions_phases_simulated(engine)};
-    in.is_known = !engine->comm && predict_machine(engine, engine->config.rates, &in.machine);
+    in.is_known = predict_machine(engine, engine->config.rates, &in.machine);
     return in;
 }
 
@@ -126,8 +142,11 @@ static void take(struct hst_engine *engine, struct plan *plan)
     engine->plan_in.layout = engine->placement.layout = &engine->layout;
     free(plan->layout);
     /* no more tiles than those that were planned with, so there are not too many */
-    if (engine->comm)
+    if (engine->ranks.ranks > 1)
         (void)layout_seal(&engine->layout, engine->layout.tile_elements, ranks_share(engine));
+    const enum plan_units there = units_there(engine);
+    engine->shares.recut = there != PLAN_UNITS_ANY &&
+                           (there == PLAN_UNITS_SLICED) != layout_stores_slices(&engine->layout);
 }
 
 static int refuse_plan(struct hst_engine *engine, int rc, const char *why)
@@ -174,15 +193,17 @@ int decide_update(struct hst_engine *engine)
     return 0;
 }
 
-/* Of a plan's graph: its prediction then takes less than a second, whatever the model's size. */
+/* A plan's graph has so many: its prediction then takes less than a second, whatever the model's
+   size. */
 #define PLAN_TILES 16384u
 
-/* Of what fits there is a graph, of what does not the table. */
+/* There is a graph of what fits, and the table of what does not. */
 int decide_end(struct hst_engine *engine, int rc)
 {
     if (rc == 0) {
-        rc = step_graph_coarse(&engine->plan_in, &engine->placement, PLAN_TILES, engine->optimistic,
-                               &engine->planned_graph);
+        const uint32_t wish = engine->config.plan_tiles;
+        rc = step_graph_coarse(&engine->plan_in, &engine->placement, wish ? wish : PLAN_TILES,
+                               engine->optimistic, &engine->planned_graph);
         if (rc)
             return engine_fail_tables(engine, rc);
     }

@@ -82,7 +82,12 @@ static int choose_update(struct hst_engine *engine)
 {
     const struct hst_config *c = &engine->config;
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
-    engine->optimizer = optimizer_find(c->precision, c->state);
+    engine->optimizer = optimizer_find(c->optimizer, c->precision, c->state);
+    if (!engine->optimizer && !optimizer_find(c->optimizer, HST_PRECISION_BF16, c->state))
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "--state bf16 is not for --optimizer %s, whose moments are fp32. Fix: "
+                           "leave one of them out",
+                           optimizer_name(c->optimizer));
     if (!engine->optimizer)
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                            "--state bf16 is for --precision bf16. Fix: leave one of them out");

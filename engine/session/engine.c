@@ -15,8 +15,10 @@
 #include "session/store/failure.h"
 #include "session/store/kept.h"
 #include "session/store/other_run.h"
+#include "session/store/shares.h"
 #include "session/store/versions.h"
 #include "session/update_time.h"
+#include "session/way_sums.h"
 
 #include <errno.h>
 #include <math.h>
@@ -102,8 +104,8 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "gpu_update must be 0 to 1, or HST_NONE");
     if (!(c->clip >= 0) || !isfinite(c->clip))
         return refuse_value(engine, "clip must be a finite number >= 0");
-    const char *refusal = optimizer_refusal(c);
-    return refusal ? refuse_value(engine, refusal) : 0;
+    char refusal[HST_WHY_BYTES];
+    return optimizer_refusal(c, refusal) ? refuse_value(engine, refusal) : 0;
 }
 
 static int open_parts(struct hst_engine *engine)
@@ -119,6 +121,8 @@ static int open_parts(struct hst_engine *engine)
     if (rc == 0 && engine->config.threads == 0)
         rc = ranks_threads(engine, &engine->config.threads);
     rc = rc ? rc : versions_configure(engine);
+    rc = rc ? rc : shares_find(engine);
+    rc = rc ? rc : store_words_fill(engine);
     rc = rc ? rc : store_dirs_make(engine);
     rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
     rc = rc ? rc : ranks_check(engine);
@@ -237,7 +241,11 @@ static int open_units(struct hst_engine *engine)
         if (!engine->units[u].views)
             return -ENOMEM;
     }
-    return 0;
+    if (!engine->placement.buckets)
+        return 0;
+    const size_t shards = (size_t)engine->layout.unit_count * engine->ranks.ranks;
+    engine->way.shards = calloc(shards, sizeof *engine->way.shards);
+    return engine->way.shards ? 0 : -ENOMEM;
 }
 
 static int fail_memory(struct hst_engine *engine, int native, uint64_t bytes, const char *option)
@@ -284,8 +292,10 @@ static int open_extents(struct hst_engine *engine)
 static int allocate(struct hst_engine *engine)
 {
     int rc = open_arenas(engine);
+    rc = rc ? rc : ranks_expose(engine); /* before drives' queues know the pages */
     if (rc)
         return rc;
+    way_sums_open(engine);
     rc = open_units(engine);
     rc = rc ? rc : slices_open(engine);
     const struct executor_in in = engine_executor_in(engine);
@@ -314,6 +324,8 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
     if (rc == 0 && !engine->config.plan)
         engine->phase = PHASE_SEALED;
     engine->config.rates = NULL;
+    free(engine->alike);
+    engine->alike = NULL;
     return rc;
 }
 
@@ -367,6 +379,7 @@ static void close_memory(struct hst_engine *engine, bool left)
     for (uint32_t u = 0; engine->units && u < engine->layout.unit_count; u++)
         free(engine->units[u].views);
     free(engine->units);
+    free(engine->way.shards);
     slices_close(engine);
     if (engine->arena && engine->arena != engine->host_arena)
         hst_dev_mem_free(engine->dev, engine->arena, engine->placement.hbm_bytes);
@@ -387,9 +400,11 @@ void hst_engine_destroy(struct hst_engine **engine)
         hst_stream_sync(e->stream);
     streams_await_unit(&e->exec); /* it may have been on a stream of the client's */
     kept_close(e);
-    close_memory(e, ranks_close(e));
+    const bool left = ranks_close(e);
+    close_memory(e, left);
     hst_stream_destroy(&e->stream);
-    hst_dev_close(&e->dev);
+    if (left) /* else it keeps the memory that others' bytes may arrive in */
+        hst_dev_close(&e->dev);
     workers_destroy(&e->workers);
     store_dirs_close(e);
     graph_free(&e->planned_graph);
@@ -400,8 +415,10 @@ void hst_engine_destroy(struct hst_engine **engine)
     free(e->place);
     free(e->device);
     free(e->host_math);
+    free(e->alike);
     free(e->durability);
     free(e->versions.cursors);
+    shares_close(e);
     free(e->io_model);
     free(e->io_fault);
     free(e);

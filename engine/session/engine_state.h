@@ -6,6 +6,7 @@
 #include "base/loss_scale.h"
 #include "base/precision.h"
 #include "base/report.h"
+#include "ckpt/keep.h"
 #include "comm/comm.h"
 #include "comm/exact.h"
 #include "exec/executor.h"
@@ -14,6 +15,7 @@
 #include "plan/placement/placement.h"
 #include "plan/search/planner.h"
 #include "plan/search/update_choice.h"
+#include "session/store/share_map.h"
 #include "tier/extent.h"
 
 #include <assert.h>
@@ -46,6 +48,7 @@ struct versions {
     struct keep *keep;   /* copies of versions; null: none are kept */
     uint64_t kept_from;  /* the step of the last one, or where this run began */
     const char *keep_paths[STRIPE_DRIVES_MAX];
+    struct keep_ranks keep_ranks; /* of several ranks */
     char math[HST_DEV_MATH_BYTES]; /* of the version that was resumed; "": it says nothing */
     double save_s; /* what it took to move the bytes that are at home in memory */
     /* It says where training stands after the last step; where it stood when each of the step
@@ -58,6 +61,21 @@ struct versions {
         uint32_t cursor_bytes;
     } last, of_step_window[SCHEDULER_WINDOWS], next;
     unsigned char *cursors; /* what those point into */
+};
+
+/* Files of a store that this process finds (store/shares.c). */
+struct shares {
+    char *store;                    /* hst_config.store, with its words; null: not looked for */
+    struct share_found *own;        /* [count] */
+    struct hst_store_place *places; /* [count]: the numbers that the words have for each */
+    uint32_t count, room;
+    uint32_t replicas;      /* files that say they are of one rank are of so many; 0: of one */
+    uint32_t lone;          /* a replica that lies under this rank's name where there are none */
+    struct share_map map;   /* of all ranks' */
+    /* As many ranks have it, of which the plan's units are others (slices, or whole): decide.c */
+    bool recut;
+    uint32_t twice;         /* a rank whose file two nodes find; UINT32_MAX: none */
+    struct hst_error error; /* of one that cannot be read; code 0: all can */
 };
 
 /* It says where the engine stands (engine.c, step.c). */
@@ -76,8 +94,10 @@ struct step_state {
 struct way_state {
     uint32_t at; /* of the rank's ways: whose micro-batches are computed */
     struct ways_counter counter;
-    /* Inputs of an addition: the device reads them when it comes to it. */
+    /* Inputs of an addition: the device reads them when it comes to it, so none is written then. */
     const void *pairs[WAYS_SUMS_MOST][WAYS_SUMS_MOST][2];
+    /* Likewise of a last one into a bucket: [unit_count · ranks], of each rank's shard. */
+    const void *(*shards)[2];
 };
 
 /* This is what all ranks add up in each step beside its sums (step.c). */
@@ -143,6 +163,8 @@ struct hst_engine {
     struct way_state way;
     struct exact_sum sums[HST_SUMS]; /* of the client's (sums.c) */
     int64_t words[WORD_COUNT];       /* step.c */
+    /* The least of all ranks' rates while the engine is sealed (ranks/rates.c); else null. */
+    struct hst_rates *alike;
 
     struct unit_state *units;
     struct hst_unit_view view;
@@ -152,6 +174,7 @@ struct hst_engine {
     struct standing standing; /* of training: step.c; where a resumed run begins, versions.c */
     struct step_state step;
     struct versions versions;
+    struct shares shares;
     /* The update that is taken, deferred or optimistic (update_time.c). */
     bool optimistic; /* once it is planned; later the executor says (verdict.optimistic) */
     bool chooses;    /* by what steps take */
@@ -179,6 +202,11 @@ int device_prepare(struct hst_engine *engine);
  * once where a given budget leaves libraries too little. */
 uint64_t device_left(struct hst_engine *engine);
 
+/* store/store_words.c */
+/** Once ranks are joined: the words of config.store become this rank's numbers. Errors: -EINVAL,
+ * -ENOMEM (sticky). */
+int store_words_fill(struct hst_engine *engine);
+
 /* store/store_dir.c */
 /** Makes them; a plan finds them, or where they would be made, and makes none. */
 int store_dirs_make(struct hst_engine *engine);
@@ -197,6 +225,8 @@ void store_dirs_there(const struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything is on NVMe: scratch, and queues for the store. */
 int store_dirs_open(struct hst_engine *engine);
 void store_dirs_close(struct hst_engine *engine);
+/** Those that this run has made and that nothing was put into. */
+void store_dirs_remove_empty(const struct hst_engine *engine);
 /** It tells what carries their traffic, once they are open: "uring", "threads", "sim". */
 const char *store_dir_backend(const struct hst_engine *engine);
 

@@ -77,6 +77,7 @@ struct executor_in engine_executor_in(struct hst_engine *engine)
         .host_arena = engine->host_arena,
         .drive_count = engine->drive_count,
         .comm = engine->comm,
+        .rank = engine->ranks.rank,
         .ways = &engine->ways,
         .sums = engine->sums,
         .words = engine->words,

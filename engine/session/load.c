@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Initial values in, trained values out, one tile at a time through the stream of the update:
- * loading and saving work for any model that can be trained, however little memory there is.
+ * loading and saving work for any model that can be trained, however little memory there is. A
+ * copy's values come from its files.
  */
+#include "ckpt/ckpt.h"
 #include "exec/tiles/tile_stream.h"
 #include "exec/visit/execute.h"
 #include "session/ranks/ranks.h"
@@ -115,9 +117,11 @@ struct save_context {
     const struct hst_writer *writer;
     enum hst_dtype dtype;
     bool masters;             /* in place of the working weights */
+    bool writes;              /* of several ranks: what all have */
     const unsigned char *src; /* of the tile */
     unsigned char *gathered;  /* of several ranks: a tile of each */
     uint32_t unit, nth;       /* which tile of the unit comes next */
+    uint64_t step;            /* of a copy */
 };
 
 static int save_overlap(struct executor *exec, void *context, const struct tile_job *job,
@@ -138,7 +142,7 @@ static const void *masters_of(const struct executor *exec, const struct tile_job
     return optimizer_masters(&exec->in.kernel, &job->arrays, values, job->range.elements);
 }
 
-/* ---- of several ranks: rank 0 writes the tiles of all, a tile of each at a time ---- */
+/* ---- of several ranks: one writes the tiles of all, a tile of each at a time ---- */
 
 /* Elements that each rank has of the unit's row at most, and of them those of its nth tile. */
 static struct tile_range tile_of_rank(const struct layout *layout, uint32_t unit, uint32_t nth,
@@ -190,7 +194,7 @@ static int gather_next(struct executor *exec, struct save_context *save, const v
                                .patient = true};
     int rc = comm_begin(exec->in.comm, &op, &ticket);
     rc = rc ? rc : comm_wait(exec->in.comm, ticket);
-    rc = rc ? executor_fail_comm(exec, rc) : rank == 0 ? write_gathered(exec, save) : 0;
+    rc = rc ? executor_fail_comm(exec, rc) : save->writes ? write_gathered(exec, save) : 0;
     save->nth++;
     return rc;
 }
@@ -212,16 +216,22 @@ static int gather_until(struct executor *exec, struct save_context *save, uint32
     return rc;
 }
 
-static int save_tile(struct executor *exec, struct save_context *save, const struct tile_job *job)
+static int save_values(struct executor *exec, struct save_context *save, const struct tile_job *job,
+                       const void *src)
 {
-    const void *src = save->masters ? masters_of(exec, job) : job->arrays.weights;
-    if (!exec->in.comm) {
+    if (exec->in.layout->share.world == 1) {
         save->src = src;
         return each_overlap(exec, job, save_overlap, save);
     }
     const uint32_t first = exec->in.layout->units[job->range.unit].first_tile;
     int rc = gather_until(exec, save, job->range.unit, job->tile - first);
     return rc ? rc : gather_next(exec, save, src);
+}
+
+static int save_tile(struct executor *exec, struct save_context *save, const struct tile_job *job)
+{
+    return save_values(exec, save, job,
+                       save->masters ? masters_of(exec, job) : job->arrays.weights);
 }
 
 static int save_visit(struct executor *exec, void *context, const struct tile_job *jobs,
@@ -233,7 +243,10 @@ static int save_visit(struct executor *exec, void *context, const struct tile_jo
     return rc;
 }
 
-static int save(struct hst_engine *engine, struct save_context *context, unsigned access)
+/* It saves all own tiles. */
+typedef int save_all(struct hst_engine *engine, struct save_context *context);
+
+static int save(struct hst_engine *engine, struct save_context *context, save_all *all)
 {
     if (engine->report.error.code)
         return engine->report.error.native;
@@ -244,30 +257,102 @@ static int save(struct hst_engine *engine, struct save_context *context, unsigne
             "save comes between steps, after load, with no unit acquired, and needs "
             "a writer");
     int rc = execute_drain(&engine->exec);
-    if (rc || !engine->comm)
-        return rc ? rc : tile_stream(&engine->exec, access, save_visit, context);
+    if (ranks_are_replicas(engine) && engine->ranks.rank > 0)
+        return rc; /* rank 0 has all that is written */
+    if (rc || engine->layout.share.world == 1)
+        return rc ? rc : all(engine, context);
     context->gathered = calloc(engine->ranks.ranks, gathered_bytes(&engine->exec, context));
     if (!context->gathered)
         return engine_fail_tables(engine, -ENOMEM);
-    rc = tile_stream(&engine->exec, access, save_visit, context);
+    context->writes = ranks_tells(engine);
+    rc = all(engine, context);
     rc = rc ? rc : gather_until(&engine->exec, context, engine->layout.unit_count, 0);
     free(context->gathered);
     return rc;
+}
+
+static int save_weights(struct hst_engine *engine, struct save_context *context)
+{
+    return tile_stream(&engine->exec, TILE_READ_WEIGHTS, save_visit, context);
+}
+
+static int save_masters(struct hst_engine *engine, struct save_context *context)
+{
+    const enum hst_dtype dtype = precision_dtype(engine->config.precision);
+    return tile_stream(&engine->exec,
+                       dtype == HST_F32   ? TILE_READ_WEIGHTS
+                       : dtype == HST_F16 ? TILE_READ_STATES /* they hold the masters */
+                                          : TILE_READ_WEIGHTS | TILE_READ_STATES,
+                       save_visit, context);
 }
 
 int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer)
 {
     struct save_context context = {.writer = writer,
                                    .dtype = precision_dtype(engine->config.precision)};
-    return save(engine, &context, TILE_READ_WEIGHTS);
+    return save(engine, &context, save_weights);
 }
 
 int hst_engine_save_masters(struct hst_engine *engine, const struct hst_writer *writer)
 {
-    const enum hst_dtype dtype = precision_dtype(engine->config.precision);
     struct save_context context = {.writer = writer, .dtype = HST_F32, .masters = true};
-    return save(engine, &context,
-                dtype == HST_F32   ? TILE_READ_WEIGHTS
-                : dtype == HST_F16 ? TILE_READ_STATES /* they hold the masters */
-                                   : TILE_READ_WEIGHTS | TILE_READ_STATES);
+    return save(engine, &context, save_masters);
+}
+
+/* ---- of a copy ---- */
+
+struct taking {
+    struct hst_engine *engine;
+    struct save_context *save;
+};
+
+static int take_tile(void *context, uint32_t tile, const void *values)
+{
+    const struct taking *t = context;
+    const struct tile_job job = {.tile = tile, .range = layout_tile(&t->engine->layout, tile)};
+    return save_values(&t->engine->exec, t->save, &job, values);
+}
+
+/* paths: written. */
+static struct ckpt_own own_copy(const struct hst_engine *engine, uint64_t step,
+                                const char *paths[STRIPE_DRIVES_MAX])
+{
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        paths[d] = engine->drives[d].path;
+    return (struct ckpt_own){.paths = paths,
+                             .drives = engine->drive_count,
+                             .step = step,
+                             .layout = &engine->layout,
+                             .precision = engine->config.precision,
+                             .optimizer = engine->exec.in.kernel.optimizer};
+}
+
+bool hst_engine_has_kept(const struct hst_engine *engine, uint64_t step)
+{
+    const char *paths[STRIPE_DRIVES_MAX];
+    const struct ckpt_own own = own_copy(engine, step, paths);
+    return engine->versions.store && ckpt_own_is_there(&own);
+}
+
+static int save_kept(struct hst_engine *engine, struct save_context *context)
+{
+    const char *paths[STRIPE_DRIVES_MAX];
+    struct taking taking = {engine, context};
+    struct hst_error error = {0};
+    const struct ckpt_own own = own_copy(engine, context->step, paths);
+    const int rc = ckpt_own_save(&own, context->masters, take_tile, &taking, &error);
+    return rc && error.code ? report_fail_as(&engine->report, &error) : rc;
+}
+
+int hst_engine_save_kept(struct hst_engine *engine, uint64_t step, bool masters,
+                         const struct hst_writer *writer)
+{
+    const enum hst_dtype dtype = precision_dtype(engine->config.precision);
+    struct save_context context = {
+        .writer = writer, .dtype = masters ? HST_F32 : dtype, .masters = masters, .step = step};
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (!engine->versions.store)
+        return report_refuse(&engine->report, "copies are kept beside a store");
+    return save(engine, &context, save_kept);
 }

@@ -6,6 +6,7 @@
  */
 #include "session/predict.h"
 
+#include "comm/rates.h"
 #include "plan/graph/graph_bound.h"
 #include "plan/graph/simulate.h"
 #include "plan/search/start_up.h"
@@ -14,6 +15,7 @@
 
 #include <errno.h>
 #include <hoistway/predict.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -66,6 +68,11 @@ static bool fill_visits(const struct hst_engine *engine, struct machine *m)
     return true;
 }
 
+static enum hst_rate operations_rate(const struct comm_info *ranks)
+{
+    return ranks->nodes > 1 ? HST_RATE_NET_OPERATIONS_BETWEEN : HST_RATE_NET_OPERATIONS;
+}
+
 static double rate_of(struct measure_work work)
 {
     return work.seconds > 0 ? work.elements / work.seconds : 0;
@@ -93,10 +100,40 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 static double memory_rate(const struct hst_figure *f)
 {
     double shared = f[HST_RATE_SHARED].value;
-    const struct optimizer *updated = optimizer_find(HST_PRECISION_BF16, HST_STATE_DEFAULT);
+    const struct optimizer *updated = optimizer_measured(HST_PRECISION_BF16);
     double alone = optimizer_traffic_bytes(updated) * f[updated->update_rate].value +
                    f[HST_RATE_COPY_BOTH].value;
     return shared < AS_FAST * alone ? shared : 0;
+}
+
+/* It says where ranks are, and whether they read each other's memory now. */
+static struct comm_info ranks_of(const struct hst_engine *engine)
+{
+    struct comm_info info = engine->ranks;
+    if (engine->comm)
+        comm_info(engine->comm, &info);
+    return info;
+}
+
+static struct sim_net net_for(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    const struct hst_figure *f = rates->figures;
+    const struct comm_info ranks = ranks_of(engine);
+    const struct comm_crossing crossing = comm_crossing(&ranks);
+    const double operations = f[operations_rate(&ranks)].value;
+    return (struct sim_net){.gather = f[HST_RATE_NET_GATHER].value,
+                            .exchange = f[HST_RATE_NET_EXCHANGE].value,
+                            .between = f[HST_RATE_NET_BETWEEN].value,
+                            .gather_crossing = crossing.gather,
+                            .exchange_crossing = crossing.exchange,
+                            .operation_s = operations > 0 ? 1 / operations : 0};
+}
+
+/* Ranks measured what each had beside the others. A plan has the rates of a machine, whose cores
+ * and drives the ranks of a node share; several of them compute on the host alone. */
+static uint32_t sharers_of(const struct hst_engine *engine)
+{
+    return engine->config.plan ? engine->ranks.locals : 1;
 }
 
 /* The rates of each lane; those that are not known are 0. */
@@ -104,18 +141,21 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
 {
     const struct hst_figure *f = rates->figures;
     bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    const double part = 1.0 / sharers_of(engine);
+    const double pace = optimizer_pace(engine->optimizer);
     return (struct sim_rates){
-        .read = f[HST_RATE_READ].value,
-        .write = f[HST_RATE_WRITE].value,
-        .mixed = f[HST_RATE_MIXED].value,
+        .read = part * f[HST_RATE_READ].value,
+        .write = part * f[HST_RATE_WRITE].value,
+        .mixed = part * f[HST_RATE_MIXED].value,
         .h2d = f[HST_RATE_H2D].value,
         .d2h = f[HST_RATE_D2H].value,
-        .flops_per_s = f[HST_RATE_COMPUTE].value,
-        .update = f[engine->optimizer->update_rate].value,
-        .norm = f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
-        .device_update = f[engine->optimizer->device_rate].value,
+        .flops_per_s = part * f[HST_RATE_COMPUTE].value,
+        .update = part * f[engine->optimizer->update_rate].value * pace,
+        .norm = part * f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
+        .device_update = f[engine->optimizer->device_rate].value * pace,
         .dram = engine_computes_in_dram(engine) ? 0 : memory_rate(f),
         .shared_cores = engine_computes_in_dram(engine),
+        .net = net_for(engine, rates),
     };
 }
 
@@ -140,6 +180,20 @@ static bool are_known(const struct hst_rates *rates, enum hst_rate first, enum h
         return false;
     }
     return true;
+}
+
+/* With one rank there is nothing to be known. */
+static bool is_net_known(const struct hst_engine *engine, const struct hst_rates *rates, char *why,
+                         size_t why_bytes)
+{
+    const struct comm_info *ranks = &engine->ranks;
+    const enum hst_rate operations = operations_rate(ranks);
+    return ranks->ranks == 1 ||
+           (are_known(rates, operations, operations, "network's", why, why_bytes) &&
+            (ranks->locals == 1 || are_known(rates, HST_RATE_NET_GATHER, HST_RATE_NET_EXCHANGE,
+                                             "network's", why, why_bytes)) &&
+            (ranks->nodes == 1 || are_known(rates, HST_RATE_NET_BETWEEN, HST_RATE_NET_BETWEEN,
+                                            "network's", why, why_bytes)));
 }
 
 static bool are_bytes_known(const struct graph *graph, const struct hst_rates *rates, char *why,
@@ -176,7 +230,8 @@ static bool is_all_known(const struct hst_engine *engine, const struct hst_rates
            (!engine->plan_in.has_nvme ||
             are_known(rates, HST_RATE_READ, HST_RATE_MIXED, "drives'", why, sizeof why)) &&
            (engine_computes_in_dram(engine) ||
-            are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, sizeof why));
+            are_known(rates, HST_RATE_H2D, HST_RATE_D2H, "link's", why, sizeof why)) &&
+           is_net_known(engine, rates, why, sizeof why);
 }
 
 bool predict_machine(const struct hst_engine *engine, const struct hst_rates *rates,
@@ -186,6 +241,7 @@ bool predict_machine(const struct hst_engine *engine, const struct hst_rates *ra
         return false;
     *machine = (struct planner_machine){.rates = rates_for(engine, rates),
                                         .threads = engine->config.threads,
+                                        .tiles = engine->config.plan_tiles,
                                         .half = half_of(engine, rates)};
     machine->streams = !engine_computes_in_dram(engine) &&
                        rates->figures[HST_RATE_SHARED].value > 0 &&
@@ -209,13 +265,15 @@ static bool fill(const struct hst_engine *engine, const struct hst_rates *rates,
     m->half = half_of(engine, rates);
     if (!is_to_begin(engine)) {
         if (fill_measured(engine, m))
-            return are_bytes_known(graph, rates, why, why_bytes);
+            return are_bytes_known(graph, rates, why, why_bytes) &&
+                   is_net_known(engine, rates, why, why_bytes);
         snprintf(why, why_bytes, "computation and update are measured from the second step on");
         return false;
     }
     return is_computation_known(rates, why, why_bytes) &&
            (!moves(graph, LANE_UPDATE) || is_host_known(engine, rates, why, why_bytes)) &&
-           are_bytes_known(graph, rates, why, why_bytes);
+           are_bytes_known(graph, rates, why, why_bytes) &&
+           is_net_known(engine, rates, why, why_bytes);
 }
 
 /* ---- what would help ---- */
@@ -253,6 +311,14 @@ static void scale_link(struct machine *m, double times)
     m->rates.d2h *= times;
 }
 
+static void scale_net(struct machine *m, double times)
+{
+    m->rates.net.gather *= times;
+    m->rates.net.exchange *= times;
+    m->rates.net.between *= times;
+    m->rates.net.operation_s /= times;
+}
+
 struct resource {
     const char *name;
     enum lane lanes[2];
@@ -262,12 +328,14 @@ struct resource {
 static const struct resource on_host[] = {
     {"cores", {LANE_COMPUTE, LANE_UPDATE}, scale_cores},
     {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
+    {"network", {LANE_NET, LANE_NET}, scale_net},
 };
 static const struct resource on_gpu[] = {
     {"GPU", {LANE_COMPUTE, LANE_COMPUTE}, scale_visits},
     {"cores", {LANE_UPDATE, LANE_UPDATE}, scale_optimizer},
     {"link", {LANE_H2D, LANE_D2H}, scale_link},
     {"drives", {LANE_READ, LANE_WRITE}, scale_drives},
+    {"network", {LANE_NET, LANE_NET}, scale_net},
 };
 
 static uint32_t update_threads(const struct hst_engine *engine)
@@ -275,11 +343,14 @@ static uint32_t update_threads(const struct hst_engine *engine)
     return engine->placement.update_threads[engine_is_optimistic(engine)];
 }
 
-static int step_of(const struct hst_engine *engine, const struct machine *m, struct sim *sim)
+static int step_of(const struct hst_engine *engine, const struct machine *m, sim_node_fn *node,
+                   void *context, struct sim *sim)
 {
     struct sim_in in = {.graph = engine_graph(engine),
                         .rates = m->rates,
-                        .phases = versions_phases_simulated(engine)};
+                        .phases = versions_phases_simulated(engine),
+                        .node = node,
+                        .context = context};
     if (is_to_begin(engine)) /* else what is measured is theirs */
         in.rates.update *=
             planner_update_share(update_threads(engine), engine->config.threads, m->half);
@@ -305,8 +376,10 @@ static int find_help(const struct hst_engine *engine, struct machine *m, const s
     for (size_t i = 0; i < count; i++) {
         const enum lane *lanes = resources[i].lanes;
         struct sim faster;
+        if (lanes[0] == LANE_NET && engine->ranks.ranks == 1)
+            continue;
         resources[i].scale(m, 2);
-        int rc = step_of(engine, m, &faster);
+        int rc = step_of(engine, m, NULL, NULL, &faster);
         resources[i].scale(m, 0.5);
         if (rc)
             return rc;
@@ -336,14 +409,42 @@ static double evaluation_seconds(const struct hst_engine *engine, const struct s
     return most_s;
 }
 
+/* ---- what a step asks of the machine ---- */
+
+static bool is_of_client(const struct node *node)
+{
+    return node->kind == NODE_FORWARD || node->kind == NODE_RECOMPUTE ||
+           node->kind == NODE_BACKWARD;
+}
+
+static void find_demands(const struct hst_engine *engine, const struct sim_rates *rates,
+                         struct hst_prediction *p)
+{
+    const struct graph *graph = engine_graph(engine);
+    const unsigned phases = PHASES_TRAIN | versions_phases_simulated(engine);
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const struct node *node = &graph->nodes[i];
+        if (!(node->phases & phases))
+            continue;
+        p->compute_s += is_of_client(node) ? sim_node_seconds(rates, node) : 0;
+        p->write_bytes += node->lane == LANE_WRITE ? node->work : 0;
+    }
+}
+
 /* ---- before the first step ---- */
 
 void predict_start_up(const struct hst_engine *engine, const struct hst_rates *rates,
                       struct hst_start_up *start_up)
 {
-    struct start_bytes bytes = start_up_bytes(&engine->plan_in, &engine->placement,
-                                              engine->config.load_bytes, engine->config.resumes);
-    start_up_seconds(&bytes, rates, start_up);
+    const uint64_t own_bytes = engine->config.load_bytes / engine->ranks.ranks;
+    struct start_bytes bytes =
+        start_up_bytes(&engine->plan_in, &engine->placement, own_bytes, engine->config.resumes);
+    struct hst_rates shared = {.drive_count = 0};
+    if (rates)
+        shared = *rates;
+    shared.figures[HST_RATE_READ].value /= sharers_of(engine);
+    shared.figures[HST_RATE_WRITE].value /= sharers_of(engine);
+    start_up_seconds(&bytes, &shared, start_up);
 }
 
 /* ---- the whole ---- */
@@ -352,7 +453,7 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
 {
     struct sim sim;
     struct graph_bound bound;
-    int rc = step_of(engine, m, &sim);
+    int rc = step_of(engine, m, NULL, NULL, &sim);
     rc = rc ? rc
             : graph_bound(engine_graph(engine), &m->rates, versions_phases_simulated(engine),
                           &bound);
@@ -360,8 +461,10 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
         return rc;
     p->step_s = sim.step_s;
     p->bound_s = bound.step_s;
-    if (is_to_begin(engine))
+    if (is_to_begin(engine)) {
         p->evaluation_s = evaluation_seconds(engine, &m->rates);
+        find_demands(engine, &m->rates, p);
+    }
     return find_help(engine, m, &sim, p);
 }
 
@@ -375,14 +478,70 @@ int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *
     struct machine m = {.units = engine->layout.unit_count};
     m.visit_s = calloc(MEASURE_SWEEPS * (size_t)m.units + 1, sizeof *m.visit_s);
     int rc = m.visit_s ? 0 : -ENOMEM;
-    if (engine->comm)
-        snprintf(p.why, sizeof p.why, "what ranks exchange was not measured");
-    else if (rc == 0 && fill(engine, rates ? rates : &none, &m, p.why, sizeof p.why))
+    if (rc == 0 && fill(engine, rates ? rates : &none, &m, p.why, sizeof p.why))
         rc = predict(engine, &m, &p);
     free(m.visit_s);
     if (rc == 0)
         *prediction = p;
     return rc;
+}
+
+/* ---- a step as it passes ---- */
+
+#define SHOWN_WINDOW 4u /* of the six: as steady as any */
+
+struct timeline {
+    const struct hst_engine *engine;
+    double begin_s, end_s; /* of the step that is shown */
+    hst_trace_fn *event;   /* null: its begin is looked for */
+    void *context;
+};
+
+static void take_node(void *context, uint64_t step_window, uint32_t number, double start_s,
+                      double end_s)
+{
+    struct timeline *t = context;
+    const struct hst_engine *engine = t->engine;
+    const struct node *node = &engine_graph(engine)->nodes[number];
+    if (!t->event) {
+        if (node->lane == LANE_COMPUTE && step_window == SHOWN_WINDOW)
+            t->begin_s = fmin(t->begin_s, start_s);
+        return;
+    }
+    const double from = fmax(start_s, t->begin_s), to = fmin(end_s, t->end_s);
+    if (from >= to)
+        return;
+    t->event(t->context, &(struct hst_trace_event){.lane = lane_name(node->lane),
+                                                   .what = node_kind_name(node->kind),
+                                                   .step = step_window,
+                                                   .tile = node->tile,
+                                                   .tile_count = node->tile_count,
+                                                   .start_s = from - t->begin_s,
+                                                   .end_s = to - t->begin_s,
+                                                   .work = node->work});
+}
+
+static int show(const struct hst_engine *engine, const struct machine *m, struct timeline *t)
+{
+    struct sim sim;
+    hst_trace_fn *event = t->event;
+    t->begin_s = INFINITY;
+    t->event = NULL;
+    int rc = step_of(engine, m, take_node, t, &sim);
+    t->event = event;
+    t->end_s = t->begin_s + sim.step_s;
+    return rc ? rc : step_of(engine, m, take_node, t, &sim);
+}
+
+int hst_engine_timeline(const struct hst_engine *engine, const struct hst_rates *rates,
+                        hst_trace_fn *event, void *context)
+{
+    char why[200];
+    if (engine_graph(engine)->node_count == 0 || !is_to_begin(engine) || !rates || !event)
+        return -EINVAL;
+    struct machine m = {.units = engine->layout.unit_count};
+    struct timeline t = {.engine = engine, .event = event, .context = context};
+    return fill(engine, rates, &m, why, sizeof why) ? show(engine, &m, &t) : -EINVAL;
 }
 
 int hst_engine_start_up(const struct hst_engine *engine, const struct hst_rates *rates,

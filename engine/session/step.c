@@ -35,6 +35,7 @@ static struct hst_step_bytes moved_bytes(const struct hst_engine *engine)
         struct comm_info info;
         comm_info(engine->comm, &info);
         bytes.net = info.net_bytes;
+        bytes.net_between = info.between_bytes;
     }
     if (engine->resident) {
         bytes.d2h += engine->resident->counters.read_bytes;
@@ -52,6 +53,12 @@ static void begin_account(struct hst_engine *engine, struct hst_step_bytes now)
     s->is_interrupted = false;
 }
 
+/* What several ranks do before a step begins. */
+static int keep_if_due(struct hst_engine *engine)
+{
+    return kept_due(engine) ? hst_engine_drain(engine, NULL) : 0;
+}
+
 int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, struct hst_step *step)
 {
     if (engine->report.error.code)
@@ -66,6 +73,9 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
             &engine->report,
             "a step needs its size, a finite lr >= 0 and a cursor of at most %u bytes",
             VERSIONS_CURSOR_BYTES);
+    int rc = keep_if_due(engine);
+    if (rc)
+        return rc;
     struct step_state *s = &engine->step;
     const struct standing *at = &engine->standing;
     versions_step_begins(engine, in->cursor, in->cursor_bytes);
@@ -78,7 +88,7 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     /* the first step's account begins here, not with the load; another's not with an evaluation */
     if (s->last_end_s == 0 || s->is_interrupted || engine->exec.turn.evaluating)
         begin_account(engine, moved_bytes(engine));
-    int rc = execute_begin(&engine->exec);
+    rc = execute_begin(&engine->exec);
     if (rc)
         return rc;
     engine->phase = PHASE_STEP;
@@ -269,7 +279,8 @@ static void account(struct hst_engine *engine, double grad_norm, struct hst_step
                   .nvme_write = now.nvme_write - s->counted.nvme_write,
                   .h2d = now.h2d - s->counted.h2d,
                   .d2h = now.d2h - s->counted.d2h,
-                  .net = now.net - s->counted.net},
+                  .net = now.net - s->counted.net,
+                  .net_between = now.net_between - s->counted.net_between},
         .skipped_steps = at->number - at->updates,
         .peak = {.hbm = usage.memory_peak_bytes,
                  .dram = usage.host_peak_bytes,
@@ -379,6 +390,7 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
     engine->step.is_interrupted = engine->step.is_interrupted || engine->exec.turn.evaluating;
     int rc = execute_drain(&engine->exec);
     rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
+    rc = rc ? rc : kept_follow(engine);
     if (rc)
         return rc;
     rc = hst_stream_sync(engine->stream);
@@ -391,10 +403,6 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
 
 int hst_engine_keep(struct hst_engine *engine, uint64_t instead_of)
 {
-    if (engine->comm)
-        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "several ranks keep no copies of versions yet. Fix: leave --keep-best "
-                           "out");
     int rc = hst_engine_drain(engine, NULL);
     engine->step.is_interrupted = true;
     return rc ? rc : kept_instead(engine, instead_of);

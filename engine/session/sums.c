@@ -49,3 +49,13 @@ int hst_sum_agree(struct hst_engine *engine, double sums[HST_SUMS])
         sums_take(engine, sums);
     return rc;
 }
+
+int hst_engine_sum(struct hst_engine *engine, int64_t *values, size_t count)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (engine->phase != PHASE_LOADED || !values)
+        return report_refuse(&engine->report, "values are added up between steps");
+    int rc = engine->comm ? execute_drain(&engine->exec) : 0;
+    return rc ? rc : ranks_sum(engine, values, count);
+}

@@ -19,7 +19,7 @@ struct update_wish optimistic_wish(const struct hst_engine *engine)
 {
     return (struct update_wish){
         .optimistic = optimistic_wants_slots(engine),
-        .either = !engine->comm && engine->config.update_time == HST_UPDATE_AUTO &&
+        .either = engine->ranks.ranks == 1 && engine->config.update_time == HST_UPDATE_AUTO &&
                   engine->plan_in.deferred && engine->config.keep == 0,
         .frees = !engine->plan_in.stored || engine->versions.every == 1,
     };
@@ -47,7 +47,8 @@ static bool may_choose(const struct hst_engine *engine)
 int optimistic_check(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
-    engine->chooses = !engine->comm && may_choose(engine); /* by measured times, which differ */
+    engine->chooses =
+        engine->ranks.ranks == 1 && may_choose(engine); /* by measured times, which differ */
     if (engine->chooses && !engine->config.plan)
         report_log(&engine->report, HST_LOG_INFO,
                    "I602 --update auto: an update is made beside the next forward (deferred) or in "

@@ -53,15 +53,56 @@ int way_sums_configure(struct hst_engine *engine)
 
 /* ---- rounding ---- */
 
-/* This is where a sum of ways is put together: a row of the unit's elements. */
+/* This is where a sum of ways is put together: a row of the unit's elements, in one piece, or in a
+ * bucket, where each shard is in the part of its rank. */
 struct row {
     unsigned char *data;
     enum hst_dtype dtype;
+    uint64_t shard, stride; /* elements; shard 0: one piece */
 };
 
-static struct row row_of_grads(const struct hst_engine *engine)
+static struct row row_of_grads(const struct hst_engine *engine, uint32_t unit)
 {
-    return (struct row){execute_operand(&engine->exec, EXTENT_GRADS, 0), ways_type(&engine->ways)};
+    struct row row = {execute_operand(&engine->exec, EXTENT_GRADS, 0), ways_type(&engine->ways), 0,
+                      0};
+    if (engine->placement.buckets) {
+        const struct bucket_row in_bucket = bucket_row(&engine->placement, unit);
+        row.shard = in_bucket.shard;
+        row.stride = in_bucket.stride;
+    }
+    return row;
+}
+
+static unsigned char *row_at(struct row row, uint64_t element)
+{
+    const uint64_t parts = row.shard > 0 ? element / row.shard : 0;
+    return row.data +
+           (parts * row.stride + element - parts * row.shard) * hst_dtype_bytes(row.dtype);
+}
+
+/* Of `count` elements from there on so many follow one another. */
+static uint64_t run_of_row(struct row row, uint64_t element, uint64_t count)
+{
+    const uint64_t left = row.shard > 0 ? row.shard - element % row.shard : count;
+    return left < count ? left : count;
+}
+
+/* src: f32, or null: zeros. */
+static int put(struct hst_stream *stream, struct row row, uint64_t first, uint64_t count,
+               const float *src)
+{
+    int rc = 0;
+    for (uint64_t at = 0, n; rc == 0 && at < count; at += n) {
+        n = run_of_row(row, first + at, count - at);
+        const struct hst_cast round = {.count = n,
+                                       .src_dtype = HST_F32,
+                                       .dst_dtype = row.dtype,
+                                       .src = src ? src + at : NULL,
+                                       .dst = row_at(row, first + at)};
+        rc = src ? hst_op_cast(stream, &round)
+                 : hst_stream_zero(stream, round.dst, n * hst_dtype_bytes(row.dtype));
+    }
+    return rc;
 }
 
 static unsigned char *buffer_at(const struct hst_engine *engine, uint32_t buffer)
@@ -75,19 +116,10 @@ static unsigned char *buffer_at(const struct hst_engine *engine, uint32_t buffer
 static int round_param(struct hst_engine *engine, const struct layout_param *param, uint64_t end,
                        struct row row)
 {
-    const uint64_t element = hst_dtype_bytes(row.dtype), stop = param->offset + param->count;
+    const uint64_t stop = param->offset + param->count;
     struct hst_stream *stream = engine->exec.streams.unit;
-    const void *src = views_accumulator(engine, param);
-    unsigned char *dst = row.data + param->offset * element;
-    const struct hst_cast round = {.count = param->count,
-                                   .src_dtype = HST_F32,
-                                   .dst_dtype = row.dtype,
-                                   .src = src,
-                                   .dst = dst};
-    int rc = hst_op_cast(stream, &round);
-    if (rc == 0 && end > stop)
-        rc = hst_stream_zero(stream, row.data + stop * element, (end - stop) * element);
-    return rc;
+    int rc = put(stream, row, param->offset, param->count, views_accumulator(engine, param));
+    return rc || end <= stop ? rc : put(stream, row, stop, end - stop, NULL);
 }
 
 static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
@@ -108,20 +140,53 @@ static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
 
 /* ---- sums ---- */
 
+/* The last addition, into a bucket: shard by shard. Each has inputs of its own, as the device reads
+ * them when it comes to it; they are the same in each step. */
+static int add_into_bucket(struct hst_engine *engine, uint32_t unit, struct row row,
+                           struct hst_sum_ways sum)
+{
+    const void *const *whole = sum.in;
+    const enum hst_dtype dtype[] = {
+        hst_sum_type(&sum.tree, (struct hst_sum_node){sum.first, sum.each}),
+        hst_sum_type(&sum.tree, (struct hst_sum_node){sum.first + sum.each, sum.each})};
+    const uint64_t elements = engine->layout.units[unit].elements;
+    const void *(*in)[2] = engine->way.shards + (uint64_t)unit * engine->ranks.ranks;
+    int rc = 0;
+    for (uint64_t at = 0; rc == 0 && at < elements; at += sum.count, in++) {
+        for (int i = 0; i < 2; i++)
+            in[0][i] = (const unsigned char *)whole[i] + at * hst_dtype_bytes(dtype[i]);
+        sum.in = in[0];
+        sum.count = run_of_row(row, at, elements - at);
+        sum.out = row_at(row, at);
+        rc = hst_op_sum_ways(engine->exec.streams.unit, &sum);
+    }
+    return rc;
+}
+
+void way_sums_open(struct hst_engine *engine)
+{
+    const uint32_t count = engine->placement.way_sums.count;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < count; j++) {
+            engine->way.pairs[i][j][0] = buffer_at(engine, i);
+            engine->way.pairs[i][j][1] = buffer_at(engine, j);
+        }
+}
+
 static int add(struct hst_engine *engine, uint32_t unit, const struct ways_addition *addition)
 {
-    const void **in = engine->way.pairs[addition->in[0]][addition->in[1]];
-    in[0] = buffer_at(engine, addition->in[0]); /* each time the same */
-    in[1] = buffer_at(engine, addition->in[1]);
+    const struct row row = row_of_grads(engine, unit);
     const struct hst_sum_ways sum = {
         .tree = engine->ways.tree,
         .first = addition->first,
         .each = addition->each,
         .inputs = 2,
-        .in = in,
-        .out = addition->last ? row_of_grads(engine).data : buffer_at(engine, addition->out),
+        .in = engine->way.pairs[addition->in[0]][addition->in[1]],
+        .out = addition->last ? row.data : buffer_at(engine, addition->out),
         .count = engine->layout.units[unit].elements,
     };
+    if (addition->last && row.shard > 0)
+        return add_into_bucket(engine, unit, row, sum);
     return hst_op_sum_ways(engine->exec.streams.unit, &sum);
 }
 
@@ -133,11 +198,11 @@ static int end_way(struct hst_engine *engine, uint32_t unit)
     if (engine->layout.units[unit].elements == 0)
         return 0;
     if (ways->count == 1)
-        return round_into(engine, unit, row_of_grads(engine));
+        return round_into(engine, unit, row_of_grads(engine, unit));
     const uint32_t way = ways->first + engine->way.at;
     const uint32_t buffer = ways_counter_push(ways, counter);
-    const struct row row = {buffer_at(engine, buffer),
-                            hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1})};
+    const struct row row = {.data = buffer_at(engine, buffer),
+                            .dtype = hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1})};
     struct ways_addition addition;
     int rc = round_into(engine, unit, row);
     while (rc == 0 && ways_counter_next(ways, counter, &addition))

@@ -11,6 +11,9 @@
 /** This is what a configuration says of ways, for this rank. Errors: -EINVAL (sticky). */
 int way_sums_configure(struct hst_engine *engine);
 
+/** Once the arena is there: what the device reads of sums is written before any is begun. */
+void way_sums_open(struct hst_engine *engine);
+
 /** The unit's backward begins on the stream: accumulators are zero. */
 int way_sums_begin(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream);
 /** The backward goes on with this micro-batch. Errors: -EINVAL its way is over already. */

@@ -55,6 +55,15 @@ const struct store_candidate *store_choose_version(const struct store_candidates
     return best;
 }
 
+uint64_t store_latest_version(const struct store_candidates *ranks, uint32_t rank_count)
+{
+    uint64_t latest = 0;
+    for (uint32_t r = 0; r < rank_count; r++)
+        for (uint32_t i = 0; i < ranks[r].count; i++)
+            latest = ranks[r].list[i].version > latest ? ranks[r].list[i].version : latest;
+    return latest;
+}
+
 bool store_must_verify(const struct store_superblock *newest, bool trusted, uint64_t version)
 {
     return newest->state != STORE_CLEAN || !trusted || version != newest->cur.version;

@@ -35,6 +35,9 @@ struct store_candidates { /* of one rank: of cur and prev those whose manifest i
 const struct store_candidate *store_choose_version(const struct store_candidates *ranks,
                                                    uint32_t rank_count, uint64_t below);
 
+/** The latest version that any rank has; 0: none has one. */
+uint64_t store_latest_version(const struct store_candidates *ranks, uint32_t rank_count);
+
 /** It tells whether the bytes of a version have to be compared with their hashes before use. */
 bool store_must_verify(const struct store_superblock *newest, bool trusted, uint64_t version);
 

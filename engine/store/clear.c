@@ -135,12 +135,12 @@ static int clear_name(const struct clearing *c, uint32_t drive, const char *text
     struct store_name name;
     if (store_name_is_nothing(text) || strcmp(text, STORE_UNFINISHED) == 0)
         return 0;
-    if (!store_name_parse(text, &name))
-        return refuse_stranger(directory, text, c->error);
+    if (!store_name_parse(text, &name)) /* beside a store that is replaced lie copies of it */
+        return c->config && c->config->replaces ? 0 : refuse_stranger(directory, text, c->error);
     if (name.rank != c->rank || (name.room && !c->rooms))
         return 0;
     if (!is_leftover(c->directories, drive, &name))
-        return refuse_committed(directory, text, c->error);
+        return c->config && c->config->replaces ? 0 : refuse_committed(directory, text, c->error);
     return clear_leftover(c, drive, text);
 }
 
@@ -158,34 +158,45 @@ static int clear_directory(const struct clearing *c, uint32_t drive)
 
 /* ---- what is said before anything is made ---- */
 
-/* A name in a directory, before it is known what the directory holds. *found: its file is final,
-   of this rank, and no leftover. */
-static int check_name(const struct clearing *c, uint32_t drive, const char *text, bool *found)
+/* A name in a directory says this of a store there. */
+struct told {
+    bool own;    /* its file is final, of this rank, and no leftover; or a replica of all */
+    bool others; /* it is of another rank */
+};
+
+/* Before it is known what the directory holds. */
+static int check_name(const struct clearing *c, uint32_t drive, const char *text, struct told *told)
 {
     const struct store_directory *directory = &c->directories[drive];
+    struct hst_error ignored = {0};
     struct store_name name;
     struct store_header header;
     unsigned bad_copies;
+    *told = (struct told){.own = false};
     if (!store_name_parse(text, &name))
         return 0;
-    const bool final = name.rank == c->rank && !name.forming && !name.room;
-    int rc = final ? store_file_look(directory, text, &header, &bad_copies, c->error)
-                   : store_file_check_kind(directory, text, c->error);
-    *found = rc == 0 && final && !is_leftover(c->directories, drive, &name);
+    const bool final = !name.forming && !name.room, own = final && name.rank == c->rank;
+    int rc = own ? store_file_look(directory, text, &header, &bad_copies, c->error)
+                 : store_file_check_kind(directory, text, c->error);
+    told->own = rc == 0 && own && !is_leftover(c->directories, drive, &name);
+    told->others = rc == 0 && final && !own &&
+                   store_file_look(directory, text, &header, &bad_copies, &ignored) == 0;
+    told->own = told->own || (told->others && header.world == 1);
     return rc == -ENOENT ? 0 : rc; /* it has gone meanwhile */
 }
 
 /* One directory's names. Where a store is found and a run would begin, that is refused. */
-static int check_directory(const struct clearing *c, uint32_t drive, bool begins, bool *store)
+static int check_directory(const struct clearing *c, uint32_t drive, bool begins, struct told *all)
 {
     const struct store_directory *directory = &c->directories[drive];
     DIR *names = store_directory_list(directory, c->error);
     int rc = names ? 0 : c->error->native;
     for (const struct dirent *entry; names && rc == 0 && (entry = readdir(names)) != NULL;) {
-        bool found = false;
-        rc = check_name(c, drive, entry->d_name, &found);
-        *store = *store || found;
-        if (found && begins)
+        struct told told;
+        rc = check_name(c, drive, entry->d_name, &told);
+        all->own = all->own || told.own;
+        all->others = all->others || told.others;
+        if (told.own && begins)
             rc = refuse_committed(directory, entry->d_name, c->error);
     }
     if (names)
@@ -197,14 +208,16 @@ int store_directories_check(const struct store_directory *directories, uint32_t 
                             uint32_t rank, bool begins, struct hst_error *error)
 {
     struct clearing c = {directories, rank, NULL, true, false, error};
-    bool store = false;
+    struct told all = {.own = false};
     int rc = 0;
     for (uint32_t d = 0; d < drives && rc == 0; d++)
         if (directories[d].fd >= 0)
-            rc = check_directory(&c, d, begins, &store);
-    if (rc || store)
+            rc = check_directory(&c, d, begins, &all);
+    if (rc || all.own)
         return rc;
     rc = store_unfinished_check(directories, drives, error);
+    if (all.others && !begins) /* other files may lie beside those of a store */
+        return rc;
     for (uint32_t d = drives; d-- > 0 && rc == 0;)
         if (directories[d].fd >= 0)
             rc = clear_directory(&c, d);

@@ -154,7 +154,8 @@ int store_commit_end(struct store *store)
     if (store->commit != COMMIT_PREPARED)
         return -EINVAL;
     if (!store->published) {
-        int rc = store_files_publish(store->directories, store->drives, store->rank, &store->error);
+        int rc = store_files_publish(store->directories, store->drives, store->number,
+                                     store->replaces, &store->error);
         if (rc)
             return rc;
         store->published = true;

@@ -67,7 +67,8 @@ static int size_up(struct store *store, uint32_t align_bytes, const struct store
                                   .drives = store->drives,
                                   .align_bytes = align_bytes,
                                   .extents = STORE_KINDS * store->tiles,
-                                  .tile_elements = store->placement->layout->tile_elements};
+                                  .tile_elements = store->placement->layout->tile_elements,
+                                  .slices = layout_stores_slices(store->placement->layout)};
     for (uint32_t i = 0; i < STORE_KINDS * store->tiles; i++) {
         const struct store_entry entry = extent_of(store, i);
         struct store_header *h = &store->headers[entry.drive];
@@ -111,7 +112,7 @@ static int make_file(struct store *store, uint32_t d, struct hst_error *error)
     char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES], size[SIZE_TEXT_BYTES];
     char limit[FILE_LIMIT_BYTES];
     const uint64_t bytes = store_file_bytes(&store->headers[d]);
-    store_file_name(store->rank, d, true, name);
+    store_file_name(store->number, d, true, name);
     store_file_path(&store->directories[d], name, path);
     int rc = hst_aio_file_open(store->aio[d], path, HST_AIO_CREATE, bytes, &store->files[d]);
     if (rc == 0)
@@ -162,7 +163,7 @@ static int form(struct store *store, const struct store_config *config, struct h
         rc = store_unfinished_check(store->directories, store->drives, error);
     if (rc)
         return rc;
-    rc = store_directories_clear(store->directories, store->drives, store->rank, config, error);
+    rc = store_directories_clear(store->directories, store->drives, store->number, config, error);
     for (uint32_t d = 0; d < store->drives && rc == 0; d++)
         rc = store_directory_take(&store->directories[d], error);
     for (uint32_t d = 0; d < store->drives && rc == 0; d++) {
@@ -177,7 +178,7 @@ static int form(struct store *store, const struct store_config *config, struct h
                          store->directories[d].path, strerror(-rc));
     }
     return rc ? rc
-              : store_rooms_open(config->rooms, store->directories, store->drives, store->rank,
+              : store_rooms_open(config->rooms, store->directories, store->drives, store->number,
                                  config->rates, error);
 }
 

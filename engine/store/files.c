@@ -295,18 +295,27 @@ uint32_t store_tile_elements_there(const char *directory, uint32_t rank)
 
 /* ---- the files of a rank ---- */
 
+void store_set_name(const struct store_set *set, uint32_t drive, char name[STORE_NAME_BYTES])
+{
+    store_file_name(set->number, drive, set->forming, name);
+    if (set->forming && faccessat(set->directories[drive].fd, name, F_OK, AT_SYMLINK_NOFOLLOW))
+        store_file_name(set->number, drive, false, name);
+}
+
 static int refuse_place(const struct store_set *set, uint32_t d, const struct store_header *h,
                         struct hst_error *error)
 {
     char name[STORE_NAME_BYTES];
-    store_file_name(set->rank, d, false, name);
+    store_file_name(set->number, d, false, name);
     if (set->world > 0 && h->world != set->world)
         return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
                             "%s/%s was written as rank %u of %u, drive %u of %u, and is opened as "
                             "rank %u of %u. Fix: hoistway ckpt reshard %s --world %u --out DIR, "
-                            "or as many ranks",
+                            "or as many ranks%s",
                             set->directories[d].path, name, h->rank, h->world, h->drive, h->drives,
-                            set->rank, set->world, set->directories[0].path, set->world);
+                            set->rank, set->world, set->directories[0].path, set->world,
+                            h->world == 1 ? ", or --zero-stage 0, whose ranks have such files"
+                                          : "");
     return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
                         "%s/%s was written as rank %u of %u, drive %u of %u, and is opened as "
                         "rank %u, drive %u of %u. Fix: the same ranks, and all directories in the "
@@ -324,8 +333,8 @@ static int refuse_missing(const struct store_set *set, uint32_t d, const char *n
     int rc = store_unfinished_check(set->directories, set->drives, error);
     if (rc)
         return rc;
-    if (store_file_astray(set->directories, set->drives, set->rank, &other, &drive)) {
-        store_file_name(set->rank, drive, false, astray);
+    if (store_file_astray(set->directories, set->drives, set->number, &other, &drive)) {
+        store_file_name(set->number, drive, false, astray);
         return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
                             "%s is named as directory %u of %u, and holds %s, the file of "
                             "directory %u. Fix: name all the store's directories, in the order of "
@@ -344,13 +353,21 @@ static int refuse_missing(const struct store_set *set, uint32_t d, const char *n
                         set->directories[d].path, name);
 }
 
+/* A replica says what the file of one rank says, whatever its name. */
+static uint32_t rank_wanted(const struct store_set *set, const struct store_header *h)
+{
+    if (set->world > 0)
+        return set->rank;
+    return h->world == 1 ? 0 : set->number;
+}
+
 static int look(const struct store_set *set, uint32_t d, struct store_header *headers,
                 unsigned *bad_copies, struct hst_error *error)
 {
     const char *directory = set->directories[d].path;
     const struct store_header *h = &headers[d], *first = &headers[0];
     char name[STORE_NAME_BYTES];
-    store_file_name(set->rank, d, false, name);
+    store_set_name(set, d, name);
     int rc = store_file_look(&set->directories[d], name, &headers[d], bad_copies, error);
     if (rc == -ENOENT)
         return refuse_missing(set, d, name, error);
@@ -361,11 +378,12 @@ static int look(const struct store_set *set, uint32_t d, struct store_header *he
                             "%s/%s is of another store than the file in %s. Fix: name the "
                             "directories of one store",
                             directory, name, set->directories[0].path);
-    if (h->rank != set->rank || (set->world > 0 && h->world != set->world) || h->drive != d ||
-        h->drives != set->drives)
+    if (h->rank != rank_wanted(set, h) || (set->world > 0 && h->world != set->world) ||
+        h->drive != d || h->drives != set->drives)
         return refuse_place(set, d, h, error);
     if (h->extents != first->extents || h->blocks != first->blocks || h->world != first->world ||
-        h->align_bytes != first->align_bytes || h->tile_elements != first->tile_elements)
+        h->align_bytes != first->align_bytes || h->tile_elements != first->tile_elements ||
+        h->slices != first->slices)
         return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
                             "%s/%s contradicts the store's first file. Fix: restore it from a copy",
                             directory, name);
@@ -395,7 +413,9 @@ static int publish_one(const struct store_directory *directory, uint32_t rank, u
         (void)fsync(parent);
         close(parent);
     }
-    if (renameat(directory->fd, forming, directory->fd, published) < 0)
+    /* it may have been named before a kill, and others not */
+    if (renameat(directory->fd, forming, directory->fd, published) < 0 &&
+        (errno != ENOENT || faccessat(directory->fd, published, F_OK, 0) < 0))
         return store_refuse(error, HST_E_STORE_DIR, -errno,
                             "%s/%s cannot be named %s: %s. Fix: give another directory",
                             directory->path, forming, published, strerror(errno));
@@ -403,15 +423,18 @@ static int publish_one(const struct store_directory *directory, uint32_t rank, u
 }
 
 int store_files_publish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
-                        struct hst_error *error)
+                        bool replaces, struct hst_error *error)
 {
     int rc = 0;
-    for (uint32_t d = drives; d-- > 0 && rc == 0;)
+    for (uint32_t i = 0; i < drives && rc == 0; i++) {
+        const uint32_t d = replaces ? i : drives - 1 - i;
         rc = publish_one(&directories[d], rank, d, error);
+    }
     return rc;
 }
 
-void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank)
+void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                        bool replaces)
 {
     char name[STORE_NAME_BYTES];
     store_file_name(rank, 0, true, name);
@@ -419,9 +442,10 @@ void store_files_remove(const struct store_directory *directories, uint32_t driv
         return; /* it has its name, and with it they all are a store */
     for (uint32_t d = drives; d-- > 0;) {
         store_room_name(rank, d, name);
-        (void)unlinkat(directories[d].fd, name, 0);
+        if (!replaces)
+            (void)unlinkat(directories[d].fd, name, 0);
         store_file_name(rank, d, false, name);
-        if (d > 0)
+        if (d > 0 && !replaces)
             (void)unlinkat(directories[d].fd, name, 0);
         store_file_name(rank, d, true, name);
         (void)unlinkat(directories[d].fd, name, 0);

@@ -125,8 +125,14 @@ int store_file_look(const struct store_directory *directory, const char *name,
 /* The files of one rank. */
 struct store_set {
     const struct store_directory *directories; /* [drives] */
-    uint32_t drives, rank, world;              /* world 0: whatever the files say */
+    uint32_t drives;
+    uint32_t number;      /* in their names */
+    uint32_t rank, world; /* that they say; world 0: what fits the number, or is a replica's */
+    bool forming; /* files under the names that they have before their first version, where such
+                     are there */
 };
+/** The name of a file of the set. */
+void store_set_name(const struct store_set *set, uint32_t drive, char name[STORE_NAME_BYTES]);
 /**
  * Looks at all files of a rank, and whether they belong together. headers, bad_copies: [drives].
  * Errors: -ENOENT the first is not there: no version was ever committed (-EEXIST, that of a reshard
@@ -153,10 +159,33 @@ struct store_config;
 int store_directories_clear(const struct store_directory *directories, uint32_t drives,
                             uint32_t rank, const struct store_config *config,
                             struct hst_error *error);
-/** Gives the files their names, drive 0's last: from then on there is a committed version. */
+/**
+ * Gives the files their names, drive 0's last: from then on there is a committed version. replaces:
+ * another store's files have these names and lose them, drive 0's first: from then on the version
+ * here is the one that holds, and what a kill leaves without a name gets it later (moved.c).
+ */
 int store_files_publish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
-                        struct hst_error *error);
-/** Removes the files of this creation, unless the last of them has got its name. */
-void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank);
+                        bool replaces, struct hst_error *error);
+/** Removes the files of this creation, unless the last of them has got its name. replaces: those
+ * alone that have no names. */
+void store_files_remove(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                        bool replaces);
+
+/* ---- moved.c: a store that takes another's place --------------------------------------------- */
+
+/** The id of the store that takes this one's place for so many ranks. Pure. */
+struct store_id store_moved_id(const struct store_id *uuid, uint32_t world);
+/** Looks at a rank's first file under its name, or the one that it has before. As store_file_look.
+ */
+int store_first_look(const struct store_directory *directory, uint32_t rank, bool forming,
+                     struct store_header *header, struct hst_error *error);
+/** Files of this store that have not got their names get them: its first version was voted for.
+ * *named: how many there were. Errors: the system's. */
+int store_files_finish(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                       const struct store_id *uuid, uint32_t *named, struct hst_error *error);
+/** Removes a rank's files of this store, under their names or those before, and its room where no
+ * other store has the name. What is in use stays. */
+void store_files_discard(const struct store_directory *directories, uint32_t drives, uint32_t rank,
+                         const struct store_id *uuid, bool forming);
 
 #endif

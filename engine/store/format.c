@@ -176,10 +176,12 @@ uint64_t store_manifest_at(const struct store_header *h, unsigned slot, unsigned
 /* A reader must know: ranks have shards of blocks (plan/layout/share.h). Without it the ranks of a
    store have whole tiles of the model, which only `ckpt reshard` of older versions made. */
 #define FEATURE_SHARDS 1u
+/* A reader must know: slices of a unit are units of their own, of which ranks have shards. */
+#define FEATURE_SLICES 2u
 
 static uint32_t features_of(const struct store_header *h)
 {
-    return h->world > 1 ? FEATURE_SHARDS : 0;
+    return (h->world > 1 ? FEATURE_SHARDS : 0) | (h->slices ? FEATURE_SLICES : 0);
 }
 
 void store_header_encode(const struct store_header *h, unsigned copy, unsigned char *page)
@@ -256,6 +258,7 @@ struct store_flaw store_header_decode(const unsigned char *page, unsigned copy,
         .slot_bytes = get_u64(page + 96),
         .derived_bytes = get_u64(page + 104),
         .tile_elements = get_u64(page + 120),
+        .slices = (get_u32(page + 64) & FEATURE_SLICES) != 0,
     };
     found = check_header(page, &h);
     if (found.error == 0)

@@ -56,6 +56,7 @@ struct store_header {
     uint64_t slot_bytes;           /* of this drive's extents in one slot */
     uint64_t derived_bytes;        /* of those that have only one and are in no commit */
     uint64_t tile_elements;        /* of a whole tile; a unit's last one may be shorter */
+    bool slices;                   /* its units may be slices: plan/layout/layout.h */
 };
 
 /* Pages are STORE_PAGE_BYTES. */
@@ -121,7 +122,7 @@ bool store_id_equal(const struct store_id *a, const struct store_id *b);
 enum store_flag {
     STORE_ZERO = 1u << 0,    /* never written: reads as zeros, no drive is asked */
     STORE_DERIVED = 1u << 1, /* has one slot and no bytes in a version: rebuilt after an open */
-    STORE_UNIT = 1u << 2,    /* the first tile of a unit of the model: on rank 0 alone */
+    STORE_UNIT = 1u << 2,    /* the first tile of a unit, or of such a slice: on rank 0 alone */
     /* in memory only: a write is in flight. No manifest is written while there is any */
     STORE_WRITING = 1u << 7,
 };

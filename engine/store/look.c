@@ -40,7 +40,11 @@ static int read_exactly(int fd, void *dst, uint64_t bytes, uint64_t offset)
 static int open_file(struct look *look, uint32_t d, bool hold, struct hst_error *error)
 {
     char name[STORE_NAME_BYTES];
-    store_file_name(look->rank, d, false, name);
+    const struct store_set set = {.directories = look->directories,
+                                  .drives = look->drives,
+                                  .number = look->rank,
+                                  .forming = look->forming};
+    store_set_name(&set, d, name);
     look->fds[d] = openat(look->directories[d].fd, name,
                           O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (look->fds[d] < 0)
@@ -152,13 +156,23 @@ static int find(struct look *look, struct hst_error *error)
 int look_open(const struct store_directory *directories, uint32_t drives, uint32_t rank, bool hold,
               struct look *look, struct hst_error *error)
 {
+    return look_open_set(
+        &(struct store_set){.directories = directories, .drives = drives, .number = rank}, hold,
+        look, error);
+}
+
+int look_open_set(const struct store_set *set, bool hold, struct look *look,
+                  struct hst_error *error)
+{
     unsigned bad_copies[STRIPE_DRIVES_MAX];
-    const struct store_set set = {directories, drives, rank, 0};
-    *look = (struct look){.directories = directories, .rank = rank, .drives = drives};
+    *look = (struct look){.directories = set->directories,
+                          .rank = set->number,
+                          .drives = set->drives,
+                          .forming = set->forming};
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         look->fds[d] = -1;
-    int rc = store_files_look(&set, look->headers, bad_copies, error);
-    for (uint32_t d = 0; d < drives && rc == 0; d++) {
+    int rc = store_files_look(set, look->headers, bad_copies, error);
+    for (uint32_t d = 0; d < set->drives && rc == 0; d++) {
         look->damaged_copies += bad_copies[d] > 0;
         rc = open_file(look, d, hold, error);
     }

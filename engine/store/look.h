@@ -12,6 +12,7 @@
 struct look {
     const struct store_directory *directories; /* [drives]; borrowed */
     uint32_t rank, drives;
+    bool forming; /* see store_set */
     int fds[STRIPE_DRIVES_MAX]; /* read-only; -1: not open */
     struct store_header headers[STRIPE_DRIVES_MAX];
     bool in_use;             /* by a process that writes */
@@ -35,6 +36,9 @@ struct look {
  */
 int look_open(const struct store_directory *directories, uint32_t drives, uint32_t rank, bool hold,
               struct look *look, struct hst_error *error);
+/** The same of a set, whatever its world. */
+int look_open_set(const struct store_set *set, bool hold, struct look *look,
+                  struct hst_error *error);
 /** Reads the manifest of a candidate. Errors: as look_open. */
 int look_load(struct look *look, const struct store_candidate *wanted, struct hst_error *error);
 void look_close(struct look *look);

@@ -32,7 +32,9 @@ struct opening {
     struct store_manifest manifest;
     unsigned copy; /* that was read */
     bool rooms_open;
-    bool damaged; /* bytes of the version at hand are */
+    bool damaged;      /* bytes of the version at hand are */
+    bool none_damaged; /* nor are those of a later one, on any rank, nor its manifest here */
+    bool behind;       /* some rank has a later version than the chosen one */
 };
 
 static int refuse_damaged(const struct opening *o, int native, const char *what)
@@ -55,7 +57,7 @@ static int refuse_extent(const struct opening *o, int native)
     if (bad->error == 0)
         return refuse_damaged(o, native, "cannot be compared with its hashes");
     store_entry_get(store->manifest, store_extent_of(store, bad->kind, bad->index), &entry);
-    store_file_name(store->rank, entry.drive, false, name);
+    store_file_name(store->number, entry.drive, false, name);
     snprintf(what, sizeof what,
              "has no version that is whole (%s of tile %u, at offset %llu of %s)",
              bad->kind == EXTENT_WEIGHTS ? "weights" : "optimizer states", bad->index,
@@ -69,7 +71,7 @@ static int open_file(struct opening *o, uint32_t d)
 {
     struct store *store = o->store;
     char name[STORE_NAME_BYTES], path[STORE_PATH_BYTES];
-    store_file_name(store->rank, d, false, name);
+    store_file_name(store->number, d, false, name);
     store_file_path(&store->directories[d], name, path);
     if (o->config->waits && !store_file_wait(&store->directories[d], name, STORE_QUIET_MS))
         o->config->waits(o->config->waits_context, store->directories[d].path, name,
@@ -108,7 +110,8 @@ static int sync_files(struct opening *o)
 static int open_files(struct opening *o)
 {
     struct store *store = o->store;
-    const struct store_set set = {store->directories, store->drives, store->rank, store->world};
+    const struct store_set set = {store->directories, store->drives, store->number,
+                                  store->rank,        store->world,  false};
     int rc = store_files_look(&set, store->headers, o->bad_headers, o->error);
     for (uint32_t d = 0; d < store->drives && rc == 0; d++)
         rc = open_file(o, d);
@@ -331,7 +334,7 @@ static int open_rooms(struct opening *o)
     if (o->rooms_open)
         return 0;
     const int rc = store_rooms_open(o->config->rooms, store->directories, store->drives,
-                                    store->rank, o->config->rates, o->error);
+                                    store->number, o->config->rates, o->error);
     o->rooms_open = rc == 0;
     return rc;
 }
@@ -374,10 +377,23 @@ static int agree_on(struct opening *o, int own)
     return refuse_damaged(o, -EBADMSG, "has a version that is damaged on another rank");
 }
 
+/* One of them has gone on alone. */
+static int refuse_apart(const struct opening *o)
+{
+    return store_refuse(o->error, HST_E_STORE_MIXED, -EBADMSG,
+                        "ranks of --zero-stage 0 have files of different steps in %s, and no "
+                        "version that all have. Fix: cp the files of the rank that is farthest "
+                        "under the others' names (hoistway ckpt list)",
+                        o->store->directories[0].path);
+}
+
 static int choose_of(struct opening *o, const struct store_candidates *all, uint32_t ranks)
 {
     const struct hst_error before = *o->error;
     const struct store_candidate *x = store_choose_version(all, ranks, STORE_NO_VERSION);
+    const uint64_t latest = store_latest_version(all, ranks);
+    if (!x && ranks > o->store->world)
+        return refuse_apart(o);
     if (!x)
         return refuse_damaged(o, -EBADMSG,
                               ranks > 1 ? "has no version that all ranks have"
@@ -385,7 +401,9 @@ static int choose_of(struct opening *o, const struct store_candidates *all, uint
     for (;;) {
         *o->error = before;
         o->damaged = false;
+        o->behind = x->version < latest;
         int rc = agree_on(o, try_candidate(o, x));
+        o->none_damaged = o->none_damaged && !o->damaged;
         x = store_choose_version(all, ranks, x->version);
         if (rc == 0 || !o->damaged || !x)
             return rc;
@@ -396,15 +414,16 @@ static int choose_of(struct opening *o, const struct store_candidates *all, uint
 static int choose(struct opening *o)
 {
     const struct store_candidates own = candidates(o);
+    o->none_damaged = own.count > 0 && own.list[0].version == o->newest.cur.version;
     const struct store_peers *peers = o->config->peers;
     if (!peers)
         return choose_of(o, &own, 1);
-    struct store_candidates *all = calloc(o->store->world, sizeof *all);
+    struct store_candidates *all = calloc(peers->ranks, sizeof *all);
     if (!all)
         return store_refuse(o->error, HST_E_BUDGET, -ENOMEM,
                             "no memory for what the ranks hold. Fix: end other programs");
     int rc = peers->share(peers->context, &own, all);
-    rc = rc ? rc : choose_of(o, all, o->store->world);
+    rc = rc ? rc : choose_of(o, all, peers->ranks);
     free(all);
     return rc;
 }
@@ -482,7 +501,8 @@ static int recover(struct opening *o)
     store->written_before_bytes = o->newest.written_bytes;
     store->extents.counters = (struct extent_counters){0};
     o->found->version = o->chosen->version;
-    o->found->stepped_back = o->chosen == &o->newest.prev;
+    o->found->stepped_back = !o->none_damaged;
+    o->found->unfinished = o->behind && o->none_damaged;
     o->found->superblock_damaged = !o->trusted;
     return 0;
 }
@@ -497,7 +517,7 @@ int store_open(const struct store_config *config, struct store **out, struct sto
     struct opening o = {.config = config, .store = store, .found = found, .error = error};
     int rc = recover(&o);
     if (rc) {
-        store_rooms_undo(config->rooms, store->directories, store->drives, store->rank);
+        store_rooms_undo(config->rooms, store->directories, store->drives, store->number);
         store_free(store);
         return rc;
     }

@@ -228,9 +228,11 @@ struct store *store_new(const struct store_config *config, struct hst_error *err
     store->placement = config->placement;
     store->rank = config->placement->layout->share.rank;
     store->world = config->placement->layout->share.world;
+    store->number = store->rank + config->replica;
     store->drives = config->drive_count;
     store->derived_weights = config->derived_weights;
     store->revertible = config->revertible;
+    store->replaces = config->replaces;
     store->tiles = config->placement->layout->tile_count;
     store->version = STORE_NO_VERSION;
     for (uint32_t d = 0; d < store->drives; d++) {
@@ -347,7 +349,7 @@ void store_extent_place(const struct store *store, enum extent_kind kind, uint32
     place->directory = store->directories[entry.drive].path;
     place->offset = entry.offset + entry.slot * store->headers[entry.drive].slot_bytes;
     place->bytes = entry.bytes;
-    store_file_name(store->rank, entry.drive, false, place->file);
+    store_file_name(store->number, entry.drive, false, place->file);
 }
 
 void store_close(struct store **out)
@@ -356,8 +358,8 @@ void store_close(struct store **out)
     if (!store)
         return;
     store_drain(store);
-    if (!store->published) {
-        store_files_remove(store->directories, store->drives, store->rank);
+    if (!store->published && store->commit != COMMIT_PREPARED) {
+        store_files_remove(store->directories, store->drives, store->number, store->replaces);
     } else if (store->commit == COMMIT_NONE && store->error.code == 0 && !store->doubtful) {
         struct store_superblock closed = store->superblock;
         closed.seq++;

@@ -46,11 +46,12 @@ struct store_room {
     bool made; /* it was not there before */
 };
 
-/* What a rank asks the others while a store of several is opened; all of them ask alike. Errors of
-   theirs end the open, *error untouched. */
+/* This is what a rank asks the others while a store of several is opened; all of them ask alike.
+   Errors of theirs end the open, *error untouched. */
 struct store_peers {
     void *context;
-    /* all[world] ← the candidates of each rank */
+    uint32_t ranks;
+    /* all[ranks] ← the candidates of each rank */
     int (*share)(void *context, const struct store_candidates *own, struct store_candidates *all);
     /* *any ← the version at hand is damaged on some rank */
     int (*damaged)(void *context, bool own, bool *any);
@@ -58,6 +59,9 @@ struct store_peers {
 
 struct store_config {
     const struct store_peers *peers; /* null: the store is of one rank, or a reshard's */
+    /* It is one of several that have the same of the model, all of it: so many lie in front of it.
+       Its files bear its number in their names, and say what those of one rank do. */
+    uint32_t replica;
     const struct scratch_drive *drives; /* [drive_count]; context and directory; borrowed */
     uint32_t drive_count;
     const struct placement *placement; /* of a rank's share; must outlive the store */
@@ -66,6 +70,7 @@ struct store_config {
        they read as -ENODATA until they are written */
     bool derived_weights;
     bool marked;          /* by store_unfinished_begin, of the caller */
+    bool replaces; /* another store may have the names that the first commit gives: it loses them */
     bool revertible;      /* store_revert may be called: the bookkeeping is there twice */
     struct store_room *rooms; /* [drive_count]; null: nothing is scratch */
     const double *rates;      /* [drive_count], that its extents are shared out by; null: none */
@@ -94,8 +99,8 @@ void store_fixed_bytes(const struct layout *layout, const struct optimizer *opti
 
 /**
  * Lays out a new store in directories of the caller's that hold nothing else; they are made 0700.
- * Every extent reads as zeros. Its version 0 is the first commit; where it is closed before,
- * nothing remains.
+ * Every extent reads as zeros. Its version 0 is the first commit; where it is closed before that
+ * is prepared, nothing remains.
  *
  * Errors, with *error filled: -EEXIST a committed store, or other files; -EPERM, -ELOOP others can
  * enter or change it; -EBUSY in use; -ENOSPC, -EDQUOT, of room too; -EIO and the system's; -ENOMEM;
@@ -108,6 +113,7 @@ struct store_found {
     uint64_t version;
     bool clean;        /* it was closed in order: its bytes were not read */
     bool stepped_back; /* not to the newest version: that one's bytes were damaged */
+    bool unfinished;   /* not to the newest version that a rank has: others had not come so far */
     /* one that may have named a later version: torn by a crash in a commit, or by the drive */
     bool superblock_damaged;
     uint32_t repaired; /* copies of metadata that were damaged and have been written anew */

@@ -35,7 +35,8 @@ struct store {
     struct extents extents;
     const struct placement *placement;
     uint32_t rank, world, drives, tiles;
-    bool derived_weights, revertible;
+    uint32_t number; /* in the names of its files: the rank, but of replicas */
+    bool derived_weights, revertible, replaces;
     struct store_directory directories[STRIPE_DRIVES_MAX];
     struct hst_aio *aio[STRIPE_DRIVES_MAX];
     struct hst_aio_file *files[STRIPE_DRIVES_MAX];

@@ -38,7 +38,9 @@ size_t hst_cuda_embedding_backward_work_bytes(size_t tokens, size_t vocab);
 cudaError_t hst_cuda_cross_entropy(cudaStream_t stream, const struct hst_cross_entropy *args);
 /* ops/optimizer.cu */
 cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args);
-cudaError_t hst_cuda_adamw(cudaStream_t stream, const struct hst_adamw *args);
+/* It says whether there is such an optimizer, and has the moments that are there, and no others. */
+bool hst_cuda_can_optimize(const struct hst_optimize *args);
+cudaError_t hst_cuda_optimize(cudaStream_t stream, const struct hst_optimize *args);
 /* ops/sum_ways.cu */
 cudaError_t hst_cuda_sum_ways(cudaStream_t stream, const struct hst_sum_ways *args);
 /* ops/attention*.cu: every head_dim, every dtype */

@@ -8,6 +8,8 @@
 #include "launchers.h"
 #include "matmul.h"
 
+#include <errno.h>
+
 static int op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args)
 {
     int rc = cuda_stream_begin(stream);
@@ -108,11 +110,14 @@ static int op_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
               : cuda_stream_end(stream, hst_cuda_norm2(cuda_stream_native(stream), args), "norm2");
 }
 
-static int op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
+static int op_optimize(struct hst_stream *stream, const struct hst_optimize *args)
 {
+    if (!hst_cuda_can_optimize(args))
+        return -EINVAL;
     int rc = cuda_stream_begin(stream);
     return rc ? rc
-              : cuda_stream_end(stream, hst_cuda_adamw(cuda_stream_native(stream), args), "adamw");
+              : cuda_stream_end(stream, hst_cuda_optimize(cuda_stream_native(stream), args),
+                                "update");
 }
 
 static int op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args)
@@ -187,7 +192,7 @@ const struct hst_dev_ops cuda_ops = {
     .cross_entropy = op_cross_entropy,
     .embedding_backward_work_bytes = embedding_backward_work_bytes,
     .norm2 = op_norm2,
-    .adamw = op_adamw,
+    .optimize = op_optimize,
     .math = cuda_dev_math,
     .event_create_timed = cuda_event_create_timed,
     .event_seconds = cuda_event_seconds,

@@ -85,6 +85,7 @@ const char *host_core_lacks(const struct host_core *core, uint64_t features)
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <stdatomic.h>
 
 enum { EBX, ECX, EDX, EAX };
 
@@ -127,7 +128,7 @@ static uint32_t saved_state(void)
     return low;
 }
 
-uint64_t host_cpu_features(void)
+static uint64_t read_features(void)
 {
     const uint32_t saved = saved_state();
     uint64_t found = 0;
@@ -141,6 +142,18 @@ uint64_t host_cpu_features(void)
             found |= BIT(f);
     }
     return found;
+}
+
+/* They are read once, as the level in isa.c is; none at all is read again. */
+uint64_t host_cpu_features(void)
+{
+    static _Atomic uint64_t known;
+    uint64_t features = atomic_load_explicit(&known, memory_order_relaxed);
+    if (features == 0) {
+        features = read_features();
+        atomic_store_explicit(&known, features, memory_order_relaxed);
+    }
+    return features;
 }
 #else
 /* These cores are of x86-64: elsewhere none of them can be named. */

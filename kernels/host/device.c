@@ -23,7 +23,10 @@ int host_dev_open(const struct hst_dev_config *config, const struct host_math *m
     if (!host)
         return -ENOMEM;
     const unsigned workers = config->parallel ? config->parallel->width : 0;
-    int rc = host_blas_open(config->host_math, workers + 1, failure);
+    struct host_wish wish;
+    int rc = host_wish_read(config->host_math, &wish, failure);
+    rc = rc ? rc : host_blas_open(*wish.core ? wish.core : NULL, workers + 1, failure);
+    rc = rc ? rc : host_gemm_bf16_choose(&wish, &host->gemm_bf16, failure);
     if (rc) {
         free(host);
         return rc;
@@ -74,14 +77,17 @@ void host_dev_info(struct hst_dev *dev, struct hst_dev_info *info)
     *info = (struct hst_dev_info){.numa_node = -1};
 }
 
-/* Products are OpenBLAS's; logarithms, sines and cosines are the C library's. The rest is our own
-   and has the same bits on every processor. */
+/* GEMMs are OpenBLAS's but those of bf16 by an own kernel, of which each has the same bits; where
+   none was asked for, that is no difference. Logarithms, sines and cosines are the C library's. The
+   rest is our own and has the same bits on every processor. */
 void host_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
 {
-    (void)dev;
+    const struct host_dev *host = host_dev_of(dev);
     host_blas_name(text, text_bytes);
     size_t used = strlen(text);
-    snprintf(text + used, text_bytes - used, ", glibc %s", gnu_get_libc_version());
+    snprintf(text + used, text_bytes - used, "%s, glibc %s",
+             host->gemm_bf16 && host->bf16_asked ? ", own GEMMs of bf16" : "",
+             gnu_get_libc_version());
 }
 
 /* All that can fail here fails in the call itself. */

@@ -7,6 +7,7 @@
  */
 #include "base/book.h"
 #include "base/object.h"
+#include "gemm_bf16.h"
 #include <pthread.h>
 
 struct host_dev;
@@ -32,6 +33,8 @@ struct host_dev {
     const struct host_math *math;
     struct hst_parallel
         parallel; /* run is null where the device works on the stream's thread alone */
+    host_gemm_bf16_function *gemm_bf16; /* null: bf16 is widened for OpenBLAS */
+    _Atomic bool bf16_asked;            /* a workspace for GEMMs of bf16 was asked for */
     struct book book;
     pthread_mutex_t lock; /* guards everything below */
     unsigned stream_count, event_count;

@@ -8,6 +8,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <stdatomic.h>
 
 static uint64_t saved_state(void)
 {
@@ -16,7 +17,7 @@ static uint64_t saved_state(void)
     return (uint64_t)high << 32 | low;
 }
 
-static unsigned level(void)
+static unsigned read_level(void)
 {
     unsigned a, b, c, d;
     /* fma is for OpenBLAS: our own code has no fused products. */
@@ -32,6 +33,18 @@ static unsigned level(void)
         return 0;
     bool avx512 = (b & (f | dq | bw | vl)) == (f | dq | bw | vl);
     return avx512 && (state & 0xe0) == 0xe0 ? 2 : 1; /* opmask, zmm */
+}
+
+/* It is read once: in a virtual machine each CPUID leaves to the host, for tens of microseconds. */
+static unsigned level(void)
+{
+    static atomic_uint known; /* level + 1 */
+    unsigned level = atomic_load_explicit(&known, memory_order_relaxed);
+    if (level == 0) {
+        level = read_level() + 1;
+        atomic_store_explicit(&known, level, memory_order_relaxed);
+    }
+    return level - 1;
 }
 
 const struct host_math *const *host_math_usable(void)

@@ -164,7 +164,7 @@ static int op_norm2(struct hst_stream *stream, const struct hst_norm2 *args)
     return -ENOTSUP;
 }
 
-static int op_adamw(struct hst_stream *stream, const struct hst_adamw *args)
+static int op_optimize(struct hst_stream *stream, const struct hst_optimize *args)
 {
     (void)stream, (void)args;
     return -ENOTSUP;
@@ -223,7 +223,7 @@ const struct hst_dev_ops host_ops = {
     .cross_entropy = op_cross_entropy,
     .embedding_backward_work_bytes = embedding_backward_work_bytes,
     .norm2 = op_norm2,
-    .adamw = op_adamw,
+    .optimize = op_optimize,
     .math = host_dev_math,
     .event_create_timed = host_event_create_timed,
     .event_seconds = host_event_seconds,

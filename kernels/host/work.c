@@ -22,11 +22,21 @@ size_t host_matmul_worker_bytes(const struct hst_matmul *args)
     if (args->a.dtype == HST_F32)
         return 0;
     size_t rows = least(args->m, MATMUL_WIDE_BLOCK), columns = least(args->n, MATMUL_WIDE_BLOCK);
-    return lines((rows + columns) * least(args->k, MATMUL_WIDE_K) + rows * columns) * sizeof(float);
+    size_t wide = (rows + columns) * least(args->k, MATMUL_WIDE_K) + rows * columns, own = 0;
+    if (args->a.dtype == HST_BF16) {
+        rows = least(args->m, MATMUL_BLOCK);
+        columns = least(args->n, MATMUL_BLOCK);
+        own = lines(rows * columns) +
+              host_gemm_bf16_pack_bytes(rows, columns, args->k) / sizeof(float);
+    }
+    return lines(wide > own ? wide : own) * sizeof(float);
 }
 
+/* The caller asks before anything is computed: from then on bits depend on who makes bf16's. */
 size_t host_matmul_work_bytes(struct hst_dev *dev, const struct hst_matmul *args)
 {
+    if (args->a.dtype == HST_BF16)
+        host_dev_of(dev)->bf16_asked = true;
     return host_matmul_worker_bytes(args) * host_dev_of(dev)->parallel.width;
 }
 

@@ -8,7 +8,8 @@
 #include <hoistway/kernels.h>
 
 enum {
-    MATMUL_WIDE_BLOCK = 256, /* bf16, f16: C in blocks of at most this many rows and columns, … */
+    MATMUL_BLOCK = 512,      /* C in blocks of at most this many rows and columns */
+    MATMUL_WIDE_BLOCK = 256, /* of operands widened for OpenBLAS at most this many, … */
     MATMUL_WIDE_K = 2048,    /* … each from this much of K at a time */
     RMSNORM_ROWS_SUMMED = 32,
     BIAS_ROWS_SUMMED = 64,
@@ -17,7 +18,8 @@ enum {
     ATTENTION_DIAGONAL = 32, /* … by this many of their own positions */
 };
 
-/* Bytes of one worker's part of the workspace. */
+/* Bytes of one worker's part of the workspace: the same for bf16 whoever makes its GEMMs, so that
+   what was planned on one processor holds on another. */
 size_t host_matmul_worker_bytes(const struct hst_matmul *args);
 
 /* It says where the parts of one worker's attention workspace lie, in floats from its start. */

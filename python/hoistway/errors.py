@@ -8,6 +8,8 @@ WRITE = 107
 USAGE = 401
 VALUE = 402
 MISSING = 403
+CONFIG = 404
+KEY = 405
 MODEL = 412
 DATA_FILE = 420
 DATA_SHORT = 421
@@ -18,7 +20,8 @@ CONTROL = 426
 TOKENIZER = 427
 PYTHON = 428
 
-EXIT_STATUS_2 = (USAGE, VALUE, MISSING, PYTHON)  # the command itself asks for what cannot be
+# the command itself asks for what cannot be
+EXIT_STATUS_2 = (USAGE, VALUE, MISSING, CONFIG, KEY, PYTHON)
 
 Path = tuple  # of keys and indices: where in a row a value is
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PROGRAM, FOLDER = sys.argv[1:3]
@@ -53,6 +54,31 @@ class Bench(unittest.TestCase):
         lines = done.stdout.splitlines()
         self.assertRegex(lines[0], r'^comm: 2 ranks on 1 node, 1\.0 MiB of f32, Open MPI v')
         self.assertEqual([line[:28].rstrip() for line in lines[2:]], CASES)
+
+    def test_its_rates_are_those_that_a_plan_reads(self):
+        self.needs_mpi()
+        with tempfile.TemporaryDirectory() as folder:
+            rates = os.path.join(folder, 'net.rates')
+            done = run('--size', '1M', '--pairs', '1', '--save-rates', rates, ranks=2)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            plan = subprocess.run(
+                [PROGRAM, 'plan', '--model', '1B', '--world', '2', '--net-rates', rates,
+                 '--dram', '64G', '--rates', rates, '--json'],
+                capture_output=True, text=True, timeout=100)
+            self.assertEqual(plan.returncode, 0, plan.stderr)
+            told = json.loads(plan.stdout)
+            self.assertIn("the computation's rates", told['why'])
+            for name in ('net-gather', 'net-exchange', 'net-operations'):
+                self.assertGreater(told['rates'][name], 0)
+                self.assertTrue(0 <= told['rate_ages_s'][name] < 1000, told['rate_ages_s'])
+            self.assertIsNone(told['rates']['net-between'])
+            other = os.path.join(folder, 'other')
+            with open(other, 'w', encoding='ascii') as file:
+                file.write('mine')
+            done = run('--size', '1M', '--pairs', '1', '--save-rates', other, ranks=2)
+            self.assertIn('E107', done.stderr)
+            with open(other, encoding='ascii') as file:
+                self.assertEqual(file.read(), 'mine')
 
     def test_what_can_not_be_joined_is_told(self):
         for why, variables in (

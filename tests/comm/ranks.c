@@ -4,32 +4,61 @@
  * number of ranks, and prints a hash of each sum, which must not depend on it.
  *
  *   --ways W  --messages  --piece BYTES  --limit SECONDS
- *   --fault stop|late|die|leave|order|alloc|abort  what rank 1 does in the middle of it
+ *   --more BYTES  of memory beside each row, whole pages
+ *   --number      ranks take the numbers of the opposite order first
+ *   --expose      rows lie in memory of its own, which it exposes, not in the comm's
+ *   --fault stop|late|die|leave|order|alloc|expose|abort  what rank 1 does in the middle of it
+ *   --link BYTES  a second, which a model of a network carries: prints the rates that are measured
  *   --fault roots                               each rank broadcasts its own then
+ *   --fault nap       rank 1 stops for some seconds; signs of life are counted
+ *   --fault linger    rank 1 is late, and rank 0 stays for some seconds when it has failed
+ *   --fault fill      others fill /dev/shm when rank 1 is about to take its room for the second row
  *   --fault stays|stays-stopped                 rank 1 does not close; others run into the limit
  *   --fault pause                               all ranks stay there for some seconds
  */
 #include "comm/comm.h"
 #include "comm/exact.h"
+#include "comm/rates.h"
+#include "comm/wrap.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ROW = 600000, WAYS_MOST = 12, FAILED = 3 };
+/* Rows begin elsewhere on each rank, SHIFT bytes further on. */
+enum { ROW = 600000, WAYS_MOST = 12, FAILED = 3, PAGE = 4096, SHIFT = 192 };
+enum { NAP_S = 8, LINGER_S = 4 };
+enum { AREA = (ROW * 4 / PAGE + 2) * PAGE, FENCE = 0x77 }; /* what rows need; what is beside it */
 
 static struct {
     struct comm *comm;
     struct comm_info info;
     uint32_t ways;
     bool uniform;
-    uint64_t net, between; /* bytes that are expected */
+    uint64_t net, between, in_place; /* bytes that are expected */
     const char *fault;
-    char *in, *whole; /* [ROW] f32, of comm_alloc */
+    double link_bytes_per_s; /* 0: the transport as it is */
+    bool exposes;
+    size_t area_bytes;
+    char *area[2];  /* [area_bytes], of comm_alloc or exposed, a page of FENCE on both sides then */
+    bool shared[2]; /* of these */
+    char *in, *whole;        /* [ROW] f32, in these */
+    uint32_t room_taken;     /* how often it was asked for */
+    atomic_uint said, heard; /* signs of life: begun to send, and to wait for */
 } g;
+
+static bool is_fault(const char *name)
+{
+    return g.fault && strcmp(g.fault, name) == 0;
+}
 
 static _Noreturn void fail(const char *what, int rc)
 {
@@ -38,6 +67,11 @@ static _Noreturn void fail(const char *what, int rc)
         comm_failure(g.comm, &failure);
     fprintf(stderr, "rank %u: %s: %d %s (names %d)\n", g.info.rank, what, rc, failure.text,
             failure.rank);
+    if (is_fault("linger")) {
+        const unsigned before = g.said;
+        sleep(LINGER_S);
+        fprintf(stderr, "rank %u: %u signs of life after that\n", g.info.rank, g.said - before);
+    }
     fflush(NULL);
     if (g.comm)
         comm_abort(g.comm, FAILED);
@@ -48,6 +82,53 @@ static void check(int rc, const char *what)
 {
     if (rc)
         fail(what, rc);
+}
+
+static void fill_shared_memory(void)
+{
+    static char some[1 << 16];
+    const int fd = open("/dev/shm/others", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    check(fd < 0 ? -errno : 0, "filling /dev/shm");
+    memset(some, 1, sizeof some);
+    while (write(fd, some, sizeof some) > 0)
+        ;
+    close(fd);
+}
+
+/* ---- calls of the plugin come by here ---- */
+
+/* Signs of life between nodes are messages of nothing. */
+static void *of_mpi(const char *name)
+{
+    return dlsym(dlopen("libmpi.so.40", RTLD_LAZY | RTLD_NOLOAD), name);
+}
+
+int MPI_Isend(const void *buffer, int count, void *type, int to, int tag, void *comm,
+              void **request);
+int MPI_Isend(const void *buffer, int count, void *type, int to, int tag, void *comm,
+              void **request)
+{
+    int (*real)(const void *, int, void *, int, int, void *, void **) = NULL;
+    *(void **)&real = of_mpi("MPI_Isend");
+    g.said += !buffer && count == 0;
+    return real(buffer, count, type, to, tag, comm, request);
+}
+
+int MPI_Irecv(void *buffer, int count, void *type, int from, int tag, void *comm, void **request);
+int MPI_Irecv(void *buffer, int count, void *type, int from, int tag, void *comm, void **request)
+{
+    int (*real)(void *, int, void *, int, int, void *, void **) = NULL;
+    *(void **)&real = of_mpi("MPI_Irecv");
+    g.heard += !buffer && count == 0;
+    return real(buffer, count, type, from, tag, comm, request);
+}
+
+int madvise(void *memory, size_t bytes, int advice)
+{
+    if (advice == MADV_POPULATE_WRITE && g.info.rank == 1 && is_fault("fill") &&
+        ++g.room_taken == 2)
+        fill_shared_memory();
+    return (int)syscall(SYS_madvise, memory, bytes, advice);
 }
 
 /* The ticket by its address: the call that writes it stands in the same expression. */
@@ -108,17 +189,24 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
     return g.in;
 }
 
-static void add_up(const struct hst_sum_tree *tree, const char *name)
+/* in_place: the sum comes to lie in the own shard of what is handed over, if the types are one. */
+static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_place)
 {
     const uint32_t each = tree->ways / g.info.ranks;
     const size_t shard = ROW / g.info.ranks, bytes = hst_dtype_bytes(tree->root);
+    const size_t own = g.info.rank * shard * bytes;
+    const struct hst_sum_node node = {g.info.rank * each, each};
     uint64_t ticket;
+    in_place = in_place && hst_sum_type(tree, node) == tree->root;
     own_sum(tree, g.info.rank * each, each);
     memset(g.whole, 0x55, ROW * sizeof(float));
-    /* both are begun before either has ended */
-    check(comm_exchange(g.comm, name, tree, g.in, g.whole + g.info.rank * shard * bytes, shard,
-                        &ticket),
-          "exchange");
+    check(
+        comm_exchange(g.comm, name, tree, g.in, (in_place ? g.in : g.whole) + own, shard, &ticket),
+        "exchange");
+    if (in_place) {
+        check(comm_wait(g.comm, ticket), "exchange");
+        memcpy(g.whole + own, g.in + own, shard * bytes);
+    } /* else both are begun before either has ended */
     finish(comm_gather(g.comm, name, g.whole, shard * bytes, &ticket), &ticket, "gather");
     say(name, g.whole, ROW * bytes);
 }
@@ -143,6 +231,19 @@ static void small_ones(void)
             fail("share or bcast brought other bytes", -EIO);
 }
 
+/* This process, until one that it starts for that lets it go on. */
+static void nap(void)
+{
+    const pid_t self = getpid();
+    if (fork() == 0) {
+        sleep(NAP_S);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+    sleep(2); /* it hears of what came meanwhile */
+}
+
 /* Rank 1 goes wrong; or all give others time for something. */
 static void misbehave(void)
 {
@@ -156,16 +257,21 @@ static void misbehave(void)
     }
     if (g.fault && strcmp(g.fault, "roots") == 0)
         finish(comm_bcast(g.comm, "own", g.whole, 8, g.info.rank, &ticket), &ticket, "bcast");
+    if (g.fault && strcmp(g.fault, "expose") == 0)
+        check(comm_expose(g.comm, g.area[0], g.info.rank == 1 ? 2ul * PAGE : PAGE), "other size");
     if (g.fault && strcmp(g.fault, "alloc") == 0) {
         void *memory;
         check(comm_alloc(g.comm, g.info.rank == 1 ? 5000 : 4000, &memory), "other size");
     }
-    if (!g.fault || g.info.rank != 1 || strncmp(g.fault, "stays", 5) == 0)
+    if (!g.fault || g.info.rank != 1 || strncmp(g.fault, "stays", 5) == 0 ||
+        strcmp(g.fault, "fill") == 0)
         return;
     if (strcmp(g.fault, "stop") == 0)
         raise(SIGSTOP);
-    else if (strcmp(g.fault, "late") == 0)
+    else if (is_fault("late") || is_fault("linger"))
         sleep(600);
+    else if (is_fault("nap"))
+        nap();
     else if (strcmp(g.fault, "die") == 0)
         raise(SIGKILL);
     else if (strcmp(g.fault, "leave") == 0)
@@ -198,22 +304,32 @@ static void expect_bytes(const struct hst_sum_tree *tree)
     g.net += (ranks - 1) * shard * out;
     g.between += (g.uniform && g.info.shared ? nodes - 1 : ranks - locals) * shard * out;
     /* one hop, of groups of one rank; or two */
-    g.net +=
+    const uint64_t exchanged =
         shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, first, first + group));
+    g.net += exchanged;
     g.between +=
         shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, head, head + locals));
-    g.net += shard * (ranks / group) *
-             (bytes_of(tree, 1, first, first + group) - bytes_of(tree, 1, own, own + 1));
+    const uint64_t inner =
+        shard * (ranks / group) *
+        (bytes_of(tree, 1, first, first + group) - bytes_of(tree, 1, own, own + 1));
+    g.net += inner;
+    if (g.shared[0] && g.uniform)
+        g.in_place += nodes > 1 ? inner : exchanged;
+    if (g.shared[1] && g.uniform)
+        g.in_place += (ranks - nodes) * shard * out;
 }
 
 static void check_bytes(void)
 {
     comm_info(g.comm, &g.info);
-    if (g.info.net_bytes == g.net && g.info.between_bytes == g.between)
+    if (g.info.net_bytes == g.net && g.info.between_bytes == g.between &&
+        g.info.in_place_bytes == g.in_place)
         return;
-    fprintf(stderr, "took in %llu bytes, %llu from other nodes; expected %llu, %llu\n",
+    fprintf(stderr,
+            "took in %llu bytes, %llu from other nodes, %llu in place; expected %llu, %llu, %llu\n",
             (unsigned long long)g.info.net_bytes, (unsigned long long)g.info.between_bytes,
-            (unsigned long long)g.net, (unsigned long long)g.between);
+            (unsigned long long)g.info.in_place_bytes, (unsigned long long)g.net,
+            (unsigned long long)g.between, (unsigned long long)g.in_place);
     fail("net_bytes is wrong", -EIO);
 }
 
@@ -235,17 +351,27 @@ static void open_all(int argc, char **argv)
     struct comm_config config = {.size = sizeof config};
     struct comm_failure failure;
     char why[200];
+    bool numbered = false;
     g.ways = 4;
+    g.area_bytes = AREA;
     for (int i = 1; i < argc; i++) {
         const char *next = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--messages") == 0)
             config.messages = true;
+        else if (strcmp(argv[i], "--more") == 0)
+            g.area_bytes += (size_t)atoi(next);
+        else if (strcmp(argv[i], "--number") == 0)
+            numbered = true;
+        else if (strcmp(argv[i], "--expose") == 0)
+            g.exposes = true;
         else if (strcmp(argv[i], "--ways") == 0)
             g.ways = (uint32_t)atoi(next);
         else if (strcmp(argv[i], "--piece") == 0)
             config.piece_bytes = (size_t)atoi(next);
         else if (strcmp(argv[i], "--limit") == 0)
             config.limit_s = atof(next);
+        else if (strcmp(argv[i], "--link") == 0)
+            g.link_bytes_per_s = atof(next);
         else if (strcmp(argv[i], "--fault") == 0)
             g.fault = next;
     }
@@ -258,18 +384,94 @@ static void open_all(int argc, char **argv)
         exit(FAILED);
     }
     comm_info(g.comm, &g.info);
+    if (!numbered)
+        return;
+    const uint32_t rank = g.info.ranks - 1 - g.info.rank;
+    check(comm_number(g.comm, rank), "number");
+    comm_info(g.comm, &g.info);
+    if (g.info.rank != rank)
+        fail("another number than was asked for", -EINVAL);
+}
+
+static void tell_signs(void)
+{
+    if (is_fault("nap"))
+        printf("# rank %u said %u heard %u\n", g.info.rank, g.said, g.heard);
+}
+
+static char *take_area(void)
+{
+    void *memory;
+    if (!g.exposes) {
+        check(comm_alloc(g.comm, g.area_bytes, &memory), "alloc");
+        return memory;
+    }
+    memory = mmap(NULL, g.area_bytes + 2 * PAGE, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(memory == MAP_FAILED ? -ENOMEM : 0, "mmap");
+    char *area = (char *)memory + PAGE;
+    memset(memory, FENCE, PAGE);
+    memset(area + g.area_bytes, FENCE, PAGE);
+    check(comm_expose(g.comm, area, g.area_bytes), "expose");
+    return area;
+}
+
+static void take_rows(void)
+{
+    for (int i = 0; i < 2; i++) {
+        g.area[i] = take_area();
+        comm_info(g.comm, &g.info);
+        g.shared[i] = g.info.shared;
+    }
+    g.in = g.area[0] + (size_t)SHIFT * g.info.rank;
+    g.whole = g.area[1] + (size_t)SHIFT * (g.info.ranks - 1 - g.info.rank);
+}
+
+/* What is the comm's is given back; what was exposed is no matter of comm_free. */
+static void free_rows(void)
+{
+    if (!g.exposes)
+        check(comm_free(g.comm, g.area[0]), "free");
+    if (comm_free(g.comm, g.area[0]) != -EINVAL)
+        fail("memory can be freed that is not the comm's", -EIO);
+}
+
+/* Behind the comm's end it is still there, and nothing beside it was touched. */
+static void check_exposed(void)
+{
+    for (int i = 0; g.exposes && i < 2; i++) {
+        const char *before = g.area[i] - PAGE, *after = g.area[i] + g.area_bytes;
+        for (int k = 0; k < PAGE; k++)
+            if (before[k] != FENCE || after[k] != FENCE)
+                fail("a page beside what was exposed is another", -EIO);
+        check(munmap(g.area[i] - PAGE, g.area_bytes + 2 * PAGE), "munmap");
+    }
+}
+
+/* The rates of the transport, behind a link whose operations take 2 ms and their bytes. */
+static int print_rates(void)
+{
+    const struct comm_model link = {.bytes_per_s = g.link_bytes_per_s, .latency_s = 2e-3};
+    struct comm_rates rates;
+    char how[160];
+    check(comm_model_wrap(&g.comm, &link), "model");
+    check(comm_rates_measure(g.comm, HST_F32, &rates, how), "rates");
+    printf("rank %u: %a %a %a %a %a\n", g.info.rank, rates.gather, rates.exchange, rates.between,
+           rates.operations, rates.operations_between);
+    if (g.info.rank == 0)
+        printf("# %s\n", how);
+    check(comm_close(&g.comm), "close");
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
     static const enum hst_dtype types[] = {HST_F32, HST_BF16, HST_F16};
-    void *memory;
+    static char kept[PAGE];
     open_all(argc, argv);
-    check(comm_alloc(g.comm, ROW * sizeof(float), &memory), "alloc");
-    g.in = memory;
-    check(comm_alloc(g.comm, ROW * sizeof(float), &memory), "alloc");
-    g.whole = memory;
-    comm_info(g.comm, &g.info);
+    if (g.link_bytes_per_s > 0)
+        return print_rates();
+    take_rows();
     if (g.info.rank == 0)
         printf("# %s, %u ranks on %u nodes, shared %d %s\n", g.info.transport, g.info.ranks,
                g.info.nodes, g.info.shared, g.info.why_not_shared);
@@ -279,7 +481,7 @@ int main(int argc, char **argv)
             char name[40];
             const struct hst_sum_tree tree = {g.ways, hop, types[t], types[t]};
             snprintf(name, sizeof name, "type-%d-hop-%u", types[t], hop);
-            add_up(&tree, name);
+            add_up(&tree, name, hop == 2);
             expect_bytes(&tree);
             if (t == 0 && hop == 2) {
                 small_ones();
@@ -287,13 +489,16 @@ int main(int argc, char **argv)
             }
         }
     check_bytes();
-    check(comm_free(g.comm, g.in), "free");
-    if (comm_free(g.comm, g.in) != -EINVAL)
-        fail("memory can be freed twice", -EIO);
+    free_rows();
+    tell_signs();
     if (g.fault && strcmp(g.fault, "stays") == 0 && g.info.rank == 1)
         sleep(600);
     if (g.fault && strcmp(g.fault, "stays-stopped") == 0 && g.info.rank == 1)
         raise(SIGSTOP);
+    memcpy(kept, g.whole, sizeof kept);
     check(comm_close(&g.comm), "close");
+    if (g.exposes && memcmp(kept, g.whole, sizeof kept) != 0)
+        fail("what was exposed has gone with the comm", -EIO);
+    check_exposed();
     return g.comm != NULL;
 }

@@ -39,10 +39,13 @@ def alone(*options):
 class Nodes:
     """Nodes: namespaces of networks and host names on this machine, each with a link to the first,
     which is a bridge where there are more than two. MPI starts its daemons in them by a script
-    that takes the place of ssh."""
+    that takes the place of ssh. The last one has little shared memory, where that is asked for."""
 
-    def __init__(self, test, count=2):
+    def __init__(self, test, count=2, little=False, drive=None):
+        """drive: a folder that each of two nodes has another one in the place of (drives)."""
         self.test, self.name, self.count = test, f'hst{os.getpid() % 100000}', count
+        self.drive = drive and os.path.abspath(drive)
+        self.little = 'mount -t tmpfs -o size=1m none /dev/shm; ' if little else ''
 
     def numbers(self):
         return [str(i + 1) for i in range(self.count)]
@@ -79,12 +82,23 @@ class Nodes:
             self.__exit__()
             self.test.skipTest('no network namespaces can be made (ip netns, as root)')
         self.agent = os.path.join(self.folder, 'agent')
+        self.drives('1', '2')
+        return self
+
+    def drives(self, *names):
+        """The nodes' own from here on: `drive` with a point and the name."""
+        self.mounts = [''] * self.count
+        for i, name in enumerate(names if self.drive else ()):
+            own = f'{self.drive}.{name}'
+            os.makedirs(self.drive, exist_ok=True)
+            os.makedirs(own, mode=0o700, exist_ok=True)
+            self.mounts[i] = f'mount --bind {own} {self.drive}; '
         with open(self.agent, 'w', encoding='utf-8') as f:
             f.write(f'#!/bin/sh\nhost=$1; shift\ni=${{host##*.}}\n'
-                    f'exec ip netns exec {name}$i unshare --uts '
-                    'sh -c "hostname node$i; $*"\n')
+                    f'case $i in 2) m="{self.mounts[1]}";; *) m=;; esac\n'
+                    f'exec ip netns exec {self.name}$i unshare --uts --mount '
+                    f'sh -c "{self.little}${{m}}hostname node$i; $*"\n')
         os.chmod(self.agent, 0o755)
-        return self
 
     def __exit__(self, *_):
         for i in self.numbers():
@@ -106,8 +120,8 @@ class Nodes:
     def command(self, ranks, *options):
         hosts = ','.join(f'10.77.0.{i + 1}:{n}' for i, n in enumerate(ranks))
         net = '10.77.0.0/24'
-        return ['ip', 'netns', 'exec', self.name + '1', 'unshare', '--uts', 'sh', '-c',
-                'hostname node1; exec "$@"', 'sh', 'mpirun', '--allow-run-as-root',
+        return ['ip', 'netns', 'exec', self.name + '1', 'unshare', '--uts', '--mount', 'sh', '-c',
+                self.mounts[0] + 'hostname node1; exec "$@"', 'sh', 'mpirun', '--allow-run-as-root',
                 '--oversubscribe', '--bind-to', 'none', '-n', str(sum(ranks)), '--host', hosts,
                 '--mca', 'plm_rsh_agent', self.agent, '--mca', 'oob_tcp_if_include', net,
                 '--mca', 'btl_tcp_if_include', net, '-x', 'HOISTWAY_PLUGIN_PATH',
@@ -134,6 +148,16 @@ class Ranks(unittest.TestCase):
                 told = self.same(ways, ranks)
                 self.assertIn(f'{ranks} ranks on 1 nodes, shared 1', told)
 
+    def test_the_same_bytes_in_memory_that_is_exposed(self):
+        for ways, ranks in some(((4, 2), (4, 4), (3, 3), (12, 3)), 2):
+            with self.subTest(ways=ways, ranks=ranks):
+                told = self.same(ways, ranks, '--expose')
+                self.assertIn(f'{ranks} ranks on 1 nodes, shared 1', told)
+
+    def test_what_cannot_be_shared_is_exposed_without(self):
+        told = self.same(4, 2, '--expose', '--messages')
+        self.assertIn('shared 0 messages were asked for', told)
+
     def test_the_same_bytes_by_messages(self):
         for ways, ranks, piece in some(((4, 2, '100000'), (4, 4, '1000000'), (3, 3, '64000000'),
                                         (6, 3, '70000'), (12, 3, '500000')), 3):
@@ -142,26 +166,79 @@ class Ranks(unittest.TestCase):
                 self.assertIn('shared 0 messages were asked for', told)
 
     def test_too_little_shared_memory_is_agreed_on(self):
-        mount = 'mount -t tmpfs -o size=6m none /dev/shm && exec "$@"'
-        small = ['unshare', '-m', 'sh', '-c', mount, 'sh']
-        if subprocess.run([*small, 'true'], capture_output=True).returncode:
-            self.skipTest('no mount of its own can be made (unshare -m)')
+        small = mpi.small_memory(self, '6m')
         want = self.hashes(alone('--ways', '4'))
-        done = mpirun(2, '--ways', '4', before=small)
+        for options in some(((), ('--expose',)), 1):
+            with self.subTest(options=options):
+                done = mpirun(2, '--ways', '4', *options, before=small)
+                self.assertEqual(self.hashes(done), want)
+                self.assertIn("shared 0 a node's /dev/shm is too small", done.stdout)
+
+    def test_room_that_others_take_meanwhile_is_no_end_by_a_signal(self):
+        """Of memory that is exposed all send messages then; an allocation fails."""
+        small = mpi.small_memory(self, '16m')
+        done = mpirun(2, '--ways', '4', '--expose', '--fault', 'fill', before=small)
+        self.assertEqual(self.hashes(done), self.hashes(alone('--ways', '4')))
+        self.assertIn('shared 0 a rank cannot map shared memory a second time, or others have '
+                      'filled it', done.stdout)
+        done = mpirun(2, '--ways', '4', '--fault', 'fill', before=small)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, r'rank [01]: alloc: [^\n]*/dev/shm has been filled by others')
+
+    def test_too_few_addresses_of_one_rank_are_agreed_on(self):
+        """ulimit -v of the last rank has room for its own memory, and not for that of both."""
+        limited = ['sh', '-c', 'ulimit -v 2000000 && exec "$@"', 'sh', PROGRAM]
+        if subprocess.run([*limited, '--ways', '2'], capture_output=True,
+                          env=environment()).returncode:
+            self.skipTest('a sanitizer takes more addresses than any limit leaves')
+        want = self.hashes(alone('--ways', '2'))
+        options = ['--ways', '2', '--expose', '--more', str(500 << 20)]
+        done = subprocess.run([*mpi.launcher(1), PROGRAM, *options, ':', '-n', '1', *limited,
+                               *options],
+                              capture_output=True, text=True, env=environment(), timeout=100)
         self.assertEqual(self.hashes(done), want)
-        self.assertIn("shared 0 a node's /dev/shm is too small", done.stdout)
+        if "a node's /dev/shm is too small" in done.stdout:
+            self.skipTest('/dev/shm is too small to come to addresses')
+        self.assertIn('shared 0 a rank has too few addresses', done.stdout)
 
     def test_the_same_bytes_on_two_nodes(self):
         with Nodes(self) as nodes:
             for ways, ranks, options in some((
                     (4, (2, 2), ()), (8, (2, 2), ('--piece', '90000')),
                     (4, (2, 2), ('--messages', '--piece', '70000')), (2, (1, 1), ()),
-                    (6, (3, 3), ()), (3, (2, 1), ('--piece', '100000'))), 3):
+                    (6, (3, 3), ()), (3, (2, 1), ('--piece', '100000')),
+                    (4, (2, 2), ('--expose',))), 3):
                 with self.subTest(ways=ways, ranks=ranks, options=options):
                     want = self.hashes(alone('--ways', str(ways)))
                     done = nodes.mpirun(ranks, '--ways', str(ways), *options)
                     self.assertEqual(self.hashes(done), want)
                     self.assertIn(f'{sum(ranks)} ranks on 2 nodes', done.stdout)
+
+    def test_the_same_bytes_by_other_numbers(self):
+        """Ranks take the opposite order, of nodes and within them."""
+        want = self.hashes(alone('--ways', '4'))
+        self.assertEqual(self.hashes(mpirun(4, '--ways', '4', '--number', '--expose')), want)
+        with Nodes(self) as nodes:
+            done = nodes.mpirun((2, 2), '--ways', '4', '--number')
+            self.assertEqual(self.hashes(done), want)
+            self.assertIn('4 ranks on 2 nodes', done.stdout)
+            done = nodes.mpirun((2, 1), '--ways', '3', '--number')
+            self.assertEqual(self.hashes(done), self.hashes(alone('--ways', '3')))
+
+    def test_where_no_peer_is_read_nothing_is_exposed(self):
+        with Nodes(self) as nodes:
+            for ranks, why in (((1, 1), ''), ((2, 1), 'nodes have different numbers of ranks')):
+                with self.subTest(ranks=ranks):
+                    ways = str(sum(ranks))
+                    done = nodes.mpirun(ranks, '--ways', ways, '--expose')
+                    self.assertEqual(self.hashes(done), self.hashes(alone("--ways", ways)))
+                    self.assertIn(f'{ways} ranks on 2 nodes, shared 0 {why}\n', done.stdout)
+
+    def test_a_node_with_too_little_shared_memory_decides_for_all(self):
+        with Nodes(self, little=True) as nodes:
+            done = nodes.mpirun((2, 2), '--ways', '4', '--expose')
+        self.assertEqual(self.hashes(done), self.hashes(alone('--ways', '4')))
+        self.assertIn("shared 0 a node's /dev/shm is too small", done.stdout)  # rank 0's words
 
     def test_the_same_bytes_where_the_last_nodes_sum_has_another_type(self):
         with Nodes(self, 3) as nodes:
@@ -195,6 +272,57 @@ class Ranks(unittest.TestCase):
         self.assertRegex(told, r'rank [01]: .*rank [23] has not sent or received its part; waited '
                                r'3 s for it in the exchange of type-1-hop-8 \(names [23]\)')
 
+    @in_turn(1, 2)
+    def test_signs_of_life_that_came_while_a_rank_stood_still_are_taken_at_once(self):
+        """Else those of before would hide for as long that a link was cut."""
+        with Nodes(self) as nodes:
+            done = nodes.mpirun((1, 1), '--ways', '2', '--fault', 'nap')
+        self.hashes(done)
+        signs = {int(rank): (int(said), int(heard)) for rank, said, heard in re.findall(
+            r'# rank (\d) said (\d+) heard (\d+)', done.stdout)}
+        said, heard = signs[0][0], signs[1][1] - 2  # it waits for two more
+        self.assertGreater(said, 12)
+        self.assertLessEqual(said - heard, 6)
+
+    @in_turn(0, 2)
+    def test_no_sign_of_life_follows_a_failure(self):
+        with Nodes(self) as nodes:
+            done = nodes.mpirun((1, 1), '--ways', '2', '--limit', '3', '--fault', 'linger')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('rank 0: 0 signs of life after that', done.stderr)
+
+    def rates(self, done):
+        """Gather, exchange, between, operations within a node and between them: alike on all."""
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        told = re.findall(r'^rank \d: (.*)$', done.stdout, re.M)
+        self.assertEqual(len(set(told)), 1, done.stdout)
+        return [float.fromhex(word) for word in told[0].split()]
+
+    def test_a_link_is_measured_by_what_it_carries(self):
+        """Half of what an operation takes is its begin and end, at most."""
+        for link in (20e6, 80e6):
+            with self.subTest(link=link):
+                done = mpirun(2, '--link', str(link))
+                gather, exchange, between, operations, far = self.rates(done)
+                for rate in (gather, exchange):
+                    self.assertGreater(rate, 0.02 * link)
+                    self.assertLessEqual(rate, 2 * link)
+                self.assertLess(operations, 500)
+                self.assertEqual((between, far), (0, 0))
+                self.assertRegex(done.stdout, r'# 2 ranks on 1 node, memory is shared, rows of '
+                                              r'\d+ KiB, Open MPI')
+
+    def test_what_crosses_nodes_is_measured(self):
+        with Nodes(self) as nodes:
+            for ranks, inside in (((1, 1), False), ((2, 2), True)):
+                with self.subTest(ranks=ranks):
+                    gather, exchange, between, operations, far = \
+                        self.rates(nodes.mpirun(ranks, '--link', '40e6'))
+                    self.assertTrue(0 < between and (inside or between <= 80e6), between)
+                    self.assertTrue(0 < far < 500, far)
+                    self.assertEqual(operations, 0)
+                    self.assertEqual((gather > 0, exchange > 0), (inside, inside))
+
     def ends(self, fault, within, *options):
         begun = time.monotonic()
         done = mpirun(3, '--ways', '3', '--fault', fault, *options)
@@ -219,11 +347,19 @@ class Ranks(unittest.TestCase):
         self.assertRegex(told, r'has begun another operation than this rank')
 
     def test_other_roots_and_other_sizes_are_named(self):
-        for fault, told in some((('roots', 'broadcast of 8, .*here broadcast of 8'),
-                                 ('alloc', r'\(allocation of 5000, .*here allocation of 4000')), 2):
+        """By whichever rank is the first to see it."""
+        for fault, what, own in some((
+                ('roots', 'broadcast of 8 from rank ', ('0', '1', '2')),
+                ('alloc', 'allocation of ', ('4000', '5000', '4000')),
+                ('expose', 'sharing of memory of ', ('4096', '8192', '4096'))), 2):
             with self.subTest(fault=fault):
-                self.assertRegex(self.ends(fault, 40).stderr,
-                                 'rank 1 has begun another operation .*' + told)
+                told = self.ends(fault, 40).stderr
+                found = re.search(r'rank (\d): .*rank (\d) has begun another operation than this '
+                                  rf'rank \({what}(\d+); here {what}(\d+)\)', told)
+                self.assertIsNotNone(found, told)
+                teller, other = int(found[1]), int(found[2])
+                self.assertNotEqual(own[teller], own[other])
+                self.assertEqual((found[3], found[4]), (own[other], own[teller]))
 
     def test_a_rank_that_does_not_close_is_named(self):
         for fault, why in some((('stays', 'has not come this far'),
@@ -241,9 +377,9 @@ class Ranks(unittest.TestCase):
         self.assertIn('ranks of other nodes have not answered for 3 s: closing', done.stderr)
 
     def test_a_rank_that_dies_ends_all(self):
-        for fault in some(('die', 'leave', 'abort'), 3):
-            with self.subTest(fault=fault):
-                done = self.ends(fault, 40)
+        for fault, *options in some((('die',), ('leave',), ('abort',), ('die', '--expose')), 3):
+            with self.subTest(fault=fault, options=options):
+                done = self.ends(fault, 40, *options)
                 self.assertTrue(fault != 'abort' or done.returncode == 9, done.returncode)
 
     def test_a_world_that_mpi_does_not_know_is_refused(self):

@@ -49,6 +49,8 @@ static void one_rank_has_what_all_have(void **state)
     assert_memory_equal(all, in, sizeof in);
     comm_info(comm, &info);
     assert_int_equal(info.net_bytes, 0);
+    assert_int_equal(comm_number(comm, 0), 0);
+    assert_int_equal(comm_number(comm, 1), -EINVAL);
     comm_failure(comm, &failure);
     assert_int_equal(failure.native, 0);
     comm_abort(comm, 3); /* there is nobody to end */
@@ -73,6 +75,20 @@ static void memory_is_zero_and_begins_at_a_page(void **state)
     assert_int_equal(comm_free(comm, first), -EINVAL); /* it is freed */
     assert_int_equal(comm_free(comm, NULL), 0);
     comm_close(&comm); /* frees the other */
+}
+
+static void memory_that_is_exposed_is_whole_pages(void **state)
+{
+    (void)state;
+    static _Alignas(4096) char memory[8192];
+    struct comm *comm = opened();
+    assert_int_equal(comm_expose(comm, memory, sizeof memory), 0);
+    assert_int_equal(comm_expose(comm, memory, 4000), -EINVAL);
+    assert_int_equal(comm_expose(comm, memory + 8, 4096), -EINVAL);
+    assert_int_equal(comm_expose(comm, memory, 0), -EINVAL);
+    assert_int_equal(comm_expose(comm, NULL, 4096), -EINVAL);
+    assert_int_equal(comm_free(comm, memory), -EINVAL); /* it is the caller's */
+    comm_close(&comm);
 }
 
 static void mistakes_are_refused(void **state)
@@ -127,6 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_has_what_all_have),
         cmocka_unit_test(memory_is_zero_and_begins_at_a_page),
+        cmocka_unit_test(memory_that_is_exposed_is_whole_pages),
         cmocka_unit_test(mistakes_are_refused),
         cmocka_unit_test(worlds_that_nothing_joins_do_not_open),
     };

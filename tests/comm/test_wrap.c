@@ -125,6 +125,27 @@ static void an_operation_takes_its_latency_and_its_bytes(void **state)
     assert_true(four.closed);
 }
 
+static void another_link_is_for_what_begins_then(void **state)
+{
+    (void)state;
+    static char memory[4 * 1000];
+    struct comm *comm = four_ranks(&(struct comm_model){.bytes_per_s = INFINITY});
+    const struct comm_model slow = {.bytes_per_s = 30000, .latency_s = 0.05};
+    uint64_t first, second;
+    assert_int_equal(comm_gather(comm, "a", memory, 1000, &first), 0);
+    assert_int_equal(comm_model_set(comm, &slow), 0);
+    const double begun = seconds();
+    assert_int_equal(comm_gather(comm, "b", memory, 1000, &second), 0);
+    four.ended = 2;
+    assert_int_equal(comm_test(comm, first), 0);
+    not_before(comm, second, begun + 0.15);
+    assert_int_equal(comm_wait(comm, second), 0);
+    assert_true(seconds() - begun >= 0.15);
+    assert_int_equal(comm_model_set(comm, &(struct comm_model){.bytes_per_s = 0}), -EINVAL);
+    assert_int_equal(comm_model_set(&four.base, &slow), -EINVAL); /* it is no model */
+    assert_int_equal(comm_close(&comm), 0);
+}
+
 static void what_is_slower_below_ends_when_that_does(void **state)
 {
     (void)state;
@@ -313,6 +334,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_operation_takes_its_latency_and_its_bytes),
+        cmocka_unit_test(another_link_is_for_what_begins_then),
         cmocka_unit_test(what_is_slower_below_ends_when_that_does),
         cmocka_unit_test(the_descriptor_is_readable_when_an_operation_is_due),
         cmocka_unit_test(as_many_are_under_way_as_any_comm_has),

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes golden_adamw.h: what torch.optim.AdamW makes of a fixed problem, in float64 and in
-float32.
+"""Writes golden_adamw.h or golden_others.h: what PyTorch's optimizers make of a fixed problem, in
+float64 and in float32.
 
-    python3 make_golden.py > golden_adamw.h
+    python3 make_golden.py adamw > golden_adamw.h
+    python3 make_golden.py others > golden_others.h
 
-The gradients come from a 32-bit linear congruential generator that test_adamw.c repeats, so they
-are not stored.
+The gradients come from a 32-bit linear congruential generator that problem.c repeats, so they are
+not stored.
 """
+
+import sys
 
 import torch
 
@@ -33,18 +36,36 @@ def problem():
     return start, gradients
 
 
-def train(case, dtype):
-    _, lr, beta1, beta2, eps, weight_decay = case
+OTHERS = [  # name, optimizer, lr, beta1, beta2, eps, weight_decay
+    ("sgd", "SGD", 1e-2, 0.9, 0.0, 1.0, 0.01),
+    ("sgd_no_decay", "SGD", 1e-3, 0.99, 0.0, 1.0, 0.0),
+    ("adagrad", "ADAGRAD", 1e-2, 0.0, 0.0, 1e-10, 0.01),
+]
+
+
+def adamw(p, lr, beta1, beta2, eps, weight_decay):
+    return torch.optim.AdamW([p], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay)
+
+
+def sgd(p, lr, beta1, beta2, eps, weight_decay):
+    return torch.optim.SGD([p], lr=lr, momentum=beta1, weight_decay=weight_decay)
+
+
+def adagrad(p, lr, beta1, beta2, eps, weight_decay):
+    return torch.optim.Adagrad([p], lr=lr, eps=eps, weight_decay=weight_decay)
+
+
+MAKERS = {"SGD": (sgd, "momentum_buffer"), "ADAGRAD": (adagrad, "sum")}
+
+
+def train(maker, hyper, dtype):
     start, gradients = problem()
     p = torch.nn.Parameter(torch.tensor(start, dtype=dtype))
-    optimizer = torch.optim.AdamW(
-        [p], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay
-    )
+    optimizer = maker(p, *hyper)
     for g in gradients:
         p.grad = torch.tensor(g, dtype=dtype)
         optimizer.step()
-    state = optimizer.state[p]
-    return p.detach(), state["exp_avg"], state["exp_avg_sq"]
+    return p.detach(), optimizer.state[p]
 
 
 def rows(tensor):
@@ -53,20 +74,41 @@ def rows(tensor):
     return "{" + ", ".join(values[:half]) + ",\n          " + ", ".join(values[half:]) + "}"
 
 
+def write_adamw():
+    print("struct golden {\n    const char *name;\n    struct hst_adam_hyper hyper;")
+    print(
+        "    struct {\n        double p[GOLDEN_COUNT], m[GOLDEN_COUNT], v[GOLDEN_COUNT];\n"
+        "    } f64, f32;\n};\n"
+    )
+    print("static const struct golden golden_cases[] = {")
+    for name, *hyper in CASES:
+        print(f'    {{"{name}",\n     {{{", ".join(map(repr, hyper))}}},')
+        for dtype in (torch.float64, torch.float32):
+            p, state = train(adamw, hyper, dtype)
+            end = "}," if dtype == torch.float64 else "}},"
+            print(f"     {{{rows(p)},\n      {rows(state['exp_avg'])},"
+                  f"\n      {rows(state['exp_avg_sq'])}{end}")
+    print("};")
+
+
+def write_others():
+    print("struct golden_other {\n    const char *name;\n    enum hst_optimizer optimizer;\n"
+          "    struct hst_adam_hyper hyper;")
+    print("    struct {\n        double p[GOLDEN_COUNT], state[GOLDEN_COUNT];\n"
+          "    } f64, f32;\n};\n")
+    print("static const struct golden_other golden_others[] = {")
+    for name, optimizer, *hyper in OTHERS:
+        print(f'    {{"{name}",\n     HST_OPTIMIZER_{optimizer},\n'
+              f'     {{{", ".join(map(repr, hyper))}}},')
+        maker, moment = MAKERS[optimizer]
+        for dtype in (torch.float64, torch.float32):
+            p, state = train(maker, hyper, dtype)
+            end = "}," if dtype == torch.float64 else "}},"
+            print(f"     {{{rows(p)},\n      {rows(state[moment])}{end}")
+    print("};")
+
+
 print("/* SPDX-License-Identifier: Apache-2.0 */")
 print(f"/* Made by make_golden.py with torch {torch.__version__.split('+')[0]}; do not edit. */")
 print(f"enum {{ GOLDEN_COUNT = {COUNT}, GOLDEN_STEPS = {STEPS} }};\n")
-print("struct golden {\n    const char *name;\n    struct hst_adam_hyper hyper;")
-print(
-    "    struct {\n        double p[GOLDEN_COUNT], m[GOLDEN_COUNT], v[GOLDEN_COUNT];\n"
-    "    } f64, f32;\n};\n"
-)
-print("static const struct golden golden_cases[] = {")
-for case in CASES:
-    name, *hyper = case
-    print(f'    {{"{name}",\n     {{{", ".join(map(repr, hyper))}}},')
-    for dtype in (torch.float64, torch.float32):
-        p, m, v = train(case, dtype)
-        end = "}," if dtype == torch.float64 else "}},"
-        print(f"     {{{rows(p)},\n      {rows(m)},\n      {rows(v)}{end}")
-print("};")
+write_others() if sys.argv[1] == "others" else write_adamw()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See operations.h. The arrays of an update: weights, m, v, grads, master. */
+/* See operations.h. The arrays of an update: weights, grads, and of m, v and master what it has. */
 #include "operations.h"
 
 #include "support.h"
@@ -10,8 +10,11 @@
 
 CALL(run_update)
 {
-    const struct hst_update_arrays arrays = {
-        .weights = a[0], .m = a[1], .v = a[2], .grads = a[3], .master = a[4], .index = index};
+    const struct hst_update_bytes *bytes = &ops->updates[op->index].bytes;
+    struct hst_update_arrays arrays = {.weights = *a++, .grads = *a++, .index = index};
+    arrays.m = bytes->m ? *a++ : NULL;
+    arrays.v = bytes->v ? *a++ : NULL;
+    arrays.master = bytes->master ? *a++ : NULL;
     int rc = hst_update_run(&ops->updates[op->index], coef, &arrays, n);
     assert_true(rc >= 0);
     return (size_t)rc;
@@ -93,13 +96,18 @@ size_t operations_list(const struct hst_cpu_adam_ops *ops, struct operation out[
     assert_true(count + 2 * ops->update_count <= OPERATIONS_MAX);
     for (size_t i = 0; i < ops->update_count; i++) {
         const struct hst_update_bytes *b = &ops->updates[i].bytes;
-        out[count++] = (struct operation){
+        const unsigned char states[] = {b->m, b->v, b->master};
+        struct operation update = {
             .name = ops->updates[i].name,
-            .element_bytes = {b->weights, b->m, b->v, b->grads, b->master},
+            .element_bytes = {b->weights, b->grads},
             .cut = 1,
             .index = i,
             .call = run_update,
         };
+        for (size_t s = 0, next = 2; s < sizeof states; s++)
+            if (states[s])
+                update.element_bytes[next++] = states[s];
+        out[count++] = update;
         out[count++] = (struct operation){
             .name = "set_weights",
             .element_bytes = {4, b->weights, b->master},

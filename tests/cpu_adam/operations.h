@@ -4,7 +4,7 @@
 /* Everything a table of cpu_adam can do, as rows of one shape: arrays in, arrays out. */
 #include <hoistway/cpu_adam.h>
 
-enum { ARRAYS_MAX = 5, OPERATIONS_MAX = 80 };
+enum { ARRAYS_MAX = 5, OPERATIONS_MAX = 160 };
 
 struct operation {
     const char *name;

@@ -2,20 +2,14 @@
 /*
  * AdamW's and Adam's numbers: the distance to float64 (written here from the papers, and PyTorch's
  * AdamW, recorded in golden_adamw.h), in every format.
- *
- * The bounds: each step rounds p once, by at most 2^-25·|p|·2, and roundings are independent, so
- * after T steps the error is near 2^-24·sqrt(T/3)·|p|max, plus what the step itself is off by.
- * ERROR_FACTOR is the room above that. With β1 and β2 as one f32 each, or with 1 - lr·wd formed in
- * f32, the bounds are missed by far.
+ * With β1 and β2 as one f32 each, or with 1 - lr·wd formed in f32, the bounds of problem.h are
+ * missed by far.
  */
-#include "support.h"
-
-#include <math.h>
+#include "problem.h"
 
 #include "golden_adamw.h"
 
-enum { COUNT = 1024, STEPS = 400, LONG_STEPS = 2000 };
-static const double ERROR_FACTOR = 2.0;
+enum { STEPS = 400, LONG_STEPS = 2000 };
 
 static const struct hst_cpu_adam_ops *ops;
 static const struct hst_update *adamw_f32, *adamw_bf16;
@@ -35,14 +29,10 @@ static void run_f32(const struct hst_adam_coef *k, float *p, float *m, float *v,
     assert_int_equal(hst_update_run(adamw_f32, k, &arrays, n), 0);
 }
 
-struct reference {
-    double p, m, v;
-};
-
 /* Kingma & Ba, Alg. 1, with weight decay in the gradient; Loshchilov & Hutter, Alg. 2: in
  * float64. */
-static void reference_update(enum hst_optimizer optimizer, const struct hst_adam_hyper *h, int t,
-                             double g, struct reference *r)
+static void adam_in_float64(enum hst_optimizer optimizer, const struct hst_adam_hyper *h, int t,
+                            double g, struct reference *r)
 {
     if (optimizer == HST_OPTIMIZER_ADAM)
         g += h->weight_decay * r->p;
@@ -55,75 +45,19 @@ static void reference_update(enum hst_optimizer optimizer, const struct hst_adam
     r->p -= step;
 }
 
-/* Root mean square of the errors, in units of what the file's comment derives for one value of
- * size 1. */
-static double error_units(double sum_of_squares, int count, int steps)
-{
-    return sqrt(sum_of_squares / count) / (0x1p-24 * sqrt(steps / 3.0));
-}
-
-/* A problem in some format, and the same in float64. */
-struct problem {
-    const struct hst_update *update;
-    _Alignas(64) unsigned char weights[COUNT * 4], master[COUNT * 4], m[COUNT * 4], v[COUNT * 4];
-    float grads[COUNT], start[COUNT];
-    struct reference want[COUNT];
-};
-
-static struct hst_update_arrays arrays_of(struct problem *p)
-{
-    return (struct hst_update_arrays){.weights = p->weights,
-                                      .master = p->update->bytes.master ? p->master : NULL,
-                                      .m = p->m,
-                                      .v = p->v,
-                                      .grads = p->grads};
-}
-
-static void problem_begin(struct problem *p, const struct hst_update *update)
-{
-    *p = (struct problem){.update = update};
-    for (int i = 0; i < COUNT; i++) {
-        p->start[i] = random_unit(&rng);
-        p->want[i].p = (double)p->start[i];
-    }
-    update->set_weights(p->start, p->weights, update->bytes.master ? p->master : NULL, COUNT);
-}
-
 /* Gradients around `mean`. */
-static void problem_step(struct problem *p, const struct hst_adam_hyper *hyper, int t, float mean)
+static void step(struct problem *p, const struct hst_adam_hyper *hyper, int t, float mean)
 {
-    const float grad_scale = 0.37f;
-    const struct hst_adam_coef k = coef_at(*hyper, (uint64_t)t, grad_scale);
-    const struct hst_update_arrays arrays = arrays_of(p);
-
-    for (int i = 0; i < COUNT; i++) {
-        p->grads[i] = random_unit(&rng) + mean;
-        reference_update(p->update->kind.optimizer, hyper, t,
-                         (double)grad_scale * (double)p->grads[i], &p->want[i]);
-    }
-    assert_int_equal(hst_update_run(p->update, &k, &arrays, COUNT), 0);
+    const struct hst_adam_coef k = coef_at(*hyper, (uint64_t)t, 0.37f);
+    problem_step(p, hyper, &k, t, mean, adam_in_float64, &rng);
 }
 
-static void masters(const struct problem *p, float *out)
+/* Rows of Adam and AdamW with moments of this type and gradients in f32. */
+static bool is_of(const struct hst_update *update, enum hst_cpu_type moments)
 {
-    enum hst_cpu_type type = p->update->kind.weights;
-    if (type == HST_CPU_BF16)
-        ops->join_f32((const uint16_t *)(const void *)p->weights,
-                      (const int16_t *)(const void *)p->master, out, COUNT);
-    else
-        memcpy(out, type == HST_CPU_F32 ? p->weights : p->master, COUNT * sizeof *out);
-}
-
-static float moment(const struct problem *p, const unsigned char *array, int i)
-{
-    uint16_t half;
-    float x;
-    if (p->update->bytes.m == 2) {
-        memcpy(&half, array + 2 * i, 2);
-        return float_of((uint32_t)half << 16);
-    }
-    memcpy(&x, array + 4 * i, 4);
-    return x;
+    const struct hst_update_kind *kind = &update->kind;
+    return (kind->optimizer == HST_OPTIMIZER_ADAMW || kind->optimizer == HST_OPTIMIZER_ADAM) &&
+           kind->moments == moments && kind->grads == HST_CPU_F32;
 }
 
 static const struct hst_adam_hyper hypers[] = {
@@ -143,17 +77,16 @@ static void with_f32_moments_many_steps_stay_close_to_float64(void **state)
     for (size_t u = 0; u < ops->update_count; u++)
         for (size_t c = 0; c < HYPERS; c++) {
             double sum_p = 0, worst_m = 0, worst_v = 0;
-            if (ops->updates[u].kind.moments != HST_CPU_F32 ||
-                ops->updates[u].kind.grads != HST_CPU_F32)
+            if (!is_of(&ops->updates[u], HST_CPU_F32))
                 continue;
-            problem_begin(&p, &ops->updates[u]);
+            problem_begin(&p, &ops->updates[u], &rng);
             for (int t = 1; t <= STEPS; t++)
-                problem_step(&p, &hypers[c], t, 0.2f);
-            masters(&p, got);
+                step(&p, &hypers[c], t, 0.2f);
+            problem_masters(&p, ops, got);
             for (int i = 0; i < COUNT; i++) {
                 sum_p += pow((double)got[i] - p.want[i].p, 2);
-                worst_m = fmax(worst_m, fabs((double)moment(&p, p.m, i) - p.want[i].m));
-                worst_v = fmax(worst_v, fabs((double)moment(&p, p.v, i) / p.want[i].v - 1));
+                worst_m = fmax(worst_m, fabs((double)problem_moment(&p, p.m, i) - p.want[i].m));
+                worst_v = fmax(worst_v, fabs((double)problem_moment(&p, p.v, i) / p.want[i].v - 1));
             }
             double units = error_units(sum_p, COUNT, STEPS);
             printf("%s, lr %g: p %.2f units, m %.1e, v %.1e\n", p.update->name, hypers[c].lr, units,
@@ -179,18 +112,17 @@ static void bf16_moments_are_right_in_the_mean(void **state)
     for (size_t u = 0; u < ops->update_count; u++) {
         const struct hst_adam_hyper *hyper = &hypers[0];
         double error = 0, way = 0, m_ratio = 0, v_ratio = 0;
-        if (ops->updates[u].kind.moments != HST_CPU_BF16 ||
-            ops->updates[u].kind.grads != HST_CPU_F32)
+        if (!is_of(&ops->updates[u], HST_CPU_BF16))
             continue;
-        problem_begin(&p, &ops->updates[u]);
+        problem_begin(&p, &ops->updates[u], &rng);
         for (int t = 1; t <= LONG_STEPS; t++)
-            problem_step(&p, hyper, t, 2.0f);
-        masters(&p, got);
+            step(&p, hyper, t, 2.0f);
+        problem_masters(&p, ops, got);
         for (int i = 0; i < COUNT; i++) {
             error += pow((double)got[i] - p.want[i].p, 2);
             way += pow((double)p.start[i] - p.want[i].p, 2);
-            m_ratio += (double)moment(&p, p.m, i) / p.want[i].m / COUNT;
-            v_ratio += (double)moment(&p, p.v, i) / p.want[i].v / COUNT;
+            m_ratio += (double)problem_moment(&p, p.m, i) / p.want[i].m / COUNT;
+            v_ratio += (double)problem_moment(&p, p.v, i) / p.want[i].v / COUNT;
         }
         double off = sqrt(error / way);
         printf("%s: p off by %.2f %% of its way, mean m %.4f, mean v %.4f of what they should be\n",
@@ -210,25 +142,18 @@ static void bf16_moments_decay(void **state)
     double ratio = 0;
     (void)state;
 
-    problem_begin(&p, hst_update_find(ops, kind));
+    problem_begin(&p, hst_update_find(ops, kind), &rng);
     for (int t = 1; t <= 20; t++)
-        problem_step(&p, &hyper, t, 2.0f);
+        step(&p, &hyper, t, 2.0f);
     memset(p.grads, 0, sizeof p.grads);
     for (int t = 21; t <= 1020; t++) {
         const struct hst_adam_coef k = coef_at(hyper, (uint64_t)t, 1);
-        const struct hst_update_arrays arrays = arrays_of(&p);
+        const struct hst_update_arrays arrays = problem_arrays(&p);
         assert_int_equal(hst_update_run(p.update, &k, &arrays, COUNT), 0);
     }
     for (int i = 0; i < COUNT; i++)
-        ratio += (double)moment(&p, p.v, i) / p.want[i].v / COUNT;
+        ratio += (double)problem_moment(&p, p.v, i) / p.want[i].v / COUNT;
     assert_true(fabs(ratio / pow(hyper.beta2, 1000) - 1) < 0.02);
-}
-
-/* The generator of make_golden.py. */
-static float golden_unit(uint32_t *generator)
-{
-    *generator = *generator * 1664525u + 1013904223u;
-    return (float)(*generator >> 8) * 0x1p-23f - 1.0f;
 }
 
 static double relative(double got, double want)
@@ -317,7 +242,7 @@ static void the_largest_gradients_that_are_taken_leave_v_finite(void **state)
             const struct hst_update *update = &ops->updates[u];
             if (update->kind.grads != HST_CPU_F32 || update->kind.optimizer != HST_OPTIMIZER_ADAMW)
                 continue;
-            problem_begin(&p, update);
+            problem_begin(&p, update, &rng);
             for (int i = 0; i < COUNT; i++) {
                 p.grads[i] = (float)(i % 3 ? HST_GRAD_NORM_MOST : -HST_GRAD_NORM_MOST);
                 if (i % 2) /* of f32 the upper half */
@@ -326,12 +251,13 @@ static void the_largest_gradients_that_are_taken_leave_v_finite(void **state)
             for (int t = 1; t <= LONG_STEPS; t++) {
                 const struct hst_adam_hyper hyper = {1e-3, 0.9, beta2s[b], 1e-8, 0};
                 const struct hst_adam_coef k = coef_at(hyper, (uint64_t)t, scale);
-                const struct hst_update_arrays arrays = arrays_of(&p);
+                const struct hst_update_arrays arrays = problem_arrays(&p);
                 assert_int_equal(hst_update_run(update, &k, &arrays, COUNT), 0);
             }
             for (int i = 0; i < COUNT; i++) {
-                assert_true(moment(&p, p.v, i) > 0 && moment(&p, p.v, i) <= 0x1.fep127f);
-                assert_true(fabsf(moment(&p, p.m, i)) <= 0x1.01p64f);
+                assert_true(problem_moment(&p, p.v, i) > 0 &&
+                            problem_moment(&p, p.v, i) <= 0x1.fep127f);
+                assert_true(fabsf(problem_moment(&p, p.m, i)) <= 0x1.01p64f);
             }
         }
 }

@@ -31,8 +31,8 @@ static struct hst_update_arrays arrays_in(struct memory *at, const struct hst_up
 {
     return (struct hst_update_arrays){.weights = at->weights,
                                       .master = u->bytes.master ? at->master : NULL,
-                                      .m = at->m,
-                                      .v = at->v,
+                                      .m = u->bytes.m ? at->m : NULL,
+                                      .v = u->bytes.v ? at->v : NULL,
                                       .grads = at->grads,
                                       .index = at->index};
 }
@@ -48,8 +48,47 @@ struct element {
     float p, m, v;
 };
 
-static struct element literal_update(enum hst_optimizer optimizer, const struct hst_adam_coef *k,
-                                     struct element e, float grad)
+static struct element literal_sgd(const struct hst_adam_coef *k, struct element e, float grad)
+{
+    float g1 = k->grad_scale * grad;
+    float g = fmaf(k->l2, e.p, g1);
+    float m1 = fmaf(k->beta1_lo, e.m, g);
+    float m = fmaf(k->beta1_hi, e.m, m1);
+    float p = fmaf(-k->step_size, m, e.p);
+    return (struct element){one_nan(p), one_nan(m), 0};
+}
+
+static struct element literal_lion(const struct hst_adam_coef *k, struct element e, float grad)
+{
+    float g = k->grad_scale * grad;
+    float c1 = k->beta1_lo * e.m;
+    float c2 = fmaf(k->one_minus_beta1, g, c1);
+    float c = fmaf(k->beta1_hi, e.m, c2);
+    float m1 = k->beta2_lo * e.m;
+    float m2 = fmaf(k->one_minus_beta2, g, m1);
+    float m = fmaf(k->beta2_hi, e.m, m2);
+    float u1 = c > 0 ? 1.0f : c < 0 ? -1.0f : c;
+    float u = fmaf(0.0f, m, u1);
+    float step = fmaf(k->decay, e.p, u);
+    float p = fmaf(-k->step_size, step, e.p);
+    return (struct element){one_nan(p), one_nan(m), 0};
+}
+
+static struct element literal_adagrad(const struct hst_adam_coef *k, struct element e, float grad)
+{
+    float g1 = k->grad_scale * grad;
+    float g = fmaf(k->l2, e.p, g1);
+    float v = fmaf(g, g, e.v);
+    float q1 = sqrtf(v);
+    float q = q1 + k->eps;
+    float n = fmaf(0.0f, v, g);
+    float step = n / q;
+    float p = fmaf(-k->step_size, step, e.p);
+    return (struct element){one_nan(p), 0, one_nan(v)};
+}
+
+static struct element literal_adam(enum hst_optimizer optimizer, const struct hst_adam_coef *k,
+                                   struct element e, float grad)
 {
     float g = k->grad_scale * grad;
     if (optimizer == HST_OPTIMIZER_ADAM)
@@ -68,6 +107,18 @@ static struct element literal_update(enum hst_optimizer optimizer, const struct 
         step = fmaf(k->decay, e.p, step);
     float p = fmaf(-k->step_size, step, e.p);
     return (struct element){one_nan(p), one_nan(m3), one_nan(v4)};
+}
+
+static struct element literal_update(enum hst_optimizer optimizer, const struct hst_adam_coef *k,
+                                     struct element e, float grad)
+{
+    if (optimizer == HST_OPTIMIZER_SGD)
+        return literal_sgd(k, e, grad);
+    if (optimizer == HST_OPTIMIZER_LION)
+        return literal_lion(k, e, grad);
+    if (optimizer == HST_OPTIMIZER_ADAGRAD)
+        return literal_adagrad(k, e, grad);
+    return literal_adam(optimizer, k, e, grad);
 }
 
 static uint32_t half_at(const void *array, size_t i)
@@ -150,13 +201,28 @@ static int literal_run(const struct hst_update *u, const struct hst_adam_coef *k
         e = literal_update(u->kind.optimizer, k, e, grad);
         literal_write_master(u->kind.weights, at, i, e.p);
         uint32_t noise = literal_noise(k->noise, at->index + i);
-        literal_write_moment(u->kind.moments, at->m, i, e.m, noise);
-        literal_write_moment(u->kind.moments, at->v, i, e.v, noise >> 16);
+        if (u->bytes.m)
+            literal_write_moment(u->kind.moments, at->m, i, e.m, noise);
+        if (u->bytes.v)
+            literal_write_moment(u->kind.moments, at->v, i, e.v, noise >> 16);
         if (u->kind.weights == HST_CPU_F16)
             not_finite += !isfinite(f16_value((uint16_t)half_at(at->weights, i)));
     }
     return not_finite;
 }
+
+/* ---- what there is ---- */
+
+/* Of each optimizer: whether it has m, v, and either in bf16. */
+static const struct {
+    enum hst_optimizer optimizer;
+    bool m, v, bf16;
+} OPTIMIZERS[] = {
+    {HST_OPTIMIZER_ADAMW, true, true, true},     {HST_OPTIMIZER_ADAM, true, true, true},
+    {HST_OPTIMIZER_SGD, true, false, true},      {HST_OPTIMIZER_LION, true, false, true},
+    {HST_OPTIMIZER_ADAGRAD, false, true, false},
+};
+enum { OPTIMIZERS_COUNT = sizeof OPTIMIZERS / sizeof *OPTIMIZERS };
 
 /* ---- values ---- */
 
@@ -250,21 +316,24 @@ static void an_update_is_found_by_its_kind_and_describes_its_traffic(void **stat
     size_t found = 0;
     (void)state;
 
-    for (int optimizer = 0; optimizer < 2; optimizer++)
+    for (int o = 0; o < OPTIMIZERS_COUNT; o++)
         for (int w = 0; w < HST_CPU_TYPES; w++)
             for (int m = 0; m < HST_CPU_TYPES; m++)
                 for (int g = 0; g < HST_CPU_TYPES; g++) {
-                    const struct hst_update_kind kind = {(enum hst_optimizer)optimizer,
+                    const struct hst_update_kind kind = {OPTIMIZERS[o].optimizer,
                                                          (enum hst_cpu_type)w, (enum hst_cpu_type)m,
                                                          (enum hst_cpu_type)g};
                     const struct hst_update *u = hst_update_find(tables[0], kind);
-                    bool exists = m == HST_CPU_F32 || (m == HST_CPU_BF16 && w == HST_CPU_BF16);
+                    bool exists = m == HST_CPU_F32 ||
+                                  (OPTIMIZERS[o].bf16 && m == HST_CPU_BF16 && w == HST_CPU_BF16);
                     assert_int_equal(u != NULL, exists);
                     if (!u)
                         continue;
                     found++;
                     const struct hst_update_bytes *b = &u->bytes;
-                    int states = b->master + b->m + b->v;
+                    int states = b->master + b->m + b->v, moment = m == HST_CPU_F32 ? 4 : 2;
+                    assert_int_equal(b->m, OPTIMIZERS[o].m ? moment : 0);
+                    assert_int_equal(b->v, OPTIMIZERS[o].v ? moment : 0);
                     assert_int_equal(u->written_bytes, b->weights + states);
                     /* an f16 weight is not read: its master is */
                     assert_int_equal(u->read_bytes,
@@ -292,12 +361,12 @@ static void arrays_that_can_not_be_are_refused_and_untouched(void **state)
         const struct hst_update_arrays good = arrays_in(&at, u);
         struct hst_update_arrays bad[] = {good, good, good, good, good, good, good, good};
         bad[0].weights = NULL;
-        bad[1].m = NULL;
+        bad[1].m = u->bytes.m ? NULL : at.m;
         bad[2].grads = NULL;
         bad[3].master = u->bytes.master ? NULL : at.master;
         bad[4].weights = at.weights + 1;
         bad[5].grads = at.grads + 1;
-        bad[6].v = at.m + (size_t)u->bytes.m * 7; /* begins inside of m */
+        bad[6].v = at.weights + 12; /* begins inside of the weights, or is none's */
         bad[7].grads = at.weights;
         for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++)
             expect_refused(u, &k, bad[b], 8);
@@ -361,8 +430,8 @@ static void arrays_at_an_element_are_those_from_it_on(void **state)
         const struct hst_update_arrays b = hst_update_arrays_at(u, &a, 5);
         assert_ptr_equal(b.weights, at.weights + 5 * u->bytes.weights);
         assert_ptr_equal(b.master, u->bytes.master ? at.master + 5 * u->bytes.master : NULL);
-        assert_ptr_equal(b.m, at.m + 5 * u->bytes.m);
-        assert_ptr_equal(b.v, at.v + 5 * u->bytes.v);
+        assert_ptr_equal(b.m, u->bytes.m ? at.m + 5 * u->bytes.m : NULL);
+        assert_ptr_equal(b.v, u->bytes.v ? at.v + 5 * u->bytes.v : NULL);
         assert_ptr_equal(b.grads, at.grads + 5 * u->bytes.grads);
         assert_int_equal(b.index, a.index + 5);
     }

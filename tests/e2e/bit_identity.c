@@ -3,7 +3,7 @@
  * The exactness matrix: each row is a way of running `hoistway train`, and must export the same
  * bytes and log the same losses as the run with everything in RAM on one thread. Every capability
  * adds rows here. Each model and precision takes every second row of ROWS, with `--all` each. In
- * the short form it takes every sixth, other ones from day to day, and of the smaller tables every
+ * the short form it takes every ninth, other ones from day to day, and of the smaller tables every
  * second or third. With `--on DEVICE CASE` it takes each row with a device, on that one, and so
  * the oracle, all in the device's memory: whose products are not the host's has other bits.
  */
@@ -252,44 +252,66 @@ static bool passed_over(size_t i, size_t every)
     return is_short && (i + turn) % every != 0;
 }
 
+/* Rows with an oracle of their own, that of `words`, which they have too. */
+static void check_rows(const struct model *model, const char *precision, const char *words,
+                       const char *const *rows, size_t count)
+{
+    train_oracle(model, precision, words);
+    for (size_t i = 0; i < count; i++) {
+        char row[160];
+        if (left_out(rows[i]) || passed_over(i, 2))
+            continue;
+        snprintf(row, sizeof row, "%s %s", words, rows[i]);
+        train(model, precision, "other", row, 1);
+        same_results("other", row);
+    }
+}
+
+#define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 /* Without clipping the update is part of the backward, but in fp16. */
 static void check_without_clipping(const struct model *model, const char *precision)
 {
-    train_oracle(model, precision, "--clip 0");
     static const char *const rows[] = {
-        "--clip 0 --place states=nvme --threads 2",
-        "--clip 0 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
-        "--clip 0 --device far --threads 2",
-        "--clip 0 --device far --place weights=dram,acts=dram --threads 2",
-        "--clip 0 --device far --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--place states=nvme --threads 2",
+        "--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--device far --threads 2",
+        "--device far --place weights=dram,acts=dram --threads 2",
+        "--device far --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (left_out(rows[i]) || passed_over(i, 2))
-            continue;
-        train(model, precision, "other", rows[i], 1);
-        same_results("other", rows[i]);
-    }
+    check_rows(model, precision, "--clip 0", rows, COUNT(rows));
 }
 
 /* Moments in bf16 have an oracle of their own. */
 static void check_short_moments(const struct model *model)
 {
-    train_oracle(model, "bf16", "--state bf16");
     static const char *const rows[] = {
-        "--state bf16 --place states=dram --threads 2",
-        "--state bf16 --place states=nvme --threads 2",
-        "--state bf16 --clip 1.0 --place states=nvme,weights=nvme --threads 3",
-        "--state bf16 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
-        "--state bf16 --update optimistic --place states=dram,weights=nvme --threads 2",
-        "--state bf16 --device far --place weights=dram,states=nvme,acts=hbm --threads 2",
-        "--state bf16 --device far --threads 2", /* which has no such update: the host makes it */
+        "--place states=dram --threads 2",
+        "--place states=nvme --threads 2",
+        "--clip 1.0 --place states=nvme,weights=nvme --threads 3",
+        "--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--update optimistic --place states=dram,weights=nvme --threads 2",
+        "--device far --place weights=dram,states=nvme,acts=hbm --threads 2",
+        "--device far --threads 2", /* which has no such update: the host makes it */
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (left_out(rows[i]) || passed_over(i, 2))
-            continue;
-        train(model, "bf16", "other", rows[i], 1);
-        same_results("other", rows[i]);
-    }
+    check_rows(model, "bf16", "--state bf16", rows, COUNT(rows));
+}
+
+/* Each precision has another one, with --all all of them. */
+static void check_optimizers(const struct model *model, const char *precision)
+{
+    static const char *const optimizers[][2] = {
+        {"--optimizer sgd", "fp32"}, {"--optimizer lion", "bf16"}, {"--optimizer adagrad", "fp16"}};
+    static const char *const rows[] = {
+        "--place states=nvme --threads 2",
+        "--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--update optimistic --place states=dram,weights=nvme --threads 2",
+        "--device far --place weights=dram,states=nvme,acts=hbm --threads 2",
+        "--device far --threads 2",
+        "--device far --gpu-update 0.5 --place weights=dram,states=dram,grads=dram --threads 2",
+    };
+    for (size_t i = 0; i < COUNT(optimizers); i++)
+        if (all || strcmp(optimizers[i][1], precision) == 0)
+            check_rows(model, precision, optimizers[i][0], rows, COUNT(rows));
 }
 
 /* The first steps overflow in fp16 and are skipped; the last is not. */
@@ -297,26 +319,20 @@ static void check_overflows(const struct model *model)
 {
     char path[96], value[32];
     size_t bytes;
-    train_oracle(model, "fp16", "--loss-scale 1048576");
+    static const char *const rows[] = {
+        "--place states=nvme --threads 2",
+        "--place states=nvme,weights=nvme --threads 3",
+        "--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--device far --threads 2",
+        "--device far --place weights=dram,acts=dram --threads 2",
+        "--device far --place weights=nvme,states=nvme,grads=nvme --threads 2",
+    };
+    check_rows(model, "fp16", "--loss-scale 1048576", rows, COUNT(rows));
     snprintf(path, sizeof path, "%s/oracle.jsonl", directory);
     char *log = read_file(path, &bytes);
     assert_string_equal(logged(log, "\"skipped\":", 0, value), "true");
     assert_string_equal(logged(log, "\"skipped\":", 2, value), "false");
     free(log);
-    static const char *const rows[] = {
-        "--loss-scale 1048576 --place states=nvme --threads 2",
-        "--loss-scale 1048576 --place states=nvme,weights=nvme --threads 3",
-        "--loss-scale 1048576 --place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
-        "--loss-scale 1048576 --device far --threads 2",
-        "--loss-scale 1048576 --device far --place weights=dram,acts=dram --threads 2",
-        "--loss-scale 1048576 --device far --place weights=nvme,states=nvme,grads=nvme --threads 2",
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (left_out(rows[i]) || passed_over(i, 2))
-            continue;
-        train(model, "fp16", "other", rows[i], 1);
-        same_results("other", rows[i]);
-    }
 }
 
 /* By --dram alone, on the host. */
@@ -438,6 +454,7 @@ static void check_model(const struct model *model, const char *precision)
         check_overflows(model);
     if (strcmp(precision, "bf16") == 0)
         check_short_moments(model);
+    check_optimizers(model, precision);
     unsigned long long needed = train_oracle(model, precision, ""), near = 0;
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
@@ -575,7 +592,7 @@ int main(int argc, char **argv)
     if (all)
         share = 1;
     else if (is_short) {
-        share = 6;
+        share = 15;
         turn = test_turn();
     }
     return cmocka_run_group_tests(tests, set_up, tear_down);

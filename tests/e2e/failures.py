@@ -6,9 +6,7 @@ killed.
 failures.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
 
-import ctypes
 import errno
-import fcntl
 import json
 import os
 import platform
@@ -24,18 +22,18 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from watch import wait_until  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from sandbox import (ALLOW, IF_ANY_BIT, IF_EQUAL, IO_URING_SETUP, LIBC, LOAD, NUMBER,  # noqa: E402
+                     REFUSE_WITH, RETURN, THIRD_ARGUMENT, forbid, forbid_io_uring, forbid_o_direct,
+                     install_filter, mount_tmpfs)
+from short import by_turns  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
-LIBC = ctypes.CDLL(None, use_errno=True)
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
-PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-IO_URING_SETUP = 425  # the same number on every architecture
 MADV_DONTFORK, MADV_DONTDUMP = 10, 16
 MADVISE, FCHMOD, PRLIMIT = (28, 91, 302) if platform.machine() == 'x86_64' else (233, 52, 261)
 OPENAT, COPY_FILE_RANGE = (257, 326) if platform.machine() == 'x86_64' else (56, 285)
 OPENAT2, UNAME26 = 437, 0x20000
-FCNTL = 72 if platform.machine() == 'x86_64' else 25
 
 
 def command(store, *more, steps=2, batch=48, model=MODEL, durability='none'):
@@ -74,46 +72,6 @@ def train(store, *more, model=MODEL, durability='none', **popen):
     )
 
 
-class Instruction(ctypes.Structure):
-    """Of a system call filter."""
-
-    _fields_ = [
-        ('code', ctypes.c_uint16),
-        ('jt', ctypes.c_uint8),
-        ('jf', ctypes.c_uint8),
-        ('k', ctypes.c_uint32),
-    ]
-
-
-LOAD, IF_EQUAL, IF_ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
-NUMBER, SECOND_ARGUMENT, THIRD_ARGUMENT = 0, 24, 32  # where they are in what the filter is given
-ALLOW, REFUSE_WITH = 0x7FFF0000, 0x00050000
-
-
-def install_filter(*steps):
-    """In the child."""
-
-    class Program(ctypes.Structure):
-        _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.POINTER(Instruction))]
-
-    filled = (Instruction * len(steps))(*(Instruction(*step) for step in steps))
-    program = Program(len(steps), filled)
-    if LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or LIBC.prctl(
-        PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)
-    ):
-        os._exit(99)
-
-
-def forbid_io_uring():
-    """As Docker's default profile does."""
-    install_filter(
-        (LOAD, 0, 0, NUMBER),
-        (IF_EQUAL, 0, 1, IO_URING_SETUP),
-        (RETURN, 0, 0, REFUSE_WITH | errno.EPERM),
-        (RETURN, 0, 0, ALLOW),
-    )
-
-
 def gvisor(tmpfile):
     """What that sandbox has not got, on a kernel of old: io_uring, O_TMPFILE, openat2 and copies
     between files by the kernel."""
@@ -133,54 +91,6 @@ def gvisor(tmpfile):
         LIBC.personality(UNAME26)  # uname tells a kernel 2.6
         install_filter(*steps)
     return install
-
-
-def forbid_o_direct():
-    """As a file system without it does."""
-    install_filter(
-        (LOAD, 0, 0, NUMBER),
-        (IF_EQUAL, 0, 5, FCNTL),
-        (LOAD, 0, 0, SECOND_ARGUMENT),
-        (IF_EQUAL, 0, 3, fcntl.F_SETFL),
-        (LOAD, 0, 0, THIRD_ARGUMENT),
-        (IF_ANY_BIT, 0, 1, os.O_DIRECT),
-        (RETURN, 0, 0, REFUSE_WITH | errno.EINVAL),
-        (RETURN, 0, 0, ALLOW),
-    )
-
-
-def forbid(number, code, *arguments):
-    """As a profile does that does not know the call; arguments: each an offset and its value."""
-
-    def install():
-        checks = []
-        for i, (at, value) in enumerate(arguments):
-            left = 2 * (len(arguments) - i - 1) + 1
-            checks += [(LOAD, 0, 0, at), (IF_EQUAL, 0, left, value)]
-        install_filter(
-            (LOAD, 0, 0, NUMBER),
-            (IF_EQUAL, 0, len(checks) + 1, number),
-            *checks,
-            (RETURN, 0, 0, REFUSE_WITH | code),
-            (RETURN, 0, 0, ALLOW),
-        )
-
-    return install
-
-
-def mount_tmpfs(directory, size):
-    """In the child: a small file system that only it sees."""
-
-    def mount():
-        options = ctypes.c_char_p(f'size={size}'.encode())
-        if (
-            LIBC.unshare(CLONE_NEWNS)
-            or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None)
-            or LIBC.mount(b'tmpfs', directory.encode(), b'tmpfs', 0, options)
-        ):
-            os._exit(99)
-
-    return mount
 
 
 class Failures(unittest.TestCase):
@@ -490,6 +400,8 @@ class Failures(unittest.TestCase):
         self.assertRegex(done.stderr, 'step 1 is .* at a loss scale of 1')
         self.assertNotIn('W415', train(self.store, '--quiet', model=model).stderr)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1])

@@ -13,6 +13,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from short import by_turns  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
 DOUBLE = sys.argv[3] if len(sys.argv) > 3 else ''
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -45,10 +48,11 @@ class Math(unittest.TestCase):
         with open(self.log(store), encoding='utf-8') as log:
             return [line['math'] for line in map(json.loads, log) if line['kind'] == 'run']
 
-    def export(self, name, **variables):
+    def export(self, name, *options, **variables):
         """A hash of the model after three steps."""
         out = os.path.join(self.folder, name + '-model')
-        more = ('--host-math', variables.pop('host_math')) if 'host_math' in variables else ()
+        named = variables.pop('host_math', None)
+        more = (*options, '--host-math', named) if named else options
         self.train(name, '--export', out, '--export-dtype=fp32', *more, steps=3, **variables)
         with open(os.path.join(out, 'model.safetensors'), 'rb') as file:
             return hashlib.sha256(file.read()).hexdigest()
@@ -82,6 +86,38 @@ class Math(unittest.TestCase):
         self.assertNotIn('W624', self.train('run', '--resume', steps=5,
                                             OPENBLAS_CORETYPE='Nehalem'))
         self.assertIn('W624', self.train('run', '--resume', '--host-math', 'haswell', steps=6))
+
+    def test_who_makes_gemms_of_bf16_is_kept_and_compared(self):
+        bf16 = ('--precision', 'bf16')
+        self.train('widened', *bf16, '--host-math', 'blas')
+        self.assertNotIn('bf16', self.maths('widened')[0])
+        told = self.train('widened', *bf16, '--resume', steps=3)
+        if 'own GEMMs of bf16' not in self.maths('widened')[1]:
+            self.assertNotIn('W624', told)
+            self.skipTest('this processor has no AVX-512')
+        self.assertRegex(told, r"warning\[W624\] .*'own GEMMs of bf16, .*' now, on 'glibc ")
+        self.assertNotIn('W624', self.train('widened', *bf16, '--resume', '--host-math', 'fma',
+                                            steps=4))
+        self.assertIn('W624', self.train('widened', *bf16, '--resume', '--host-math', 'blas',
+                                         steps=5))
+
+    def test_kernels_of_bf16_have_the_same_bytes_and_fp32_does_not_depend_on_them(self):
+        bf16, seen = ('--precision', 'bf16'), {}
+        for kernel in ('blas', 'fma', 'vdpbf16ps'):
+            done = subprocess.run(
+                [PROGRAM, 'plan', '--model', 'llama-3-8b', '--device', 'host', '--host-math',
+                 kernel], env=PLAIN, capture_output=True, text=True, timeout=60, check=False)
+            if 'error[E204]' in done.stderr:
+                self.assertRegex(done.stderr, 'needs .*, which this processor has not got')
+                continue
+            seen[kernel] = (self.export(kernel, *bf16, host_math=kernel),
+                            self.export(kernel + '-fp32', host_math=kernel),
+                            self.maths(kernel + '-fp32'))
+        self.assertEqual(len({fp32 for _, fp32, _ in seen.values()}), 1)
+        self.assertEqual({math[0].count('bf16') for _, _, math in seen.values()}, {0})
+        own = {seen[k][0] for k in ('fma', 'vdpbf16ps') if k in seen}
+        self.assertLessEqual(len(own), 1)
+        self.assertNotIn(seen['blas'][0], own)
 
     def test_cores_with_the_same_bytes_are_no_difference(self):
         self.needs('Haswell', 'Zen')
@@ -122,6 +158,8 @@ class Math(unittest.TestCase):
         line = self.train('other', '--host-math', 'Haswell', status=2, **double)
         self.assertIn('error[E402] --host-math is for the host', line)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1])

@@ -5,12 +5,13 @@ live and however many ranks share the ways.
 
     ranks.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
 """
+import functools
 import hashlib
 import json
 import os
 import random
+import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -177,11 +178,25 @@ class Ways(Case):
         self.assertEqual([line['targets'] for line in (before, again)], [9 * 24] * 2)
         self.assertLess(abs(again['loss'] / before['loss'] - 1), TOLERANCE)
 
+    def test_a_resume_has_the_ways_of_its_store(self):
+        want = self.trained('--ways', '4', steps=4)
+        self.trained('--ways', '4', '--durability', 'step', steps=2)
+        for ways, status in (((), 0), (('--ways', '2'), 2)):
+            done = subprocess.run(self.command('--resume', '--durability', 'step', *ways, steps=4),
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, status, done.stderr)
+            note = 'note[I622] --ways 4, as the store has it'
+            self.assertEqual(done.stderr.count(note), 0 if ways else 1)
+            if not ways:
+                self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
+        self.assertRegex(done.stderr, r'error\[E615\] .*ways 4.*ways 2.* Fix: --ways 4')
+
     def test_the_log_has_ranks_and_ways(self):
         self.trained('--ways', '4')
         run = self.lines('run')[0]
         self.assertEqual([run[key] for key in ('ranks', 'nodes', 'ways', 'transport')],
                          [1, 1, 4, 'self'])
+        self.assertNotIn('zero_stage', run)
 
 
 class Ranks(Case):
@@ -189,8 +204,7 @@ class Ranks(Case):
 
     def setUp(self):
         super().setUp()
-        if not shutil.which('mpirun') or not os.path.exists(
-                os.path.join(FOLDER, 'libhoistway-mpi.so')):
+        if mpi.missing(FOLDER):
             self.skipTest('no mpirun, or no libhoistway-mpi.so')
 
     def same(self, *more, ranks=(2, 4), **kind):
@@ -202,6 +216,8 @@ class Ranks(Case):
                 run = self.lines('run')[0]
                 self.assertEqual([run[key] for key in ('ranks', 'nodes', 'ways')], [n, 1, 4])
                 self.assertIn('MPI', run['transport'])
+                stage = more[more.index('--zero-stage') + 1] if '--zero-stage' in more else '3'
+                self.assertEqual(run['zero_stage'], int(stage))
 
     def test_the_same_bytes(self):
         self.same('--precision', 'bf16', '--place', 'states=dram,weights=dram')
@@ -211,6 +227,31 @@ class Ranks(Case):
 
     def test_the_same_bytes_with_whole_weights(self):
         self.same('--zero-stage', '2', '--place', 'states=nvme', ranks=(2,))
+
+    def test_the_same_bytes_with_whole_gradients(self):
+        self.same('--zero-stage', '1', '--precision', 'bf16', '--place', 'states=nvme')
+
+    def test_the_same_bytes_of_replicas(self):
+        self.same('--zero-stage', '0', '--precision', 'bf16', '--place', 'states=nvme', ranks=(2,))
+        self.same('--zero-stage', '0', '--eval-split', '0.3', ranks=(2,),
+                  **self.documents())
+
+    def test_replicas_go_on_with_the_ways_of_their_stores(self):
+        """Each in a directory of its own, which says what those of one rank do."""
+        want = self.trained('--ways', '4', steps=4)[1]
+        words, store = ('--zero-stage', '0', '--durability', 'step'), 'replica{rank}'
+        self.trained('--ways', '4', *words, steps=2, store=store, before=mpi.launcher(2))
+        done = subprocess.run(
+            [*mpi.launcher(2), *self.command(*words, '--resume', store=store, steps=4)],
+            capture_output=True, text=True, env=environment(), timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count('--ways 4, as the store has it'), 1)
+        self.assertEqual(sums_of(self.path('out')), want)
+        for more in ((), ('--resume',)):  # one process, beside the second rank's
+            done = subprocess.run(self.command('--ways', '4', *more, store='replica1', log='new'),
+                                  capture_output=True, text=True, timeout=120)
+            self.assertIn(done.returncode, (1, 2), done.stderr)
+            self.assertRegex(done.stderr, r'error\[E61[36]\] [^\n]*r00001\.d0\.blk')
 
     def test_the_same_evaluations(self):
         """There are nine rows, and so none for the last rank."""
@@ -235,28 +276,204 @@ class Ranks(Case):
                 events = json.load(file)['traceEvents']
             self.assertEqual({event['pid'] for event in events}, {rank})
 
+    def test_directories_of_each_rank(self):
+        """{local}, as drives of a node, and {rank}, which is the same here, {node} being 0."""
+        self.refused(402, '--store has {host}, and', store='{host}')
+        os.mkdir(self.path('out0'))
+        self.refused(402, 'is in --store', store='out{node}', log='out0/log.jsonl')
+        for name in ('0', '1'):
+            os.mkdir(self.path(f'drive{name}'))
+        words = ('--durability', 'step')  # and no ways at the resume, which are the store's
+        kind = {'store': 'drive{local}/node{node}-rank{rank}', 'before': mpi.launcher(2)}
+        want = self.trained('--ways', '4', steps=4)[1]
+        self.trained('--ways', '4', *words, steps=2, **kind)
+        for name in ('0', '1'):
+            folder = self.path(f'drive{name}/node0-rank{name}')
+            self.assertEqual(os.listdir(folder), [f'r0000{name}.d0.blk'])
+        done = subprocess.run(
+            [*mpi.launcher(2), *self.command(*words, '--resume', store=kind['store'], steps=4)],
+            capture_output=True, text=True, env=environment(), timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('after step 2', done.stderr)
+        self.assertEqual(done.stderr.count('--ways 4, as the store has it'), 1)
+        self.assertEqual(sums_of(self.path('out')), want)
+
+    def test_ways_of_a_store_that_ranks_cannot_share_are_told(self):
+        self.trained('--ways', '3', '--durability', 'step')
+        done = subprocess.run([PROGRAM, 'ckpt', 'reshard', self.path('store'), '--world', '2',
+                               '--out', self.path('two')], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.refused(402, 'the store has 3 ways, which 2 ranks cannot share', '--resume',
+                     '--durability', 'step', store='two', log='other.jsonl', steps=4)
+
+    def test_budgets_are_those_of_a_node(self):
+        """What a refusal names is enough, and the table tells what one rank and all may take."""
+        command = self.command('--ways', '2', '--dram', '1M', '--durability', 'none', steps=1)
+        run = functools.partial(subprocess.run, capture_output=True, text=True, env=environment(),
+                                timeout=120)
+        done = run([*mpi.launcher(2), *command])
+        self.assertEqual(done.returncode, 2, done.stderr)
+        named = re.search(r'error\[E302\] .* needs (\S+) MiB of DRAM \(and .*\) for the node.s 2 '
+                          r'ranks, the budget is 1.0 MiB', done.stderr)
+        self.assertTrue(named, done.stderr)
+        command[command.index('1M')] = named[1] + 'M'
+        done = run([*mpi.launcher(2), *command])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {line[:10].strip(): line[10:].split()[0] for line in done.stdout.splitlines()
+                if line.startswith(('total', 'node of 2', 'its budget'))}
+        self.assertEqual(rows['its budget'], named[1])
+        self.assertAlmostEqual(float(rows['node of 2']), 2 * float(rows['total']), delta=0.101)
+        command = self.command('--ways', '2', '--nvme', '1M', steps=1)
+        self.assertRegex(run([*mpi.launcher(2), *command]).stderr,
+                         r'error\[E301\] .* for the node.s 2 ranks, its budget is 1.0 MiB')
+
+    def test_doctor_tells_what_joins_ranks(self):
+        """Once, with rates; of one process whether others could join it."""
+        command = [PROGRAM, 'doctor', '--json', '--store', self.path('.')]
+
+        def told(env, *before):
+            done = subprocess.run([*before, *command], capture_output=True, text=True, env=env,
+                                  timeout=120)
+            told = json.loads(done.stdout)
+            net, = [check for check in told['checks'] if check['name'] == 'net']
+            return net, {rate['name']: rate['value'] for rate in told['rates']
+                         if rate['of'] == 'net'}
+        net, rates = told(environment(), *mpi.launcher(2))
+        self.assertRegex(net['found'], r'^2 ranks on 1 node, Open MPI [^;]*; in a node [\d.]+ GB/s '
+                                       r'gathered, [\d.]+ exchanged, \d+ us each$')
+        self.assertTrue(rates and all(rate for rate in rates.values()), rates)
+        net, rates = told(environment())
+        self.assertIn('Open MPI and the transport are there: mpirun -n 2', net['found'])
+        self.assertEqual((net['fix'], rates), (None, {}))
+        net, _ = told({**environment(), 'PATH': '/nowhere'})
+        self.assertIn('mpirun is not in PATH', net['found'])
+        self.assertIn('apt install openmpi-bin', net['fix'])
+
+    def test_a_refusal_leaves_no_empty_directory(self):
+        """Neither one of all ranks nor each rank's, while mpirun lets these end by themselves."""
+        for store in ('new', 'new{rank}'):
+            command = self.command('--ways', '2', '--nvme', '1M', store=store, steps=1)
+            done = subprocess.run([*mpi.launcher(2), *command], capture_output=True, text=True,
+                                  env={**environment(), 'OMPI_MCA_odls_base_sigkill_timeout': '1'},
+                                  timeout=120)
+            self.assertIn('error[E301] ', done.stderr)
+            self.assertEqual([name for name in os.listdir(self.path('.'))
+                              if name.startswith('new')], [], store)
+
+    def test_a_drive_is_divided_by_the_ranks_that_have_it(self):
+        """A rank that has one to itself may fill it to nine tenths."""
+        drives = [self.path('drive0'), self.path('drive1')]
+        mounts = ' && '.join(f'mkdir -p {drive} && mount -t tmpfs -o size=64m none {drive}'
+                             for drive in drives)
+        own = ['unshare', '--mount', 'sh', '-c', mounts + ' && exec "$@"', 'sh']
+        if subprocess.run([*own, 'true'], capture_output=True, check=False).returncode:
+            self.skipTest('no mount of its own can be made (unshare --mount)')
+        for store, budget in (('drive{local}/s', '57.6'), ('drive0/{local}', '28.8')):
+            with self.subTest(store):
+                done = subprocess.run(
+                    [*own, *mpi.launcher(2), *self.command('--ways', '2', store=store, steps=1)],
+                    capture_output=True, text=True, env=environment(), timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, rf'(?m)^budget .* {budget} MiB$')
+                self.assertRegex(done.stdout,
+                                 rf'(?m)^its budget .* {2 * float(budget):.1f} MiB$')
+
+    def test_what_ranks_of_one_node_move_is_counted(self):
+        """With whole weights each rank takes in the other's shard of each weight and gradient, once
+        a step: half of the units' rows, which are two shards of whole blocks each. Replicas take
+        in sums of gradients in place of weights."""
+        for before, ranks, stage in (([], 1, 2), *((mpi.launcher(2), 2, s) for s in range(3))):
+            self.trained('--ways', '2', '--zero-stage', str(stage), before=before)
+            moved = [line['bytes'] for line in self.lines('step')]
+            shards = mpi.shard_bytes(ranks, (160 * 64, *3 * [38016], 64, 160 * 64))
+            self.assertEqual([(line['net'], line['net_between']) for line in moved],
+                             [(2 * (ranks - 1) * shards, 0)] * 3)
+
+    def test_a_plan_of_two_ranks_is_what_they_take(self):
+        """The table, of a rank and of the node, and its homes."""
+        for options in (('--zero-stage', '2'), ('--place', 'states=nvme,weights=nvme')):
+            with self.subTest(options=options):
+                shutil.rmtree(self.path('store'), ignore_errors=True)
+                command = self.command('--ways', '4', '--dram', '256M', '--nvme', '1G', *options)
+                done = subprocess.run([*mpi.launcher(2), *command], capture_output=True, text=True,
+                                      env=environment(), timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                shutil.rmtree(self.path('store'))
+                left_out = ('--data', '--lr', '--log', '--export')
+                plan = [PROGRAM, 'plan', '--world', '2',
+                        *(word for at, word in enumerate(command[2:], 2)
+                          if word not in left_out and command[at - 1] not in left_out)]
+                planned = subprocess.run(plan, capture_output=True, text=True, env=environment(),
+                                         timeout=120)
+                self.assertEqual(planned.returncode, 0, planned.stderr)
+                table = re.match(r'(?s).*?\nits budget [^\n]*\n', done.stdout)[0]
+                self.assertIn('node of 2', table)
+                self.assertTrue(planned.stdout.startswith(table), planned.stdout + done.stdout)
+
+    def test_a_step_of_ranks_is_predicted(self):
+        """As one of one rank is, from the third step on; a shorter run measures no network."""
+        for stage in ('2', '3'):
+            with self.subTest(stage=stage):
+                shutil.rmtree(self.path('store'), ignore_errors=True)
+                shutil.rmtree(self.path('out'), ignore_errors=True)
+                command = self.command('--ways', '2', '--zero-stage', stage, steps=4)
+                done = subprocess.run([*mpi.launcher(2), *command], capture_output=True, text=True,
+                                      env=environment(), timeout=120)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r'(?m)^bounded by [a-z ]+: a step took \S+ s, \S+ s '
+                                              r'predicted')
+                summary, = self.lines('summary')
+                bounds = [line['bound_s'] for line in self.lines('step')]
+                self.assertEqual(bounds[:2], [None, None])
+                self.assertEqual(len(set(bounds[2:])), 1)
+                self.assertGreater(bounds[2], 0)
+                self.assertGreaterEqual(summary['predicted_step_s'], bounds[2] * (1 - 1e-6))
+
     def test_rank_0_alone_tells(self):
         done = subprocess.run([*mpi.launcher(2), *self.command('--ways', '2')], capture_output=True,
                               text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('note[I501] ranks: 2 on 1 node (mpirun of Open MPI), 2 ways, ', done.stderr)
+        self.assertRegex(done.stderr, r"note\[I501\] ranks of a node read each other's buffers in "
+                                      r'place: [\d.]+ KiB of each are in shared memory\n')
         self.assertEqual(done.stdout.count('trained 3 steps'), 1)
         self.assertEqual(done.stderr.count('step 1/3'), 1)
         self.assertNotIn('rank 1', done.stderr)
 
-    def refused(self, code, part, *more, status=2):
+    def told_of_little(self, size, words, *more):
+        """One line of a quiet run with so much shared memory, whose results are the same."""
+        want = self.trained('--ways', '2', *more)
+        small = [*mpi.small_memory(self, size), *mpi.launcher(2)]
+        done = subprocess.run(
+            [*small, *self.command('--ways', '2', '--quiet', *more, store='other')],
+            capture_output=True, text=True, timeout=120, env=environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, rf"\Awarning\[W502\] ranks of a node {words}: a node's "
+                                      r'/dev/shm is too small for \d+ bytes of each rank\. '
+                                      r'[^\n]*\n\Z')
+        self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
+
+    def test_too_little_shared_memory_is_told_once(self):
+        self.told_of_little('256k', r'send [^\n]*')
+
+    def test_shared_memory_for_gradients_alone_is_told_once(self):
+        self.told_of_little('2m', r'read only [\d.]+ KiB of each in place, and send '
+                                  r'[^\n]*', '--zero-stage', '2')
+
+    def refused(self, code, part, *more, status=2, **kind):
         """Told once, whoever found it."""
-        done = subprocess.run([*mpi.launcher(2), *self.command(*more)], capture_output=True,
-                              text=True, env=environment(), timeout=120)
+        done = subprocess.run([*mpi.launcher(2), *self.command(*more, **kind)],
+                              capture_output=True, text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(done.stderr.count('error['), 1, done.stderr)
         self.assertIn(f'error[E{code}] ', done.stderr)
         self.assertIn(part, done.stderr)
-        self.assertFalse(os.path.exists(self.path('log.jsonl')))
+        self.assertFalse(os.path.exists(self.path(kind.get('log', 'log.jsonl'))))
 
     def test_what_ranks_cannot_do_is_refused_once(self):
-        self.refused(501, '--samples is for one process', '--samples', '2')
         self.refused(402, 'Fix: --ways 2 or 4.', '--ways', '3')
+        for keeps in (('--keep', '2'), ('--keep-best', '--eval-split', '0.3')):
+            self.refused(402, 'Fix: --zero-stage 1, or leave ', '--zero-stage', '0', *keeps)
         self.refused(420, 'nothing', '--eval', self.path('nothing'), status=1)
 
     def test_ranks_of_other_options_are_refused(self):
@@ -277,39 +494,6 @@ class Ranks(Case):
         done = subprocess.run(command, capture_output=True, text=True, env=environment(),
                               timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
-
-    def test_a_rank_that_is_stopped_is_named(self):
-        command = self.command('--ways', '2', '--peer-timeout', '5', steps=100000)
-        with subprocess.Popen([*mpi.launcher(2), *command], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True, env=environment()) as child:
-            for line in child.stderr:
-                if line.startswith('step '):
-                    break
-            os.kill(mpi.processes(PROGRAM, self.path('store'))[1], signal.SIGSTOP)
-            told = child.stderr.read()
-        self.assertEqual(child.returncode, 1, told)
-        self.assertRegex(told, r'error\[E504\] rank 1 [^\n]*; waited 5 s for it in ')
-
-    def test_a_signal_to_one_rank_stops_all_after_the_same_step(self):
-        command = self.command('--ways', '2', '--durability', 'step', steps=100000)
-        with subprocess.Popen([*mpi.launcher(2), *command], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True, env=environment()) as child:
-            for line in child.stderr:
-                if line.startswith('step '):
-                    break
-            os.kill(mpi.processes(PROGRAM, self.path('store'))[1], signal.SIGUSR1)
-            told = child.stderr.read()
-        self.assertEqual(child.returncode, 75, told)
-        self.assertIn('stopped (a signal to another rank) after ', told)
-        self.assertEqual(told.count('stopped ('), 1, told)
-        made = len(self.lines('step'))
-        want = self.trained('--ways', '2', steps=made + 2, store='other', log='other.jsonl')[1]
-        shutil.rmtree(self.path('out'))
-        done = subprocess.run(
-            [*mpi.launcher(2), *self.command('--ways', '2', '--resume', steps=made + 2)],
-            capture_output=True, text=True, env=environment(), timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(sums_of(self.path('out')), want)
 
 
 if __name__ == '__main__':

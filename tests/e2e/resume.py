@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from store_bytes import Store  # noqa: E402
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
-from short import some  # noqa: E402
+from short import by_turns, some  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -457,6 +457,8 @@ class Resume(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r'error\[E614\] .* has no version that is whole .*offset \d+')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1])

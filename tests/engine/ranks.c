@@ -9,13 +9,17 @@
  *     eval=N,TIMES              behind each step so many evaluations, which visit the first N units
  *     end=HOW,RANK,STEP,VISIT   kill, segv, exit or stop: how this rank ends before its so manieth
  *                               visit of a step; ALL_VISITS when its end is asked for, and one more
- *                               when it has ended
+ *                               when it has ended; STEP=N, 0: when all is over
+ *     rates=X                   all rates of the machine; it tells what was planned
  *     only=RANK,OPTION=VALUE    an option of this rank alone
  */
+#include "session/engine_state.h"
 #include "toy_client.h"
 
+#include <hoistway/predict.h>
 #include <hoistway/ranks.h>
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +42,7 @@ struct client {
     uint64_t at;  /* steps that are over */
     uint32_t visits, eval_units, eval_times;
     struct early_end end;
+    bool rates; /* are known */
 };
 
 static void end_early(const struct client *c)
@@ -123,6 +128,15 @@ static int step(struct client *c, struct hst_step_stats *stats)
     return rc ? rc : hst_step_end(c->engine, stats);
 }
 
+/* Bytes that this rank has read where others of its node have them. */
+static uint64_t in_place(const struct client *c)
+{
+    struct comm_info info = {0};
+    if (c->engine->comm)
+        comm_info(c->engine->comm, &info);
+    return info.in_place_bytes;
+}
+
 static int evaluate_unit(struct client *c, uint32_t unit)
 {
     const struct hst_unit_view *view;
@@ -171,15 +185,35 @@ static int collect(void *context, const struct hst_param_ref *param, uint64_t of
     return 0;
 }
 
+/* Rank 0's writer alone has anything to write. */
+static int refuse(void *context, const struct hst_param_ref *param, uint64_t offset,
+                  const void *src, size_t count, enum hst_dtype dtype)
+{
+    (void)context, (void)param, (void)offset, (void)src, (void)count, (void)dtype;
+    return -EPERM;
+}
+
 static int print_weights(const struct client *c)
 {
     static unsigned char bytes[2 * TOY_ELEMENTS * sizeof(float)];
     uint64_t digest = 0xcbf29ce484222325ull;
-    int rc = hst_engine_save_masters(c->engine, &(struct hst_writer){collect, bytes});
+    const struct hst_writer writer = {c->part.rank == 0 ? collect : refuse, bytes};
+    int rc = hst_engine_save_masters(c->engine, &writer);
     for (size_t i = 0; i < sizeof bytes; i++)
         digest = (digest ^ bytes[i]) * 0x100000001b3ull;
     if (rc == 0 && c->part.rank == 0)
         printf("weights %016llx\n", (unsigned long long)digest);
+    return rc;
+}
+
+/* As it was planned, by what all ranks know. */
+static int print_plan(const struct client *c)
+{
+    struct hst_decision d;
+    int rc = hst_engine_decision(c->engine, &d);
+    if (rc == 0)
+        fprintf(stderr, "rank %u plans a step of %a s, else %a s: %s, %s, %g late\n", c->part.rank,
+                d.step_s, d.usual_step_s, d.homes, d.update, d.late_share);
     return rc;
 }
 
@@ -189,6 +223,7 @@ static int run(struct client *c, uint64_t steps, bool resume)
     int rc = toy_describe(c->engine);
     rc = rc ? rc : hst_engine_seal(c->engine, HST_ORDER_FORWARD);
     rc = rc ? rc : hst_engine_part(c->engine, &c->part);
+    rc = rc || !c->rates ? rc : print_plan(c);
     rc = rc       ? rc
          : resume ? hst_engine_resume(c->engine, &c->at, NULL, 0, &cursor)
                   : toy_load(c->engine);
@@ -199,12 +234,16 @@ static int run(struct client *c, uint64_t steps, bool resume)
         end_early(c);
         c->at++;
         if (rc == 0 && c->part.rank == 0)
-            printf("step %llu norm %a sum %a net %llu\n", (unsigned long long)stats.step,
-                   stats.grad_norm, stats.sums[0], (unsigned long long)stats.bytes.net);
+            printf("step %llu norm %a sum %a net %llu, %llu so far in place\n",
+                   (unsigned long long)stats.step, stats.grad_norm, stats.sums[0],
+                   (unsigned long long)stats.bytes.net, (unsigned long long)in_place(c));
         rc = rc ? rc : evaluate(c);
     }
     rc = rc ? rc : hst_engine_drain(c->engine, NULL);
-    return rc ? rc : print_weights(c);
+    rc = rc ? rc : print_weights(c);
+    c->visits = 0;
+    end_early(c);
+    return rc;
 }
 
 static void tell(void *context, enum hst_log_level level, const char *line)
@@ -239,7 +278,16 @@ struct called {
     uint64_t steps, resume;
     struct client client;
     struct hst_config config;
+    struct hst_rates rates;
 };
+
+static void set_rates(struct called *called, double rate)
+{
+    for (int r = 0; r < HST_RATE_COUNT; r++)
+        called->rates.figures[r].value = rate;
+    called->config.rates = &called->rates;
+    called->client.rates = true;
+}
 
 /* A word NAME=VALUE; values last as long as the program's arguments. */
 static bool take(struct called *called, uint32_t rank, char *word)
@@ -256,6 +304,8 @@ static bool take(struct called *called, uint32_t rank, char *word)
     else if (strcmp(word, "end") == 0)
         return sscanf(value, "%7[a-z],%u,%u,%u", end->how, &end->rank, &end->step, &end->visit) ==
                4;
+    else if (strcmp(word, "rates") == 0)
+        set_rates(called, strtod(value, NULL));
     else if (strcmp(word, "only") == 0 && comma)
         return strtoul(value, NULL, 10) != rank || take(called, rank, comma + 1);
     else

@@ -222,13 +222,15 @@ static int embedding_or_update(struct host_dev *dev, const void *args)
     return rc < 0 ? rc : 0; /* a device does not count the weights that are not finite */
 }
 
-static int far_adamw(struct hst_stream *stream, const struct hst_adamw *a)
+static int far_optimize(struct hst_stream *stream, const struct hst_optimize *a)
 {
     static struct update queued[UPDATES];
     static unsigned next;
     struct update *u = &queued[next++ % UPDATES];
     *u = (struct update){
-        .kind = {.weights = cpu_type(a->dtype), .grads = cpu_type(a->dtype)},
+        .kind = {.optimizer = (enum hst_optimizer)a->optimizer,
+                 .weights = cpu_type(a->dtype),
+                 .grads = cpu_type(a->dtype)},
         .coef = {.grad_scale = a->grad_scale,
                  .beta1_hi = a->beta1_hi,
                  .beta1_lo = a->beta1_lo,
@@ -239,6 +241,7 @@ static int far_adamw(struct hst_stream *stream, const struct hst_adamw *a)
                  .inv_sqrt_bias2 = a->inv_sqrt_bias2,
                  .eps = a->eps,
                  .decay = a->decay,
+                 .l2 = a->l2,
                  .step_size = a->step_size},
         .arrays = {a->weight, a->dtype == HST_F16 ? (void *)a->master : a->remainder, a->m, a->v,
                    a->grad},
@@ -277,7 +280,7 @@ static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,
     table.info = far_info;
     table.stream_copy = far_copy;
     table.norm2 = far_norm2;
-    table.adamw = far_adamw;
+    table.optimize = far_optimize;
     host->ops = &table;
     *dev = host;
     return 0;

@@ -8,6 +8,7 @@
 
 #include "cli/options/options.h"
 #include "nvme_bench/args.h"
+#include "verbs/train/config.h"
 #include "verbs/train/train.h"
 
 #include <math.h>
@@ -50,6 +51,7 @@ static void parse_both(int argc, char **argv)
         MUST(train.warmup.percent <= 100 && train.decay.percent <= 100);
         MUST(train.lr >= 0 && train.lr <= 1);
     }
+    train_config_close(&train);
     error = (struct hst_error){0};
     if (nb_args_parse(argc, argv, &bench, &help, &error)) {
         must_be_told(&error, FAIL_USAGE, FAIL_MISSING);

@@ -117,6 +117,67 @@ def config_seeds():
     }
 
 
+def hjson_seeds():
+    return {
+        'offload': b"""{
+  # ZeRO-3, to NVMe
+  "train_micro_batch_size_per_gpu": "auto",
+  "bf16": {"enabled": true},
+  "zero_optimization": {
+    "stage": 3,
+    "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme", "buffer_count": 4},
+    "offload_param": {"device": "cpu", "pin_memory": true,}, // a comma before an end
+    "sub_group_size": 1e9,
+    "contiguous_gradients": true
+    "round_robin_gradients": true /* and none
+    at the end of a line */
+  }
+}
+""",
+        'optimizer': b'{"optimizer": {"type": "AdamW", "params": '
+                     b'{"lr": 1e-4, "betas": [0.9, 0.95]}}}',
+        'bare': b'{stage: 3, $a-b.c: [1\n2,], e: {}, f: null}',
+        'escapes': b'{"\\u0061\\ud83d\\ude00": "\\n\\\\\\""}',
+        'twice': b'{"a": 1, "\\u0061": 2}',
+        'deep': b'{a: ' + b'[' * 20,
+        'quoteless': b'{device: cpu,\n}',
+        'mark': b'\xef\xbb\xbf{}',
+        'huge': b'{"lr": 1e999}',
+        'comment': b'{} /* without an end',
+    }
+
+
+def ds_config_seeds():
+    """Each key of the page's table with a value of its type, and whole configurations."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs',
+                        'deepspeed.md')
+    values = {'true or false': True, 'a whole number': 2, 'a number': 0.5, 'a text': 'cpu',
+              'an array of numbers': [0.9, 0.95], 'an object': {}, 'anything': {'enabled': False}}
+    seeds = {}
+    with open(page, encoding='utf-8') as f:
+        for line in f:
+            if not line.startswith('| `'):
+                continue
+            names, kind = line.strip('|').split(' | ')[:2]
+            for name in names.split('`')[1::2]:
+                value = values[kind]
+                for part in reversed(name.split('.')):
+                    value = {part: value}
+                seeds[name] = json.dumps(value).encode()
+    seeds['all'] = json.dumps({
+        'train_batch_size': 8, 'train_micro_batch_size_per_gpu': 'auto', 'gradient_clipping': 0.5,
+        'optimizer': {'type': 'Adam', 'params': {'lr': 1e-4, 'betas': [0.9, 0.95],
+                                                 'torch_adam': True}},
+        'scheduler': {'type': 'WarmupLR'}, 'fp16': {'enabled': 'true', 'loss_scale': 0},
+        'zero_optimization': {'stage': 3, 'cpu_offload_param': True, 'aio': {'num_threads': 1},
+                              'offload_optimizer': {'device': 'nvme', 'nvme_path': '/n'}},
+        'csv_monitor': {'enabled': True, 'output_path': 'a/'}, '_': [1, {'b': None}]}).encode()
+    options = b'{"lr":1e-4,"betas":"0.9,0.95","quiet":true,"steps":null}'
+    seeds['log'] = b'{"kind":"run","options":' + options + b'}\n{"kind":"step","step":1}\n'
+    seeds['log-without'] = b'{"kind":"run","seed":0}\n'
+    return {**hjson_seeds(), 'options': options, **seeds}
+
+
 # ---- tokens: what the user said in three bytes, then the file ----
 
 def llmc(magic, version, tokens, width):
@@ -264,8 +325,8 @@ def store_seeds():
 
 
 SEEDS = {'safetensors': safetensors_seeds, 'index': index_seeds, 'config': config_seeds,
-         'tokens': tokens_seeds, 'documents': documents_seeds, 'options': options_seeds,
-         'store': store_seeds}
+         'hjson': hjson_seeds, 'ds_config': ds_config_seeds, 'tokens': tokens_seeds,
+         'documents': documents_seeds, 'options': options_seeds, 'store': store_seeds}
 
 
 def main():

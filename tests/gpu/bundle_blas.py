@@ -11,9 +11,11 @@ import re
 import sys
 import tempfile
 
-# What kernels/host looks up by dlsym, and nothing else.
+# What kernels/host looks up by dlsym, and nothing else. Without the functions at the end a
+# processor that this OpenBLAS does not know has its oldest kernels.
 USED = ('cblas_sgemm', 'openblas_get_config', 'openblas_get_corename', 'openblas_get_parallel',
-        'openblas_set_num_threads')
+        'openblas_set_num_threads', 'blas_memory_alloc', 'blas_memory_free',
+        'gotoblas_dynamic_init', 'gotoblas_dynamic_quit')
 NAMED = re.compile(r':setparam_[A-Z0-9_]+\.o: +U (\w+_[A-Z]\w*)$', re.M)
 KEPT = re.compile(r'i?s[a-z]')  # sgemm_kernel_ZEN, isamax_k_ZEN
 RESERVED = '_GLOBAL_OFFSET_TABLE_'

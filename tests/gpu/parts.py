@@ -122,7 +122,7 @@ def losses(runner):
     """Losses of small models against the host's; and once more, the bits of the first time."""
     arguments = [sys.executable, os.path.join(place.HERE, 'losses.py'),
                  need(place.program('hoistway'), 'hoistway'), '--device', runner.device,
-                 *smoke_flag(runner)]
+                 '--at-once', str(processes(runner)), *smoke_flag(runner)]
     done = runner.command(arguments)
     result = {0: 'passed', 77: 'skipped'}.get(done.code, 'failed')
     runner.test('losses', result, done.seconds, '' if result == 'passed' else done.why())

@@ -49,7 +49,7 @@ PARTS = {
     'doctor': (parts.doctor, 40),
     'triage': (parts.triage, 45),
     'suite': (parts.suite, 90),
-    'losses': (parts.losses, 60),
+    'losses': (parts.losses, 90),
     'kernels': (parts.kernels, 40),
     'gemm': (parts.gemm, 45),
     'attention': (parts.attention, 45),

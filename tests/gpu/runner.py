@@ -4,6 +4,7 @@ import copy
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import threading
 import time
@@ -74,7 +75,7 @@ class Runner:
         folder = os.path.join(self.out, LOGS)
         for old in os.listdir(folder) if os.path.isdir(folder) else ():
             path = os.path.join(folder, old)
-            if re.fullmatch(re.escape(name) + r'-\d+\.txt', old):
+            if re.fullmatch(re.escape(name) + r'-\d+\.(txt|jsonl|trace\.json)', old):
                 with writing(path):
                     os.unlink(path)
 
@@ -123,6 +124,15 @@ class Runner:
                 if done.err:
                     file.write(f'---- standard error\n{done.err}')
                 file.write(f'---- {done.how()}, {done.seconds:.1f} s\n')
+
+    def keep_beside(self, done, files):
+        """What a command wrote, under its log's name: ending -> path. What it did not write is not
+        missed."""
+        for ending, path in files.items():
+            if done.log and os.path.exists(path):
+                kept = os.path.join(self.out, os.path.splitext(done.log)[0] + ending)
+                with writing(kept):
+                    shutil.copyfile(path, kept)
 
     def test(self, name, result, seconds, why=''):
         with self.lock:

@@ -116,6 +116,16 @@ class Failures(Programs):
         self.assertEqual(self.results(rows), {'': 'passed'})
         self.assertEqual(len(self.part['commands']), 1)
 
+    def test_what_a_command_wrote_is_kept_beside_its_log_until_the_part_runs_anew(self):
+        done = self.runner.command(['true'])
+        wrote = self.program('log.jsonl', '{}')
+        self.runner.keep_beside(done, {'.jsonl': wrote, '.trace.json': wrote + '.not-there'})
+        name = os.path.splitext(os.path.basename(done.log))[0]
+        self.assertEqual(self.logs()[name + '.jsonl'], '{}')
+        self.assertEqual(len(self.logs()), 2)
+        self.runner.begin(self.runner.part['name'], 9)
+        self.assertEqual(self.logs(), {})
+
     def test_plans_that_were_built_are_told(self):
         said = 'plans of cuDNN: more than 150 s: the rest is own\n[       OK ] one\n'
         said += 'plans of cuDNN: 9 in 155 s'

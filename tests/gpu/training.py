@@ -166,19 +166,21 @@ def read_log(path):
 
 
 def train(runner, model, batch_tokens, steps, more=()):
-    tokens, log = (os.path.join(model.folder, name) for name in ('tokens.bin', 'log.jsonl'))
+    tokens, log, trace = (os.path.join(model.folder, name)
+                          for name in ('tokens.bin', 'log.jsonl', 'trace.json'))
     if model.tokens != (steps + 1) * batch_tokens + 1:  # the order of sequences follows from it
         model.tokens = (steps + 1) * batch_tokens + 1
         llama.write_tokens(tokens, model.config['vocab_size'], model.tokens)
-    if os.path.exists(log):
-        os.remove(log)
+    for old in filter(os.path.exists, (log, trace)):
+        os.remove(old)
     init = ['--init', 'random'] if model.weights == 'random' else []
     done = runner.command(
         [need(place.program('hoistway'), 'hoistway'), 'train', '--model', model.folder, '--data',
          tokens, '--token-dtype', 'u32', '--durability', 'none', '--store',
          os.path.join(model.folder, 'store'), '--steps', str(steps), '--seq-len', str(model.seq),
          '--batch-tokens', str(batch_tokens), '--device', runner.device, '--precision', 'bf16',
-         '--log', log, *init, *more])
+         '--log', log, '--trace', trace, *init, *more])
+    runner.keep_beside(done, {'.jsonl': log, '.trace.json': trace})
     run = Run(done, read_log(log))
     if done.code == 0 and len(run.steps) != steps:
         raise Failed(f'the log has {len(run.steps)} steps of {steps}')

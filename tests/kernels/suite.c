@@ -21,7 +21,8 @@ int suite_open(uint64_t memory_bytes, uint64_t host_bytes, const struct hst_para
     struct hst_dev_config config = {.size = sizeof config,
                                     .memory_bytes = memory_bytes,
                                     .host_bytes = host_bytes,
-                                    .parallel = parallel};
+                                    .parallel = parallel,
+                                    .host_math = getenv("HST_SUITE_MATH")};
     int rc = hst_dev_open(device_name, &config, dev, NULL);
     for (size_t i = 0; rc == 0 && i < DEVICES; i++)
         if (!devices[i]) {
@@ -52,7 +53,7 @@ static void end_without_device(const struct hst_dev_failure *failure)
 static void look_for_device(void)
 {
     struct hst_dev *dev;
-    struct hst_dev_config config = {.size = sizeof config};
+    struct hst_dev_config config = {.size = sizeof config, .host_math = getenv("HST_SUITE_MATH")};
     struct hst_dev_failure failure;
     if (hst_dev_open(device_name, &config, &dev, &failure))
         end_without_device(&failure);

@@ -290,6 +290,37 @@ static void a_product_without_rows_or_columns_does_nothing(void **state)
     suite_run(nothing_case, NULL);
 }
 
+/* Operands that are subnormal count as what they are, or as zero: by 16 of at most 2^-126 each. */
+static void subnormal_case(struct suite *s, const void *parameters)
+{
+    enum { SIDE = 16 };
+    (void)parameters;
+    struct tensor *a = tensor_random(s, SIDE * SIDE, HST_BF16, 0x1p-127);
+    struct tensor *b = tensor_random(s, SIDE * SIDE, HST_BF16, 1);
+    for (enum hst_dtype out = HST_F32; out <= HST_BF16; out++) {
+        struct tensor *c = tensor_empty(s, SIDE * SIDE, out);
+        double want[SIDE * SIDE] = {0};
+        struct hst_matmul args = {.m = SIDE,
+                                  .n = SIDE,
+                                  .k = SIDE,
+                                  .a = {a->data, SIDE, HST_BF16},
+                                  .b = {b->data, SIDE, HST_BF16},
+                                  .c = {c->data, SIDE, out}};
+        args.work = suite_work(s, hst_matmul_work_bytes(s->dev, &args));
+        assert_int_equal(hst_op_matmul(s->stream, &args), 0);
+        suite_sync(s);
+        tensor_read(s, c);
+        ref_matmul(SIDE, SIDE, SIDE, a->values, SIDE, false, b->values, SIDE, false, want, SIDE);
+        expect_close("c", c, want, SIDE * 0x1p-126);
+    }
+}
+
+static void subnormal_bf16_counts_as_itself_or_as_zero(void **state)
+{
+    (void)state;
+    suite_run(subnormal_case, NULL);
+}
+
 struct placed {
     enum hst_dtype dtype;
     size_t shift;
@@ -429,6 +460,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_batch_is_so_many_products),
         cmocka_unit_test(an_empty_sum_is_zero),
         cmocka_unit_test(a_sum_beyond_f16_is_infinite_in_f16_alone),
+        cmocka_unit_test(subnormal_bf16_counts_as_itself_or_as_zero),
         cmocka_unit_test(a_product_without_rows_or_columns_does_nothing),
         cmocka_unit_test(alignment_leaves_the_bytes_alone),
         cmocka_unit_test(workspace_never_shrinks_as_shapes_grow),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The optimizer of a device against cpu_adam, which states the order of every rounding: the same
+ * The optimizers of a device against cpu_adam, which states the order of every rounding: the same
  * bytes, whatever the numbers. The host device does neither and says so.
  */
 #include "suite.h"
@@ -13,10 +13,16 @@ enum { COUNTS = sizeof counts / sizeof *counts, STEPS = 12 };
 
 enum kind { ORDINARY, TINY, HUGE_ONES, INFINITE, NOT_A_NUMBER, MIXED, KINDS };
 
+/* Of a device; the last of cpu_adam's is none. */
+static const enum hst_optimizer optimizers[] = {HST_OPTIMIZER_ADAMW, HST_OPTIMIZER_SGD,
+                                                HST_OPTIMIZER_LION, HST_OPTIMIZER_ADAGRAD};
+enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
+
 struct parameters {
     size_t count;
     enum hst_dtype dtype;
     enum kind kind;
+    enum hst_optimizer optimizer;
 };
 
 static enum hst_cpu_type cpu_type(enum hst_dtype dtype)
@@ -125,7 +131,7 @@ static void norms_have_the_bytes_of_cpu_adam(void **state)
     (void)state;
     for (size_t i = 0; i < COUNTS; i++)
         for (enum hst_dtype dtype = HST_F32; dtype <= HST_F16; dtype++)
-            suite_run(norm2_case, &(struct parameters){counts[i], dtype, ORDINARY});
+            suite_run(norm2_case, &(struct parameters){counts[i], dtype, ORDINARY, 0});
 }
 
 struct copies { /* what cpu_adam works on */
@@ -135,11 +141,13 @@ struct copies { /* what cpu_adam works on */
 };
 
 static void step(struct suite *s, const struct parameters *p, const struct copies *c,
-                 struct hst_adamw *args, uint64_t t)
+                 struct hst_optimize *args, uint64_t t)
 {
     static const struct hst_adam_hyper hyper = {3e-4, 0.9, 0.999, 1e-8, 0.1};
+    const bool adamw = p->optimizer == HST_OPTIMIZER_ADAMW;
     struct hst_adam_coef k;
-    assert_int_equal(hst_adam_coef_init(&hyper, t, 0.37f * (float)t, &k), 0);
+    assert_int_equal(
+        (adamw ? hst_adam_coef_init : hst_plain_coef_init)(&hyper, t, 0.37f * (float)t, &k), 0);
     args->grad_scale = k.grad_scale;
     args->beta1_hi = k.beta1_hi;
     args->beta1_lo = k.beta1_lo;
@@ -150,24 +158,25 @@ static void step(struct suite *s, const struct parameters *p, const struct copie
     args->inv_sqrt_bias2 = k.inv_sqrt_bias2;
     args->eps = k.eps;
     args->decay = k.decay;
+    args->l2 = k.l2;
     args->step_size = k.step_size;
-    assert_int_equal(hst_op_adamw(s->stream, args), is_host(s) ? -ENOTSUP : 0);
+    assert_int_equal(hst_op_optimize(s->stream, args), is_host(s) ? -ENOTSUP : 0);
     if (is_host(s))
         return;
     const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
-    const struct hst_update_kind kind = {.weights = cpu_type(p->dtype),
-                                         .grads = cpu_type(p->dtype)};
+    const struct hst_update_kind kind = {
+        .optimizer = p->optimizer, .weights = cpu_type(p->dtype), .grads = cpu_type(p->dtype)};
     const struct hst_update_arrays arrays = {.weights = c->weight,
                                              .master = p->dtype == HST_BF16  ? (void *)c->remainder
                                                        : p->dtype == HST_F16 ? c->master
                                                                              : NULL,
-                                             .m = c->m,
-                                             .v = c->v,
+                                             .m = args->m ? c->m : NULL,
+                                             .v = args->v ? c->v : NULL,
                                              .grads = c->grad};
     assert_true(hst_update_run(hst_update_find(ops, kind), &k, &arrays, p->count) >= 0);
 }
 
-static void adamw_of_kind(struct suite *s, const struct parameters *p)
+static void update_of_kind(struct suite *s, const struct parameters *p)
 {
     struct tensor *weight = tensor_empty(s, p->count, p->dtype);
     struct tensor *grad = tensor_empty(s, p->count, p->dtype);
@@ -181,14 +190,15 @@ static void adamw_of_kind(struct suite *s, const struct parameters *p)
                        .m = filled(s, m, p->kind),
                        .v = filled(s, v, p->kind),
                        .remainder = filled(s, remainder, MIXED)};
-    struct hst_adamw args = {.count = p->count,
-                             .dtype = p->dtype,
-                             .weight = weight->data,
-                             .remainder = p->dtype == HST_BF16 ? remainder->data : NULL,
-                             .master = p->dtype == HST_F16 ? master->data : NULL,
-                             .m = m->data,
-                             .v = v->data,
-                             .grad = grad->data};
+    struct hst_optimize args = {.count = p->count,
+                                .dtype = p->dtype,
+                                .optimizer = p->optimizer,
+                                .weight = weight->data,
+                                .remainder = p->dtype == HST_BF16 ? remainder->data : NULL,
+                                .master = p->dtype == HST_F16 ? master->data : NULL,
+                                .m = HST_OPTIMIZER_HAS_M(p->optimizer) ? m->data : NULL,
+                                .v = HST_OPTIMIZER_HAS_V(p->optimizer) ? v->data : NULL,
+                                .grad = grad->data};
     for (uint64_t t = 1; t <= STEPS; t++)
         step(s, p, &c, &args, t);
     suite_sync(s);
@@ -207,19 +217,27 @@ static void adamw_of_kind(struct suite *s, const struct parameters *p)
     free(c.master);
 }
 
-static void adamw_case(struct suite *s, const void *parameters)
+static void update_case(struct suite *s, const void *parameters)
 {
     struct parameters p = *(const struct parameters *)parameters;
     for (p.kind = ORDINARY; p.kind < KINDS; p.kind++)
-        adamw_of_kind(s, &p);
+        update_of_kind(s, &p);
 }
 
-static void adamw_has_the_bytes_of_cpu_adam(void **state)
+static void updates_have_the_bytes_of_cpu_adam(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNTS; i++)
-        for (enum hst_dtype dtype = HST_F32; dtype <= HST_F16; dtype++)
-            suite_run(adamw_case, &(struct parameters){counts[i], dtype, ORDINARY});
+    for (size_t o = 0; o < OPTIMIZERS; o++)
+        for (size_t i = 0; i < COUNTS; i++)
+            for (enum hst_dtype dtype = HST_F32; dtype <= HST_F16; dtype++)
+                suite_run(update_case,
+                          &(struct parameters){counts[i], dtype, ORDINARY, optimizers[o]});
+}
+
+/* Moments that an optimizer has none of, or lacks; one that no device has. The host has none. */
+static void expect_refused_by_a_device(struct suite *s, struct hst_optimize args)
+{
+    assert_int_equal(hst_op_optimize(s->stream, &args), is_host(s) ? -ENOTSUP : -EINVAL);
 }
 
 static void refusals_case(struct suite *s, const void *parameters)
@@ -235,20 +253,27 @@ static void refusals_case(struct suite *s, const void *parameters)
     bad[3].count = SIZE_MAX / 2;
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(hst_op_norm2(s->stream, &bad[i]), -EINVAL);
-    const struct hst_adamw good = {.count = 8,
-                                   .dtype = HST_BF16,
-                                   .weight = f,
-                                   .remainder = (int16_t *)(f + 64),
-                                   .m = f + 128,
-                                   .v = f + 192,
-                                   .grad = f + 256};
-    struct hst_adamw wrong[11];
+    const struct hst_optimize good = {.count = 8,
+                                      .dtype = HST_BF16,
+                                      .weight = f,
+                                      .remainder = (int16_t *)(f + 64),
+                                      .m = f + 128,
+                                      .v = f + 192,
+                                      .grad = f + 256};
+    struct hst_optimize wrong[11], other = good;
     for (size_t i = 0; i < 11; i++)
         wrong[i] = good;
+    other.optimizer = HST_OPTIMIZER_ADAM;
+    expect_refused_by_a_device(s, other);
+    other.optimizer = HST_OPTIMIZER_SGD; /* has no v */
+    expect_refused_by_a_device(s, other);
+    other.optimizer = HST_OPTIMIZER_ADAMW;
+    other.m = NULL;
+    expect_refused_by_a_device(s, other);
     wrong[0].dtype = HST_F32; /* has no remainder */
     wrong[1].remainder = NULL;
     wrong[2].remainder = (int16_t *)(f + 65);
-    wrong[3].m = NULL;
+    wrong[3].m = f + 129;
     wrong[4].grad = f + 257;
     wrong[5].count = SIZE_MAX / 2;
     wrong[6].weight = NULL;
@@ -259,7 +284,7 @@ static void refusals_case(struct suite *s, const void *parameters)
     wrong[10] = wrong[9];
     wrong[10].master = f + 321; /* which is aligned */
     for (size_t i = 0; i < 11; i++)
-        assert_int_equal(hst_op_adamw(s->stream, &wrong[i]), -EINVAL);
+        assert_int_equal(hst_op_optimize(s->stream, &wrong[i]), -EINVAL);
     expect_everywhere(s, t, 3);
 }
 
@@ -273,7 +298,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_have_the_bytes_of_cpu_adam),
-        cmocka_unit_test(adamw_has_the_bytes_of_cpu_adam),
+        cmocka_unit_test(updates_have_the_bytes_of_cpu_adam),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -9,13 +9,13 @@ mutate(
     ('directories have names',
      'if (count == STRIPE_DRIVES_MAX || *at == \',\')'),
     ('the file of each rank is there',
-     'if (rc == -ENOENT)\n            rc = store_refuse', 'if (0)\n            rc = store_refuse'),
+     'if (rc == -ENOENT)\n            rc = refuse_missing',
+     'if (0)\n            rc = refuse_missing'),
     ('ranks are of one store',
      '!store_id_equal(&ckpt->looks[r].headers[0].uuid,\n' + 45 * ' ' +
      '&ckpt->looks[0].headers[0].uuid)', 'false'),
     ('settings are of a precision',
-     'if (!version_settings_formats(ckpt->settings, &ckpt->precision, &ckpt->state))',
-     'version_settings_formats(ckpt->settings, &ckpt->precision, &ckpt->state);\n    if (0)'),
+     'if (!ckpt->optimizer)'),
     ('each tile is one rank\'s',
      'entry.tile >= total || ckpt->tiles[entry.tile].rank != UINT32_MAX', 'entry.tile >= total'),
     ('units are of whole tiles',
@@ -34,7 +34,7 @@ mutate(
      'if (config->step != HST_NO_VERSION && enter_kept(ckpt, config->step))', 'if (0)'),
     ('a version of another step is not given',
      'config->step != HST_NO_VERSION && ckpt->looks[0].ref.step != config->step', '0'),
-    ('a store is held by who reads it', 'ckpt->held = config->hold;', ''),
+    ('a store is held by who reads it', 'new_ckpt(config->hold, ', 'new_ckpt(false, '),
     ('a store has been closed in order where all ranks\' were',
      'info->clean = info->clean && look->clean;', ''),
     ('the model\'s precision is compared',
@@ -49,7 +49,7 @@ mutate(
     ('each piece with its own', 'look_hashes(look, entry) + slot->part.at / STORE_BLOCK_BYTES,',
      'look_hashes(look, entry),'),
     ('a rank reads its share',
-     'if (has_part_of(&ckpt->layout, ckpt->tiles[t].range, r->reading->share))'),
+     'if (is_visited(r, t))'),
     ('the watch can end it',
      'w->progress(w->context, r->done_bytes, r->total_bytes) == 0', '(w->progress(w->context, '
      'r->done_bytes, r->total_bytes), true)'),
@@ -62,7 +62,7 @@ mutate(
 mutate(
     'engine/ckpt/reshard.c', CKPT,
     ('some unit has a block for each rank', 't->world <= most)', 'true)'),
-    ('a rank has its share', 't->ckpt->layout.tile_elements, reading.share)',
+    ('a rank has its share', 't->ckpt->layout.tile_elements, share)',
      't->ckpt->layout.tile_elements, SHARE_ALL)'),
     ('a new store has its directories to itself',
      'rc = store_directory_is_empty(&directory, t->error);', 'rc = 0;'),
@@ -72,7 +72,7 @@ mutate(
      'if (t->made[d])\n            (void)rmdir', 'if (0)\n            (void)rmdir'),
     ('ranks are of one store', '.agreed = &t->agreed,', ''),
     ('what is under way is marked',
-     'rc = rc ? rc : store_unfinished_begin(&directory, t->error);', ''),
+     'rc = rc ? rc : mark(t, &directory);', ''),
     ('what has ended is marked no more',
      'd < t.drives && rc == 0; d++)\n        unmark', 'd < 0; d++)\n        unmark'),
     ('the cursor comes along', '&t->ckpt->looks[0].about.cursor', '&(struct store_cursor){0}'),
@@ -179,6 +179,28 @@ mutate(
     ('weight decay is left out where it is', 'group.weight_decay = 0;', ''),
     ('a scale covers its elements', '+ optimizer_array_bytes(optimizer, i, first);',
      '+ first;'),
+    ('a number that the optimizer has not',
+     'if (has(table, i) || read_at(config, NUMBERS[i].config) == 0)', 'if (1)'),
+    ('a version names the optimizer', 'if (config->optimizer != HST_OPTIMIZER_ADAMW)'),
+    ('fewer bytes are faster', 'optimizer_traffic_bytes(like) / optimizer_traffic_bytes(optimizer)',
+     '1.0'),
+)
+
+mutate(
+    'engine/optimizer/sgd.c', 'engine/optimizer engine/optimizers',
+    ('the momentum is the user\'s', '.beta1 = group->momentum,', '.beta1 = 0.9,'),
+)
+
+mutate(
+    'engine/session/store/other_run.c', 'e2e/optimizers',
+    ('a refusal has both names', 'version_settings_name_optimizer(settings_then, was);',
+     'snprintf(was, sizeof was, "%s", settings_then);'),
+)
+
+mutate(
+    'engine/ckpt/version_text.c', 'e2e/optimizers',
+    ('a version is read by its optimizer',
+     'const char *name = value_of(settings, OPTIMIZER, &bytes);', 'const char *name = NULL;'),
 )
 
 mutate(
@@ -194,8 +216,8 @@ mutate(
 
 mutate(
     'tools/verbs/train/export.c', 'e2e/export',
-    ('another type comes from the masters', 'save(from, x->dtype != x->working,',
-     'save(from, x->dtype == HST_F32,'),
+    ('another type comes from the masters', 'native = save(from, x->dtype != x->working,',
+     'native = save(from, x->dtype == HST_F32,'),
     ('what is rounded is told', 'if (x->dtype != HST_F32)\n        printf',
      'if (0)\n        printf'),
 )
@@ -215,10 +237,11 @@ mutate(
 mutate(
     'engine/ckpt/keep.c', CKPT,
     ('no more are kept than wanted', '(void)remove_others(c, count);', ''),
-    ('the oldest goes', 'i < most && count - i > left', 'i < 0 && count - i > left'),
+    ('the oldest goes', 'kept.count > left ? kept.count - left : 0', '0'),
     ('the oldest makes room', 'if (is_full(rc) && remove_others(c, count - 1))'),
-    ('what was tried before does not count', '*c->error = (struct hst_error){0};', ''),
-    ('space is looked at', 'if (free_bytes < needed[d] + PART_BYTES)'),
+    ('what was tried before does not count',
+     '*c->error = (struct hst_error){0};\n    c->keep->done.by_other = false;', ''),
+    ('space is looked at', 'if (free_bytes < needed[d] + KEEP_PART_BYTES)'),
     ('the other drives\' directories get their names too',
      'for (uint32_t d = c->keep->config.drives; d-- > 0;) {', 'for (uint32_t d = 1; d-- > 0;) {'),
 )
@@ -240,4 +263,15 @@ mutate(
     'engine/store/manifest.c', 'store/format',
     ('padding is zeros whatever was there before',
      '    memset(at + 8 + bytes, 0, padded(bytes) - bytes);', '   '),
+)
+mutate(
+    'engine/store/open.c', 'e2e/rank_ends',
+    ('what not all ranks have is no damage', 'o->found->stepped_back = !o->none_damaged;',
+     'o->found->stepped_back = o->chosen == &o->newest.prev;'),
+    ('it is told', 'o->behind && o->none_damaged', 'false'),
+)
+mutate(
+    'engine/store/open.c', 'store/rot e2e/bad_stores',
+    ('what is damaged is', 'o->none_damaged = o->none_damaged && !o->damaged;', ''),
+    ('a manifest, too', 'own.count > 0 && own.list[0].version == o->newest.cur.version', 'true'),
 )

@@ -78,12 +78,136 @@ mutate(
 )
 mutate(
     'engine/comm/mpi/node.c', 'comm/ranks',
+    ('another operation is seen',
+     'if (other->kind == mine->kind && other->count == mine->count && other->where == mine->where)',
+     'if (true)'),
+    ("a peer's row lies where that rank has it", 'm->slot[i]->tag[m->step % 2].at',
+     'm->slot[m->info.local]->tag[m->step % 2].at'),
+)
+mutate(
+    'engine/comm/mpi/memory.c', 'comm/ranks',
     ('ranks meet before they allocate',
-     'int rc = mpi_meet(m, &(struct tag){TAG_ALLOC, block->size_bytes, 0});', 'int rc = 0;'),
-    ('another operation is seen', 'if (memcmp(other, mine, sizeof *mine) == 0)', 'if (true)'),
+     'int rc = mpi_meet(m, &(struct tag){.kind = TAG_ALLOC, .count = bytes});', 'int rc = 0;'),
+    ('ranks meet before they expose',
+     'int rc = mpi_meet(m, &(struct tag){.kind = TAG_EXPOSE, .count = block->size_bytes});',
+     'int rc = 0;'),
+    ('one node decides for all', '1, MPI_INT, MPI_MIN, m->world', '1, MPI_INT, MPI_MIN, m->node'),
+    ('addresses are a room', '!has_addresses(bytes * (locals + 1))', 'false'),
+    ('one rank of a node shares with nobody', 'if (!m->uniform || m->info.locals == 1)',
+     'if (!m->uniform)'),
+)
+mutate(
+    'engine/comm/mpi/plugin.c', 'comm/ranks',
+    ('what was exposed is not freed', 'block->memory == memory && !block->exposed',
+     'block->memory == memory'),
+)
+mutate(
+    'engine/plan/placement/placement.c', 'engine/exposed engine/ranks',
+    ('whole weights are read in place', 'p->whole_weights && p->replicas == 0 ?', 'false ?'),
+    ('whole gradients are read in place', 'p->buckets || p->replicas > 0 ?', 'false ?'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'engine/ranks e2e/ranks',
+    ('rank 0 alone tells of shared memory', 'if (!ranks_tells(engine))', 'if (false)'),
+)
+mutate(
+    'engine/comm/mpi/memory.c', 'comm/ranks',
+    ('room that others have taken is not written to', 'if (errno != EINVAL)', 'if (0)'),
+    ('nor is an allocation', 'if (!rc && !take_room(m, block->memory, bytes))', 'if (0)'),
+)
+mutate(
+    'engine/comm/mpi/pulse.c', 'comm/ranks',
+    ('signs of life do not pile up', 'while (is_done(&p->heard[behind]))',
+     'if (is_done(&p->heard[behind]))'),
 )
 mutate(
     'engine/comm/mpi/wait.c', 'comm/ranks',
-    ('a rank that is stopped is told from one that is late', 'if (is_silent(m, rank, now_ns()))',
-     'if (false)'),
+    ('nothing is said after a failure', 'if (m->slot && !failed)', 'if (m->slot)'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'e2e/ranks',
+    ('what is shared in part is told as that', 'if (!info->shared && bytes > 0) {', 'if (0) {'),
+)
+mutate(
+    'engine/comm/mpi/wait.c', 'comm/ranks',
+    ('a rank that is stopped is told from one that is late', 'if (silent != COMM_NOBODY) {',
+     'if (false) {'),
+)
+mutate(
+    'engine/comm/mpi/wait.c', 'e2e/rank_ends',
+    ('a link that is cut is seen by who has patience', '|| is_cut(m, at_ns))))', '|| false)))'),
+    ('a rank that is stopped is seen by who has patience',
+     '(find_silent(m, at_ns) != COMM_NOBODY ||', '(false ||'),
+)
+mutate(
+    'engine/session/store/share_map.c', 'engine/share_map',
+    ('without a name no store was voted for', 'return one->named && one->ranks == one->as.world;',
+     'return one->ranks == one->as.world;'),
+    ('the node that finds least comes first',
+     'count_seen(map, &blocks[b]) < count_seen(map, best)', 'false'),
+    ('a store that was moved is none', 'stores[s].replaced = true;', ';'),
+    ('each of a node finds its own',
+     'all = map->seen[(size_t)(block->first + i) * map->world + at + i];', ';'),
+)
+mutate(
+    'engine/store/store.c', 'store/store',
+    ('what was prepared stays', '!store->published && store->commit != COMMIT_PREPARED',
+     '!store->published'),
+)
+mutate(
+    'engine/ckpt/read.c', 'e2e/rank_moves',
+    ('what a rank lacks comes from another',
+     'return shares->take(shares->context, reader, part->bytes, part->size);', 'return 0;'),
+)
+mutate(
+    'engine/ckpt/read.c', 'e2e/rank_ckpt-whole',
+    ('one process writes all', 'return shares->process == shares->writer;', 'return true;'),
+    ('a file is read by one of those that find it',
+     'return ckpt_reader_of_rank(shares, at->rank) == shares->process;', 'return true;'),
+)
+mutate(
+    'engine/session/store/move.c', 'e2e/rank_moves-whole',
+    ('what is damaged is stepped back from', 'm->below = m->ckpt->looks[0].ref.version;', ';'),
+    ('what cannot be moved leaves nothing',
+     'store_close(store);\n    close_all(&m);', 'close_all(&m);'),
+)
+mutate(
+    'engine/session/store/left_copies.c', 'e2e/rank_moves-whole',
+    ('copies where a rank still is are no others',
+     '!is_ones_own(engine, all, directories.list[0].path)', 'true'),
+)
+mutate(
+    'engine/ckpt/reshard.c', 'e2e/rank_ckpt-whole',
+    ('a directory may be that of several ranks',
+     'if (rc != -EEXIST || !t->ckpt->shares)', 'if (true)'),
+    ('what is cut off is marked where a file is left',
+     'const bool ends = !holds_files(t, d);', 'const bool ends = true;'),
+)
+mutate(
+    'engine/session/store/ckpt_ranks.c', 'e2e/rank_ckpt-whole',
+    ('whoever waits for a rank can be stopped',
+     'if (r->stopped && r->stopped(r->stopped_context))', 'if (false)'),
+    ('an error names its rank', 'same = same && all[p].rc', 'same = same || all[p].rc'),
+)
+mutate(
+    'engine/store/files.c', 'e2e/rank_moves-whole',
+    ("drive 0's name changes first in a move", 'const uint32_t d = replaces ? i : drives - 1 - i;',
+     'const uint32_t d = drives - 1 - i;'),
+)
+mutate(
+    'engine/session/store/shares.c', 'e2e/rank_moves',
+    ('what is left of a store before goes',
+     'store_files_discard(directories.list, directories.drives, found->rank, &found->uuid,\n'
+     '                                found->forming);', ';'),
+    ('ranks take the numbers of their files', 'if (!others)\n        return 0;', 'return 0;'),
+)
+mutate(
+    'engine/session/store/shares.c', 'e2e/rank_ends',
+    ('files that were voted for get their names', 'rc = rc ? rc : name_all(engine);', ';'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'e2e/rank_ends',
+    ('a rank that does not come to the end is told',
+     'return rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;\n}\n\nbool ranks_close',
+     'return 0;\n}\n\nbool ranks_close'),
 )

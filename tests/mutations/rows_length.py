@@ -39,7 +39,7 @@ mutate(
     ('a run looks at its losses', '    watch_loss(t, number, loss);\n', ''),
 )
 mutate(
-    'engine/base/options.c', 'tools/cli_values',
+    'engine/base/option_parse.c', 'tools/cli_values',
     ('0 % is 0', 'if (!error && read.percent == 0 && o->least > 0)'),
     ('nothing is more than all', '{.least = 0, .greatest = 100}', '{.least = 0, .greatest = 1000}'),
 )
@@ -65,10 +65,7 @@ mutate(
     ('a hop is a power of two', 'below == o->engine.hop)', 'below <= o->engine.hop)'),
     ('ranks have as many ways', 'ways % ranks == 0 &&', ''),
     ("and a power of two of them", '&& is_power_of_two(ways / ranks)', ''),
-    ('samples are of one process', 'o->samples ', 'false '),
-    ('so is the best version', 'o->keep_best ', 'false '),
-    ('so are copies', 'o->engine.keep ', 'false '),
-    ('so are other devices', 'device && strcmp(device, "host") != 0 ', 'false '),
+    ('other devices are of one process', 'strcmp(device, "host") == 0)', 'true)'),
 )
 mutate(
     'tools/data/data.c', 'tools/data/data',

@@ -78,8 +78,8 @@ mutate(
 )
 
 mutate(
-    'tools/views/page.c', 'tools/views/runs',
-    ('names stay text', "if (*text == '<' || ", "if ("),
+    'tools/views/frame.c', 'tools/views/runs',
+    ('names stay text', 'strchr("<>', 'strchr(">'),
 )
 
 mutate(

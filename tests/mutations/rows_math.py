@@ -15,6 +15,27 @@ mutate(
      'blas.handle ? compare_core(core, true, failure)', 'blas.handle ? 0'),
 )
 mutate(
+    'kernels/host/gemm_bf16.c', 'kernels/gemm_bf16',
+    ('what is below 2^-126 is zero in FMA too', 'zeros = 0x8040;', 'zeros = 0;'),
+    ('a NaN has no payload', 'nan, sum, (__m512)_mm512_set1_epi32(0x7fc00000)', 'nan, sum, sum'),
+    ('stretches are added up', 'tiles(g, &a, &b, k || g->accumulate)',
+     'tiles(g, &a, &b, g->accumulate)'),
+    ('the last of an odd k has no second term', '2 * pair + 1 < s->terms ? read : 0', 'read'),
+)
+mutate(
+    'kernels/host/gemm_bf16_choose.c', 'kernels/gemm_bf16',
+    ('an older core has the bytes of its processors', '!*wish->core || core_has_own(wish->core)',
+     'true'),
+    ('a word that stands twice is refused',
+     'kernel != HOST_BF16_ANY ? wish->kernel != HOST_BF16_ANY',
+     'kernel != HOST_BF16_ANY ? false'),
+)
+mutate(
+    'kernels/host/device.c', 'kernels/gemm_bf16',
+    ('fp32 does not depend on who makes bf16', 'host->gemm_bf16 && host->bf16_asked',
+     'host->gemm_bf16'),
+)
+mutate(
     'kernels/host/blas_equal.c', 'kernels/cores',
     ('cores are equal in the version that was compared',
      '    if (strncmp(a, compared, prefix) != 0 || strncmp(b, compared, prefix) != 0)\n'

@@ -57,6 +57,41 @@ mutate(
     ('rows end where the data does', 'left < most ? left : most};', 'most};'),
 )
 mutate(
+    'tools/verbs/train/eval.c', 'e2e/rank_keeps',
+    ('what one rank has lost is kept by none',
+     '*kept = ranks == (int64_t)train_options_ranks(t->options);', '*kept = is_kept(t, step);'),
+)
+mutate(
+    'tools/verbs/train/samples.c', 'e2e/rank_keeps',
+    ('a rank asks for its own samples', 'if (goes_on(&list[i]) && is_own(t, &list[i]))',
+     'if (goes_on(&list[i]))'),
+    ('others are told what was found',
+     'is_own(t, &list[i]) ? found_id(&asking->choices[own++]) : 0',
+     'found_id(&asking->choices[own++])'),
+)
+mutate(
+    'tools/verbs/train/samples.c', 'e2e/rank_ends',
+    ('a wish to stop is one of all', 'asking->found[asked] = train_stop_wish(t);',
+     'asking->found[asked] = 0;'),
+)
+mutate(
+    'engine/ckpt/keep.c', 'e2e/rank_keeps',
+    ('what one rank cannot none does', 'most == GOOD ? 0', 'own == GOOD ? 0'),
+    ('the first rank tells it', 'if (most != GOOD && first != ranks->rank) {', 'if (0) {'),
+    ('copies that rank 0 does not know go', 'if (!has_step(&first, own.steps[i]))'),
+    ('all find room where one has to', 'most == FULL ? -ENOSPC', 'most == FULL ? -EIO'),
+)
+mutate(
+    'engine/ckpt/keep.c', 'e2e/rank_ends',
+    ('rank 0 gives a copy its name last', 'const bool last = c->keep->config.ranks && is_first(c);',
+     'const bool last = false;'),
+)
+mutate(
+    'engine/session/store/kept.c', 'e2e/rank_keeps',
+    ('ranks keep what one process does', 'return engine->comm && v->store &&', 'return 0 &&'),
+    ('bytes of all are told', 'done->bytes = (uint64_t)values[0];', ''),
+)
+mutate(
     'tools/verbs/train/stop.c', 'e2e/ranks',
     ('ranks stop together', '(t->stop.together ? t->stop.agreed : is_asked(t))', 'is_asked(t)'),
 )

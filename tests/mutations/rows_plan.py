@@ -27,13 +27,14 @@ mutate(
     ('the order is heeded', 'enum leaving class = how->order[i];',
      'enum leaving class = PLACEMENT_USUAL.order[i];'),
     ('drives are not filled beyond their budget',
-     'if (!*found || !drives_fit(in, p, &full))', 'if (!*found)'),
+     'if (!*found || !placement_drives_fit(in, p, &full))', 'if (!*found)'),
 )
 mutate(
-    'engine/plan/search/placement_search.c', 'engine/placement_refusals',
+    'engine/plan/search/placement_refuse.c', 'engine/placement_refusals',
     ('what the machine has is the end of a budget', 'p->dram_bytes > in->dram_most', 'false'),
     ('full drives name memory that is there alone',
      'bool in_dram = !in->dram_most ||', 'bool in_dram = true ||'),
+    ('figures are those of all ranks of a node', 'sat_times(bytes, in->sharers)', 'bytes'),
 )
 mutate(
     'engine/plan/graph/step_graph.c', 'engine/plan',
@@ -109,9 +110,9 @@ mutate(
 )
 mutate(
     'engine/store/clear.c', 'e2e/store_doors',
-    ("a store's file is looked into before the run", 'final ? store_file_look(',
+    ("a store's file is looked into before the run", 'own ? store_file_look(',
      '0 ? store_file_look('),
-    ('a run does not begin in a store', 'if (found && begins)'),
+    ('a run does not begin in a store', 'if (told.own && begins)'),
 )
 mutate(
     'engine/store/directory.c', 'store/refusals e2e/store_doors',
@@ -155,27 +156,123 @@ mutate(
      '    {\n        *rates = seen;'),
 )
 mutate(
-    'tools/verbs/plan.c', 'tools/cli_plan',
+    'tools/verbs/rates_file.c', 'tools/cli_plan',
     ('a NUL ends no file of rates',
      'strlen(text) == bytes ? hst_rates_parse(text, rates) : -EBADMSG',
      'hst_rates_parse(text, rates)'),
+)
+mutate(
+    'tools/verbs/plan/asked.c', 'tools/cli_plan_ranks',
+    ('a network of one rank is refused', 'if (world == 1 && (o->net_rates',
+     'if (0 && (o->net_rates'),
+    ('nodes have as many ranks', 'if (world % nodes)', 'if (0)'),
+)
+mutate(
+    'tools/verbs/plan/plan.c', 'tools/cli_plan_ranks',
+    ('what is given counts before a file',
+     'put_figure(rates, HST_RATE_NET_GATHER, (double)o->net_node);', ''),
+)
+mutate(
+    'engine/session/predict.c', 'tools/cli_plan_ranks',
+    ('ranks of a node share its cores', 'return engine->config.plan ? engine->ranks.locals : 1;',
+     'return 1;'),
+)
+mutate(
+    'engine/plan/graph/simulate.c', 'engine/simulate',
+    ('what crosses nodes has a rate of its own', 'over(node->work * crossing, net->between)', '0'),
+    ('each row is an operation', 'operations * net->operation_s', 'net->operation_s'),
+)
+mutate(
+    'engine/comm/rates.c', 'comm/rates',
+    ('a gather by messages is one hop', 'uniform && info->shared ? nodes - 1 : flat',
+     'uniform ? nodes - 1 : flat'),
+    ('what an empty operation takes is taken off',
+     'rest_of(t->gather_s, t->empty_s, EMPTY_MOST)',
+     't->gather_s'),
+)
+mutate(
+    'engine/session/ranks/rates.c', 'engine/ranks',
+    ('the least of all ranks counts', 'least = fmin(least, all[rank * HST_RATE_COUNT + r]);', ''),
+)
+mutate(
+    'engine/probe/rates.c', 'engine/rates',
+    ('version 2 knew no network', 'old ? HST_RATE_NET_GATHER : HST_RATE_COUNT', 'HST_RATE_COUNT'),
+)
+mutate(
+    'tools/verbs/plan/plan.c', 'tools/cli_plan',
     ('rates of two machines are refused', 'o->rates && (o->probe || o->save_rates)', '0'),
     ('an output is checked before',
-     '        native = output_check(&RATES, o->save_rates, error);\n', '        native = 0;\n'),
+     '        native = rates_file_check(o->save_rates, error);\n', '        native = 0;\n'),
     ('what is not there is no model', 'else if (!folder_is_there(p->model))', 'else if (0)'),
     ('it ends with 3 where it does not fit', 'fits ? CLI_EXIT_OK : CLI_EXIT_NOT_ENOUGH',
      'fits ? CLI_EXIT_OK : CLI_EXIT_OK'),
 )
 mutate(
-    'tools/verbs/plan_report.c', 'tools/cli_plan',
+    'tools/verbs/plan/help.c', 'tools/cli_plan_answer',
+    ('a drive more is one beside those that are there', '(drives + 1.0) / drives', '2.0'),
+    ('what gains nothing is left out', ' && more * now->step_s >= GAIN * step_s)', ')'),
+    ('a second drive is drives twice as fast', 'if (drives > 1)', 'if (drives > 0)'),
+    ('ranks have drives of their own', ' || strstr(name, "{rank}")', ''),
+    ('a step that is full is known', 'p->full_tokens = v.tokens;', ''),
+    ('tokens are more until computation is busy', 'if (told.compute_s < PLAN_FULL * told.step_s)',
+     'if (0)'),
+    ('states are told of AdamW alone', ' && c->optimizer == HST_OPTIMIZER_ADAMW;', ';'),
+)
+mutate(
+    'tools/verbs/plan/plan.c', 'tools/cli_plan_both',
+    ('both have to fit', 'a->plan->fits && b->plan->fits ?', 'a->plan->fits ?'),
+    ('two files are two', ' || strchr(comma + 1, \',\'))', ')'),
+    ('an error is of a file', '        name_file(&job->error, file);\n', ''),
+    ('an error ends as one of one plan', '*status = cli_fail(', 'cli_fail('),
+)
+mutate(
+    'tools/verbs/plan/asked.c', 'tools/cli_plan_paper',
+    ('a paper takes no other option', 'if (!o->paper || o->compare', 'if (1 || o->compare'),
+)
+mutate(
+    'tools/verbs/plan/asked.c', 'tools/cli_plan_both',
+    ('a file asks for nothing that is written', '{o->save_rates, "save-rates"}', '{0, ""}'),
+)
+mutate(
+    'tools/verbs/plan/both.c', 'tools/cli_plan_both',
+    ('a name cannot steer a terminal', '\'A\' + side, line.message', '\'A\' + side, names[side]'),
+    ('years of drives have a row', 'if (plan_years(p) > 0)', 'if (0)'),
+)
+mutate(
+    'tools/verbs/plan/paper.c', 'tools/cli_plan_paper',
+    ('an update has weights and gradients too', 'b->state + b->weight + b->grad;', 'b->state;'),
+    ('stage 2 shards gradients', 'c->stage >= 2 ?', 'c->stage >= 3 ?'),
+    ('what is off is marked', 'return fabs(value', 'return 0 * fabs(value'),
+)
+mutate(
+    'tools/verbs/plan/page.c', 'tools/cli_plan_page',
+    ('a quote does not end an argument', '"&#39;\\\\&#39;&#39;" :', '"" :'),
+    ('what cannot be shown is an escape', '"&#39;" : "$&#39;"', '"&#39;" : "&#39;"'),
+    ('a bar is of its budget', 'fmax((double)m->total[tier], (double)m->budget[tier])',
+     '(double)m->total[tier]'),
+    ('what does not fit says why', 'p->fits ? "" : p->refusal.message', '""'),
+)
+mutate(
+    'engine/session/predict.c', 'tools/cli_plan_page',
+    ('a step ends at its end', 'fmin(end_s, t->end_s)', 'end_s'),
+)
+mutate(
+    'tools/verbs/plan/answer.c', 'tools/cli_plan_answer',
+    ('all drives of a node wear', 'p->tbw * TB * plan_drives(p)', 'p->tbw * TB'),
+    ('a day has its steps', 'write_bytes * p->locals * DAY_S /', 'write_bytes * p->locals /'),
+    ('days are of the tokens that are given',
+     '    if (p->tokens)\n        return p->tokens;\n', ''),
+)
+mutate(
+    'tools/verbs/plan/report.c', 'tools/cli_plan',
     ('only what is short has a smallest', 'memory->total[tier] > memory->budget[tier] ?', '1 ?'),
     ('a size is rounded up', 'text_typed_up(bytes, size)', 'text_typed_down(bytes, size)'),
 )
 mutate(
-    'tools/verbs/plan_report.c', 'e2e/device',
+    'tools/verbs/plan/report.c', 'e2e/device',
     ('a budget that can be had is no lack',
-     ' || plan_smallest(memory, (enum hst_tier)t) <= most', ''),
-    ('a budget that cannot be had is told', '    print_lacking(memory, out);\n', ''),
+     ' || smallest(p, (enum hst_tier)t) <= most', ''),
+    ('a budget that cannot be had is told', '    print_lacking(p, out);\n', ''),
 )
 mutate(
     'tools/cli/forecast.c', 'tools/cli_plan',
@@ -187,6 +284,35 @@ mutate(
      'there ? list.directory : dirname(list.directory)', 'list.directory'),
 )
 mutate(
+    'engine/probe/contention.c', 'engine/contention',
+    ('threads of ours that are too many wait for each other', 'c->others_s < c->waited_s;',
+     'false;'),
+    ('the kernel\'s threads that help a drive are no load', 'counted = worked && ', 'counted = '),
+    ('what this process ran is no other work', '.others_s = same ? since(ran_s, ',
+     '.others_s = same ? since(0, '),
+)
+mutate(
+    'engine/probe/cache.c', 'engine/cache',
+    ('disturbed rates take no place of better', ' && !has_better(&c, &seen, text)', ''),
+    ('better rates that are too old keep nobody out', 'look_up(c, HST_RATES_BETTER_S, ',
+     'look_up(c, 1e9, '),
+    ('disturbed rates are found for ten minutes',
+     'max_age_s > DISTURBED_S ? DISTURBED_S : max_age_s', 'max_age_s'),
+)
+mutate(
+    'tools/verbs/train/again.c', 'tools/cli_stop',
+    ('budgets are kept to', 'if (!has_room(t)) {', 'if (0) {'),
+    ('rates are measured again once', 'if (a->count == TRAIN_AGAIN_STEPS)\n',
+     'if (a->count > 0)\n'),
+    ('the drives are measured anew', 'train_rates_measure(t, !planned)',
+     'train_rates_measure(t, false)'),
+    ('rates that know less are thrown away', 'if (lost == HST_RATE_COUNT)', 'if (true)'),
+)
+mutate(
+    'tools/cli/forecast.c', 'tools/cli_output',
+    ('one slow step refutes nothing', 'slower == count ||', 'slower > 0 ||'),
+)
+mutate(
     'tools/model/layer/products.c', 'tools/model/model',
     ('the forward is computed twice', '.times = 2 * times,', '.times = times,'),
     ('keys and values are two', '{m->kv_width, c->hidden, 2}', '{m->kv_width, c->hidden, 1}'),
@@ -196,4 +322,26 @@ mutate(
     ('a lane is tried again when a node is done',
      '    scheduler_done(&run->scheduler, at);\n    run->changes++;',
      '    scheduler_done(&run->scheduler, at);'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'e2e/rank_room',
+    ('who has the least is named', '*whose = have < ranks ? first + 1 : 0;', '*whose = 0;'),
+)
+mutate(
+    'engine/session/budget.c', 'e2e/rank_room',
+    ('a rank\'s part is told', 'if (engine->ranks.locals > 1)\n        snprintf(text,',
+     'if (0)\n        snprintf(text,'),
+)
+mutate(
+    'tools/verbs/train/log.c', 'e2e/rank_moves',
+    ('a trace has its file\'s number',
+     't->part.ranks > 1 ? o->engine.launch->rank : 1', 't->part.ranks > 1 ? t->part.rank : 1'),
+)
+mutate(
+    'engine/session/store/shares.c', 'e2e/rank_moves',
+    ('a store of parts is none of replicas', 'if (part && !name->forming)', 'if (0)'),
+)
+mutate(
+    'tools/cli/log/runlog.c', 'e2e/ranks',
+    ('the stage is told', 'json_put_whole(&json, "zero_stage", start->zero_stage);', ';'),
 )

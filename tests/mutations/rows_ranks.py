@@ -47,8 +47,14 @@ mutate(
     ('gradients are exchanged when there are any', '    build_dep(b, exchange, s->backward);', ''),
     ('the norm is of what was exchanged', 'return exchange_grads(b, unit);',
      'return (void)exchange_grads(b, unit), b->units[unit].backward;'),
-    ('a rank without tiles of a unit has its row', 'parts_is_shared(b) ? parts_has_row(b, unit)',
-     'parts_is_shared(b) ? u->tile_count > 0'),
+    ('a rank without tiles of a unit has its row', 'parts_has_ranks(b) ? parts_has_row(b, unit)',
+     'parts_has_ranks(b) ? u->tile_count > 0'),
+    ('a bucket is exchanged once', 'b->units[i].backward == GRAPH_NONE)\n            return;',
+     'i == bucket)\n            return;'),
+    ('each unit of a bucket goes on', 'if (!is_of_bucket(b, one, bucket))', 'if (one != unit)'),
+    ('replicas gather what was exchanged', '    build_dep(b, gather, exchange);', ''),
+    ('the norm of replicas is of all', 'return gather_grads(b, unit, exchange_grads(b, unit));',
+     'return exchange_grads(b, unit);'),
 )
 mutate(
     'engine/plan/graph/graph_updates.c', 'engine/graph_ranks',
@@ -81,4 +87,60 @@ mutate(
 mutate(
     'engine/session/ranks/ranks.c', 'engine/ranks',
     ('options that differ are told', 'if (strcmp(all, all + r * sizeof own) != 0)'),
+)
+
+# ---- what stages of ZeRO keep whole ----
+
+mutate(
+    'engine/plan/placement/buckets.c', 'engine/stages',
+    ('a bucket has a part for each rank', 'sat_times(elements, in->layout->share.world)',
+     'elements'),
+    ('wider sums have a place of their own',
+     'p->hand_bytes == weight_bytes ? 0 : sat_times(elements, weight_bytes)', '0'),
+    ('a bucket ends', 'if (bytes > 0 && sat_add(bytes, more) > most)', 'if (false)'),
+)
+mutate(
+    'engine/plan/placement/placement.c', 'engine/stages',
+    ('sums lie in the own part', 'apart ? p->layout->share.world : p->layout->share.rank',
+     'p->layout->share.world'),
+    ('shards of a bucket follow one another',
+     'home->grads.offset + home->bucket_first * p->hand_bytes', 'home->grads.offset'),
+    ('the sum of a tile is where its bucket has it', 'if (placement->buckets)', 'if (false)'),
+)
+mutate(
+    'engine/plan/placement/lay_out.c', 'engine/stages',
+    ('replicas have whole rows of sums', 'return in->replicas > 0\n', 'return false\n'),
+)
+mutate(
+    'engine/exec/lanes/net.c', 'engine/ranks',
+    ('replicas have one norm', 'exec->in.placement->replicas == 0 || exec->in.rank == 0', 'true'),
+)
+mutate(
+    'engine/exec/rows.c', 'engine/ranks',
+    ("a replica's shard of sums is its rank's", 'p->replicas > 0 ? exec->in.rank *', 'false ? 1 *'),
+)
+mutate(
+    'engine/session/way_sums.c', 'engine/ranks',
+    ('each shard goes into its part', 'parts * row.stride + element - parts * row.shard',
+     'element'),
+    ('a run ends with its shard', 'row.shard > 0 ? row.shard - element % row.shard : count',
+     'count'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'engine/ranks',
+    ('whole gradients are not on drives',
+     'zero_stage >= HST_ZERO_1 && is_on_drives(engine, HST_CLASS_GRADS)', 'zero_stage > 9'),
+)
+mutate(
+    'engine/session/load.c', 'engine/ranks',
+    ('one replica writes', 'ranks_are_replicas(engine) && engine->ranks.rank > 0', 'false'),
+)
+mutate(
+    'engine/store/store.c', 'engine/ranks',
+    ('replicas have files of their own', 'store->rank + config->replica', 'store->rank'),
+)
+mutate(
+    'engine/store/files.c', 'e2e/ranks',
+    ("a replica's file is looked at under its name", 'return h->world == 1 ? 0 : set->number;',
+     'return set->number;'),
 )

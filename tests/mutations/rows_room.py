@@ -38,16 +38,17 @@ mutate(
 mutate(
     'engine/store/files.c', 'store/room',
     ('a store that is not made leaves no room',
-     'store_room_name(rank, d, name);\n        (void)unlinkat(directories[d].fd, name, 0);', ''),
+     '        if (!replaces)\n            (void)unlinkat(directories[d].fd, name, 0);\n'
+     '        store_file', '        store_file'),
 )
 mutate(
     'engine/store/open.c', 'store/room',
     ('an open that fails lets go of room',
-     'store_rooms_undo(config->rooms, store->directories, store->drives, store->rank);\n'
+     'store_rooms_undo(config->rooms, store->directories, store->drives, store->number);\n'
      '        store_free(store);',
      'store_free(store);'),
     ('what was made for it is gone again', 'store_rooms_undo(config->rooms, store->directories, '
-     'store->drives, store->rank);', 'store_rooms_close(config->rooms, store->drives);'),
+     'store->drives, store->number);', 'store_rooms_close(config->rooms, store->drives);'),
 )
 mutate(
     'engine/tier/scratch.c', 'engine/scratch',

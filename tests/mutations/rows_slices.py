@@ -25,8 +25,10 @@ mutate(
     ('elements are told of the whole', 'param->first + from - param->offset',
      'from - param->offset'),
     ('the digest is that of the whole', 'layout = layout->whole ? layout->whole : layout;\n', ''),
-    ('a slice begins no unit', 'range.offset == 0 && layout->units[range.unit].first_row == 0',
-     'range.offset == 0'),
+    ('a slice begins no unit', 'layout->units[range.unit].first_row == 0 ||', 'true ||'),
+    ('but where ranks have shards of it', ' || layout_stores_slices(layout));', ');'),
+    ('elements are counted from the row that has them',
+     'first - to->units[range.unit].first_block * LAYOUT_UNIT_ALIGN', 'first'),
     ('blocks end where those of the norm do', '        block % LAYOUT_UNIT_ALIGN != 0',
      '        block == 0'),
 )
@@ -50,9 +52,13 @@ mutate(
     'engine/plan/search/plan_seal.c', 'engine/plan_seal tools/cli_plan',
     ('slices that are slower are left',
      'if (rc || !homes_are_better(&sliced.homes, &plan->homes))', 'if (rc)'),
-    ('what does not fit is cut', 'if (!is_room(whole) ||', 'if (1 ||'),
+    ('what does not fit is cut', 'if (!is_room(first) && first != -ERANGE)', 'if (1)'),
+    ('what cannot be cut is whole', 'if (!is_room(first) && first != -ERANGE)',
+     'if (!is_room(first))'),
+    ('slices stay where a store has them', 'in->there == PLAN_UNITS_SLICED', 'false'),
+    ('whole units stay where a store has them', ' || in->there != PLAN_UNITS_ANY)', ')'),
     ('of two ways that do not fit the smaller one is told of',
-     '(is_room(rc) && !homes_lack_less(&sliced.homes, &plan->homes))', '0'),
+     '(is_room(rc) && !homes_lack_less(&other.homes, &plan->homes))', '0'),
     ('tiles that drives pass are small', '&& !has_tiles_on_drives(p)', ''),
     ('tiles are large where a GPU updates any', 'p->resident_units > 0 && ', ''),
     ('a refusal is a reason alone', '    if (is_room(rc))\n        return rc;\n    if',
@@ -95,4 +101,35 @@ mutate(
 mutate(
     'tools/model/work.c', 'tools/model/slices',
     ('each micro-batch has its own state', 'sums + first_token * HEAD_STATE', 'sums'),
+)
+
+# Of several ranks
+RANKS = 'e2e/rank_slices'
+mutate(
+    'engine/ckpt/recut.c', RANKS,
+    ('tiles of two cuts are compared over all rows',
+     '    range = counted_over_all(c->from, range);\n',
+     ''),
+)
+mutate(
+    'engine/ckpt/read.c', RANKS,
+    ('a tile may be of several units', '    while (next_unit(layout, first, first + range.elements',
+     '    if (next_unit(layout, first, first + range.elements'),
+)
+mutate(
+    'engine/ckpt/save.c', RANKS,
+    ('what is saved is where the model has it',
+     'layout_range_in(model, &s->ckpt->layout, part->extent.range)', 'part->extent.range'),
+)
+mutate(
+    'engine/store/format.c', RANKS,
+    ('a store says that it has slices', '(h->slices ? FEATURE_SLICES : 0)', '0u'),
+)
+mutate(
+    'engine/session/decide.c', RANKS,
+    ('ranks keep the slices of their store',
+     'return shares->map.slices ? PLAN_UNITS_SLICED : PLAN_UNITS_WHOLE;',
+     'return PLAN_UNITS_WHOLE;'),
+    ('a store of other units is made another one',
+     'engine->shares.recut = there != PLAN_UNITS_ANY &&', 'engine->shares.recut = false &&'),
 )

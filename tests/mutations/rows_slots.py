@@ -29,7 +29,7 @@ mutate(
      'take_second_on_drives(in, HST_CLASS_STATES, starts, p, p->states_slot_on);', ''),
 )
 mutate(
-    'engine/plan/search/placement_search.c', 'engine/placement',
+    'engine/plan/search/placement_refuse.c', 'engine/placement',
     ('a refusal tells of second slots',
      ' and for a second slot of its weights and states', ''),
 )
@@ -86,7 +86,7 @@ mutate(
     'engine/plan/search/placement_search.c', 'engine/saved tools/cli_room',
     ('they take what is left', '            fill_saved(in, &choice, p);\n', ''),
     ('what is to be near is not sent offloaded for them',
-     'in->compute_tier == HST_TIER_DRAM || !offloaded || may_be_offloaded(in)', 'true'),
+     'in->compute_tier == HST_TIER_DRAM || !offloaded || placement_may_be_offloaded(in)', 'true'),
 )
 mutate(
     'engine/plan/search/planner.c', 'tools/cli_room',

@@ -58,7 +58,7 @@ mutate(
 mutate(
     'engine/session/store/versions.c', 'engine/stop',
     ('a comparison stops', '    return engine_stopped(engine);\n', '    return 0;\n'),
-    ('what has stopped is no failure', ' || rc == -ECANCELED)', ')'),
+    ('what has stopped is no failure', 'rc == -ECANCELED || (rc', '(rc'),
 )
 mutate(
     'engine/exec/tiles/tile_stream.c', 'engine/stop',
@@ -83,7 +83,7 @@ mutate(
     ('1024 of a unit are one of the next', 't.hundredths == 102400 && ', 'false && '),
 )
 mutate(
-    'tools/verbs/plan.c', 'hostile/snapshot',
+    'tools/verbs/plan/plan.c', 'hostile/snapshot',
     ('the cache that was searched is named', '    char *cache = folder_cache_of(name);',
      '    char *cache = NULL;'),
 )

@@ -56,17 +56,18 @@ mutate(
     ('a prompt fits a sequence', 'if (p->starts[i + 1] - p->starts[i] > o->seq_len)'),
     ('those of --eval go first',
      't->options->eval ? data_prompts(t->eval.data, most, p, t->error) : 0', '0'),
-    ('an end ends it', 'sample->ended = is_end(&t->samples, choice->id);', ''),
+    ('an end ends it', 'sample->ended = is_end(&t->samples, (uint32_t)found);', ''),
     ('each goes on behind its last token', 'sample->length + sample->made - 1',
      'sample->length - 1'),
     ('a stop ends the last ones alone', 'if (native != -ECANCELED || !train_stopped(t))',
      'if (native)'),
-    ('what is no number ends it', 'sample->lost = choice->logit == -INFINITY;', ''),
-    ('each sees itself alone', '(uint32_t)(sample->begin % t->options->seq_len)', '0'),
+    ('what is no number ends it', 'sample->lost = found == NO_ID;', ''),
+    ('each sees itself alone', '(uint32_t)(begin % t->options->seq_len)', '0'),
 )
 mutate(
     'tools/verbs/train/eval_options.c', 'e2e/samples',
-    ('samples have to be shown', 'if (o->samples && o->quiet && !o->log)'),
+    ('samples have to be shown',
+     'if (o->samples && o->quiet && !o->log && !train_options_other(o))'),
 )
 mutate(
     'tools/verbs/train/train.c', 'e2e/samples',

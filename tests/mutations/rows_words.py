@@ -42,7 +42,7 @@ mutate(
     ('cpu is host', 'native = native ? native : check_device(options, error);', ''),
 )
 mutate(
-    'tools/verbs/plan_report.c', 'tools/cli_plan',
+    'tools/verbs/plan/report.c', 'tools/cli_plan',
     ('budgets that are needed together are in one line', '        before = "";\n', ''),
 )
 mutate(

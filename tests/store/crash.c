@@ -15,6 +15,7 @@
 #include "images.h"
 #include "store/room.h"
 #include "store/store_state.h"
+#include "writing.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -106,42 +107,10 @@ static bool rooms_are_whole(void)
 
 /* ---- a run ---- */
 
-/* Writes of one version, some of them twice, in any order; those that the gate does not let through
-   are for later. */
-struct writing {
-    uint64_t version;
-    bool wanted[TOY_EXTENTS], begun[TOY_EXTENTS];
-    struct transfer transfers[TOY_EXTENTS];
-};
-
-static void writing_plan(struct writing *w, uint64_t version, uint64_t *random)
-{
-    *w = (struct writing){.version = version};
-    memcpy(toy.stamps[version], toy.stamps[version - 1], sizeof toy.stamps[0]);
-    for (uint32_t i = 0; i < TOY_EXTENTS; i++)
-        w->wanted[i] = toy_below(random, 4) > 0;
-}
-
-/* Begins what may be begun now. Returns whether all is. */
-static bool writing_go_on(struct writing *w, struct store *store)
-{
-    bool all = true;
-    for (uint32_t i = 0; i < TOY_EXTENTS; i++) {
-        if (!w->wanted[i] || w->begun[i])
-            continue;
-        if (store_may_write(store, toy_kind(i), i % TOY_TILES)) {
-            w->begun[i] = true;
-            if (toy_write(&toy, store, w->version, i, &w->transfers[i]))
-                abort();
-        }
-        all = all && w->begun[i];
-    }
-    return all;
-}
-
+/* Some are written twice. */
 static void writing_wait(struct writing *w, struct store *store, uint64_t *random)
 {
-    while (!writing_go_on(w, store))
+    while (!writing_go_on(w, &toy, store))
         store_extents(store)->ops->progress(store_extents(store), UINT64_MAX);
     const uint32_t again = (uint32_t)toy_below(random, TOY_EXTENTS);
     for (uint32_t i = 0; i < TOY_EXTENTS; i++) {
@@ -158,7 +127,7 @@ static void run_on(struct store *store, uint32_t versions, uint64_t *random)
     struct writing w;
     uint64_t version = store_version(store) + 1;
     const uint64_t end = version + versions;
-    writing_plan(&w, version, random);
+    writing_plan(&w, &toy, version, random);
     for (; version < end; version++) {
         char text[32];
         const struct store_cursor cursor = toy_cursor(version, text);
@@ -170,9 +139,9 @@ static void run_on(struct store *store, uint32_t versions, uint64_t *random)
         for (uint32_t i = 0; i < TOY_EXTENTS; i++)
             if (done.transfers[i].active)
                 extents_wait(store_extents(store), &w.transfers[i]);
-        writing_plan(&w, version + 1, random);
+        writing_plan(&w, &toy, version + 1, random);
         while (store_commit_state(store) == STORE_COMMIT_UNDERWAY) {
-            writing_go_on(&w, store);
+            writing_go_on(&w, &toy, store);
             store_extents(store)->ops->progress(store_extents(store), UINT64_MAX);
         }
         if (store_commit_end(store))
@@ -270,7 +239,7 @@ int main(int argc, char **argv)
     const bool given = argc > 2;
     uint64_t seed = given ? strtoull(argv[2], NULL, 0) : 1;
     int rc = 0;
-    struct files base = toy_base(&toy);
+    struct files base = toy_base(&toy, SHARE_ALL, NULL);
     for (uint32_t d = 0; d < TOY_DRIVES; d++)
         if (hst_aio_open(NULL, toy.directories[d], &rooms[d].aio, NULL))
             abort();

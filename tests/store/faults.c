@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     };
     const uint64_t stride = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, runs = 0, stopped = 0;
-    struct files closed = toy_base(&toy);
+    struct files closed = toy_base(&toy, SHARE_ALL, NULL);
     uint64_t stamps[2][TOY_EXTENTS];
     memcpy(stamps, toy.stamps, sizeof stamps);
     int rc = 0;

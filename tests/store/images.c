@@ -9,7 +9,7 @@
 
 static void file_path(const struct toy *toy, uint32_t file, char path[128])
 {
-    snprintf(path, 128, "%s/r00000.d%u.blk", toy->directories[file], file);
+    snprintf(path, 128, "%s/r%05u.d%u.blk", toy->directories[file], toy->layout.share.rank, file);
 }
 
 struct files files_read(const struct toy *toy)
@@ -63,12 +63,13 @@ struct files files_copy(const struct files *files)
     return copy;
 }
 
-struct files toy_base(struct toy *toy)
+struct files toy_base(struct toy *toy, struct share share, const struct store_agreed *agreed)
 {
     struct store *store;
     struct hst_error error;
-    if (toy_open(toy, TOY_DRIVES))
+    if (toy_open_share(toy, TOY_DRIVES, share))
         abort();
+    toy->config.agreed = agreed;
     for (uint32_t d = 0; d < TOY_DRIVES; d++) {
         if (hst_aio_open(NULL, toy->directories[d], &toy->aio[d], NULL))
             abort();

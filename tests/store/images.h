@@ -15,8 +15,11 @@ struct files files_copy(const struct files *files);
 void files_write(const struct toy *toy, const struct files *files);
 void files_free(struct files *files);
 
-/** Opens the toy on the fake, makes a store of two versions and closes it in order. */
-struct files toy_base(struct toy *toy);
+/**
+ * Opens the toy on the fake, makes a store of two versions and closes it in order. share, agreed:
+ * of one of several ranks; SHARE_ALL and null: alone.
+ */
+struct files toy_base(struct toy *toy, struct share share, const struct store_agreed *agreed);
 /** The end of a process: what it had opened is closed, and nothing is written. */
 void toy_drop(struct store *store);
 

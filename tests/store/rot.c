@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     const bool every = argc > 1 && strcmp(argv[1], "every") == 0;
     const unsigned long flips = argc > 1 && !every ? strtoul(argv[1], NULL, 0) : 300;
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-    struct files first = toy_base(&toy), states[2];
+    struct files first = toy_base(&toy, SHARE_ALL, NULL), states[2];
     struct store *store;
     struct store_found found;
     struct hst_error error = {0};

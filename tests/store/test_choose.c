@@ -78,6 +78,10 @@ static void ranks_agree_on_the_latest_version_that_all_have(void **state)
     assert_null(store_choose_version(apart, 3, 5));
     const struct store_candidates turned[] = {behind, ahead};
     assert_int_equal(store_choose_version(turned, 2, STORE_NO_VERSION)->version, 5);
+    assert_int_equal(store_latest_version(turned, 2), 6);
+    assert_int_equal(store_latest_version(&behind, 1), 5);
+    const struct store_candidates none = {.count = 0};
+    assert_int_equal(store_latest_version(&none, 1), 0);
 }
 
 static void versions_of_different_runs_are_different(void **state)

@@ -2,12 +2,15 @@
 /* A store's life on real files: what is committed is found again, by its owner alone. */
 #include "toy.h"
 
+#include "store/files.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -52,6 +55,35 @@ static void prepare(struct toy *toy, struct store *store)
     while (store_commit_state(store) == STORE_COMMIT_UNDERWAY)
         assert_int_equal(store_extents(store)->ops->progress(store_extents(store), UINT64_MAX), 0);
     assert_int_equal(store_commit_state(store), STORE_COMMIT_PREPARED);
+}
+
+static bool is_there(const struct toy *toy, bool forming)
+{
+    char name[STORE_NAME_BYTES], path[256];
+    store_file_name(0, 0, forming, name);
+    snprintf(path, sizeof path, "%s/%s", toy->config.drives[0].directory, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Others may have heard of a vote that this rank has not. */
+static void what_was_prepared_stays_without_its_name(void **state)
+{
+    (void)state;
+    struct toy toy;
+    open_toy(&toy, 1);
+    struct store *store = create(&toy);
+    assert_true(is_there(&toy, true));
+    store_close(&store); /* not prepared */
+    assert_false(is_there(&toy, true));
+    store = create(&toy);
+    prepare(&toy, store);
+    store_close(&store);
+    assert_true(is_there(&toy, true));
+    assert_false(is_there(&toy, false));
+    store = create(&toy); /* it goes with the next one */
+    store_close(&store);
+    assert_false(is_there(&toy, true));
+    toy_close(&toy);
 }
 
 static void the_gate_is_closed_from_begin_to_end(void **state)
@@ -296,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_committed_is_found_again),
         cmocka_unit_test(the_gate_is_closed_from_begin_to_end),
+        cmocka_unit_test(what_was_prepared_stays_without_its_name),
         cmocka_unit_test(a_commit_that_was_not_ended_is_found_all_the_same),
         cmocka_unit_test(what_is_compared_is_told_and_can_be_ended),
         cmocka_unit_test(what_was_not_committed_is_gone_and_what_was_not_written_is_zero),

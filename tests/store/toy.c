@@ -11,39 +11,51 @@
 
 #define TILE 16384u /* elements: 64 KiB of f32 weights */
 
-static int plan(struct toy *toy, uint32_t drives)
+/* Of several ranks each has whole blocks, one's tiles as many as of one alone. */
+static uint64_t elements_of(struct share share)
+{
+    return share.world == 1 ? (TOY_TILES - 1) * TILE + 5000
+                            : share.world * ((TOY_TILES - 1) * (uint64_t)TILE + 8192);
+}
+
+static int plan(struct toy *toy, uint32_t drives, struct share share)
 {
     char why[512];
-    struct hst_param_desc param = {
-        .name = "p", .dim_count = 1, .dims = {(TOY_TILES - 1) * TILE + 5000}};
+    struct hst_param_desc param = {.name = "p", .dim_count = 1, .dims = {elements_of(share)}};
     struct hst_unit_desc unit = {.name = "u", .params = &param, .param_count = 1};
-    struct placement_in in = {.layout = &toy->layout,
-                              .optimizer = optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32),
-                              .has_nvme = true,
-                              .compute_tier = HST_TIER_DRAM,
-                              .dram_budget = 1u << 30,
-                              .nvme_budget = 1u << 30,
-                              .batch_tokens = 1,
-                              .micro_batch_tokens = 1,
-                              .drive_count = drives};
+    struct placement_in in = {
+        .layout = &toy->layout,
+        .optimizer = optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_FP32, HST_STATE_FP32),
+        .has_nvme = true,
+        .compute_tier = HST_TIER_DRAM,
+        .dram_budget = 1u << 30,
+        .nvme_budget = 1u << 30,
+        .batch_tokens = 1,
+        .micro_batch_tokens = 1,
+        .drive_count = drives};
     for (uint32_t d = 0; d < drives; d++) {
         in.drive_rates[d] = 1;
         in.drive_budgets[d] = 1u << 30;
     }
     int rc = layout_add(&toy->layout, &unit, why, sizeof why);
-    rc = rc ? rc : layout_seal(&toy->layout, TILE, SHARE_ALL);
+    rc = rc ? rc : layout_seal(&toy->layout, TILE, share);
     rc = rc ? rc : place_parse("states=nvme,weights=nvme", &in.wish, why, sizeof why);
     return rc ? rc : placement_plan(&in, &toy->placement, why, sizeof why);
 }
 
 int toy_open(struct toy *toy, uint32_t drives)
 {
+    return toy_open_share(toy, drives, SHARE_ALL);
+}
+
+int toy_open_share(struct toy *toy, uint32_t drives, struct share share)
+{
     const char *tmp = getenv("TMPDIR");
     *toy = (struct toy){.last_stamp = 1};
     snprintf(toy->root, sizeof toy->root, "%.40s/hst-store-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(toy->root))
         return -errno;
-    int rc = plan(toy, drives);
+    int rc = plan(toy, drives, share);
     if (rc)
         return rc;
     for (uint32_t d = 0; d < drives; d++) {

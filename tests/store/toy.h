@@ -30,6 +30,8 @@ struct toy {
  * Returns 0 or negative errno.
  */
 int toy_open(struct toy *toy, uint32_t drives);
+/** The same of one of several ranks, in directories of its own. */
+int toy_open_share(struct toy *toy, uint32_t drives, struct share share);
 void toy_close(struct toy *toy); /* removes all files */
 void toy_empty(const struct toy *toy); /* removes the files alone */
 

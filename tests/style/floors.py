@@ -40,7 +40,7 @@ FLOORS = (
     ('engine/session',),
     ('tools/base',),
     ('tools/cli', 'tools/hf'),
-    ('tools/data', 'tools/model', 'tools/nvme_bench', 'tools/views'),
+    ('tools/cli/config', 'tools/data', 'tools/model', 'tools/nvme_bench', 'tools/views'),
     ('tools/bench',),
     ('tools/verbs',),
     ('tools',),
@@ -109,14 +109,15 @@ def objects(build, sources):
 def symbols(build, sources):
     """What each source defines for others, and what it needs of others."""
     defined, needed = collections.defaultdict(set), collections.defaultdict(set)
-    for path, at in objects(build, sources):
-        listed = subprocess.run(['nm', at], capture_output=True, text=True, check=True).stdout
-        for line in listed.splitlines():
-            *_, kind, name = line.split()
-            if kind == 'U':
-                needed[path].add(name)
-            elif kind in 'TDBRVWG' and not (kind in 'VW' and name.startswith('_Z')):  # templates
-                defined[name].add(path)
+    paths = {at: path for path, at in objects(build, sources)}
+    listed = subprocess.run(['nm', '-A', *paths], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        at, _, symbol = line.partition('.o:')
+        path, (*_, kind, name) = paths[f'{at}.o'], symbol.split()
+        if kind == 'U':
+            needed[path].add(name)
+        elif kind in 'TDBRVWG' and not (kind in 'VW' and name.startswith('_Z')):  # templates
+            defined[name].add(path)
     return defined, needed
 
 

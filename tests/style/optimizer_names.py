@@ -16,12 +16,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from style import read_text, walk  # noqa: E402
 
 ROOM = 'engine/optimizer/'
-TYPES = re.compile(r'\bhst_(?:adam_(?:hyper|coef)\w*|(?:op_)?adamw|'
+TYPES = re.compile(r'\bhst_(?:adam_(?:hyper|coef)\w*|(?:op_)?optimize|plain_coef_init|'
                    r'update(?:_(?:kind|arrays|bytes|run|find)\w*)?)\b')
-NUMBERS = re.compile(r'\b(?:beta1|beta2|betas|eps|weight_decay|HST_OPTIMIZER_\w+)\b|'
-                     r'"weight-decay\b')
-STATES = re.compile(r'\b[mv]_at\b|(?:\.|->)\s*v\b|"(?:remainder|master|m|v)"|"adamw"|'
-                    r'\boptimizer_adamw\w*')
+NUMBERS = re.compile(r'\b(?:beta1|beta2|betas|momentum|eps|weight_decay|HST_OPTIMIZER_\w+)\b|'
+                     r'"weight-decay\b|"(?:adamw|sgd|lion|adagrad)"')
+STATES = re.compile(r'\b[mv]_at\b|(?:\.|->)\s*v\b|"(?:remainder|master|m|v)"|'
+                    r'\boptimizer_(?:adamw|sgd|lion|adagrad)\b')
 FIRST = re.compile(r'(?:\.|->)\s*m\b')
 GEMM = re.compile(r'\bhst_(?:matmul|gemm)\b')  # m is an extent of it
 # The public configuration, and the table that reads it from a command line.

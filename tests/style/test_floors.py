@@ -22,7 +22,7 @@ class Breaches(unittest.TestCase):
                                      ('engine/exec/loop.c', 'engine/exec/moves.c'),
                                      ('engine/plan/graph/scheduler.c',
                                       'engine/plan/layout/layout.c'),
-                                     ('tools/main.c', 'tools/verbs/plan.c')]), [])
+                                     ('tools/main.c', 'tools/verbs/plan/plan.c')]), [])
 
     def test_an_arrow_upward_is_found_by_symbol_and_by_header(self):
         up = ('engine/base/clock.c', 'engine/session/step.c')

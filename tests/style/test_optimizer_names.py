@@ -29,14 +29,15 @@ class Names(unittest.TestCase):
 
     def test_an_optimizer_and_its_states_are_found_by_name(self):
         self.assertEqual(found('c->optimizer == HST_OPTIMIZER_ADAMW'), ['HST_OPTIMIZER_ADAMW'])
-        self.assertEqual(found('optimizer_adamw[0]; optimizer_adamw_count'),
-                         ['optimizer_adamw', 'optimizer_adamw_count'])
+        self.assertEqual(found('&optimizer_adamw; optimizer_lion'),
+                         ['optimizer_adamw', 'optimizer_lion'])
         self.assertEqual(found('strcmp(s->name, "remainder"); "master" "m" "v" "adamw"'),
                          ['"remainder"', '"master"', '"m"', '"v"', '"adamw"'])
 
     def test_kernels_and_their_types_are_found(self):
-        for name in ('hst_adam_coef', 'hst_adam_coef_init', 'hst_adam_hyper', 'hst_adamw',
-                     'hst_op_adamw', 'hst_update', 'hst_update_bytes', 'hst_update_arrays_at',
+        for name in ('hst_adam_coef', 'hst_adam_coef_init', 'hst_adam_hyper', 'hst_optimize',
+                     'hst_plain_coef_init',
+                     'hst_op_optimize', 'hst_update', 'hst_update_bytes', 'hst_update_arrays_at',
                      'hst_update_find', 'hst_update_run_into', 'hst_update_kind'):
             self.assertEqual(found(f'a = {name}(b);'), [name])
 
@@ -45,7 +46,7 @@ class Names(unittest.TestCase):
                      'engine/include/hoistway/hoistway.h'):
             self.assertEqual(found('a.v_at', path), ['v_at'])
         for path in ('engine/optimizer/adamw.c', 'cpu_adam/update.c', 'tools/bench/adam.c'):
-            self.assertEqual(found('a.v_at beta1 hst_adamw', path), [])
+            self.assertEqual(found('a.v_at beta1 hst_optimize', path), [])
 
     def test_the_contract_has_numbers_and_no_more(self):
         for path in ('engine/include/hoistway/config.h', 'engine/base/options.c'):

@@ -16,6 +16,8 @@ enum fail_code {
     FAIL_USAGE = 401,           /* unknown verb, option or key; the nearest is named */
     FAIL_VALUE = 402,           /* a value out of its range, or contradictory options */
     FAIL_MISSING = 403,         /* a required option is missing */
+    FAIL_DS_FILE = 404,         /* --config or --options: unreadable, or no Hjson */
+    FAIL_DS_KEY = 405,          /* a key of it is unknown, refused, or has a value that is */
     FAIL_SAFETENSORS = 410,     /* malformed safetensors file */
     /* malformed model.safetensors.index.json, or shards that contradict it */
     FAIL_INDEX = 411,

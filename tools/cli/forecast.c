@@ -2,8 +2,11 @@
 /* Decides how drives and copies are measured for a prediction, and how one is told. */
 #include "cli/forecast.h"
 
+#include "cli/message/message.h"
 #include "cli/options/store.h"
 
+#include <errno.h>
+#include <hoistway/ranks.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,7 +21,9 @@
 #define DEVICE_BYTES ((uint64_t)1 << 30)   /* of a device, before anything is planned, at most */
 #define LOCK_BYTES   ((uint64_t)4 << 30)   /* page-locked then, at most */
 #define FRESH_S      60.0
-#define KNOWN_S      (7.0 * 24 * 3600) /* to plan by */
+#define KNOWN_S      HST_RATES_BETTER_S /* to plan by */
+
+#define OFF_MOST 1.25 /* a step that takes so many times what was predicted refutes it */
 
 /* A gain that is told. */
 #define GAIN_LEAST 1.02
@@ -103,10 +108,14 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
     if (rates->taken_ms == 0 || got->taken_ms < rates->taken_ms)
         rates->taken_ms = got->taken_ms;
     rates->seconds += got->seconds;
-    for (int r = (int)part->first; r <= (int)part->last; r++)
+    for (int r = (int)part->first; r <= (int)part->last; r++) {
         rates->figures[r] = got->figures[r];
+        rates->figure_ms[r] = got->figure_ms[r];
+    }
     if (got->note[0])
         memcpy(rates->note, got->note, sizeof rates->note);
+    if (got->disturbed[0])
+        memcpy(rates->disturbed, got->disturbed, sizeof rates->disturbed);
     if (part->parts & HST_PROBE_DRIVES) {
         rates->drive_count = got->drive_count;
         memcpy(rates->drives, got->drives, sizeof rates->drives);
@@ -119,7 +128,14 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
     }
 }
 
-/* Measured where `age_s` says that it is too old; with `measure` false it is found or not. */
+/* Ranks measure at once, each its part of what a node's share: that is no rate of the machine. */
+static bool measures_with_others(const struct hst_config *config)
+{
+    return config->launch && config->launch->ranks > 1;
+}
+
+/* Measured where `age_s` says that it is too old; with `measure` false it is found or not. Of
+ * several ranks nothing is looked for, or kept, in the cache. */
 static bool get(const struct hst_config *config, const struct asked *a, const struct part *part,
                 double age_s, bool measure, struct hst_rates *rates)
 {
@@ -127,8 +143,11 @@ static bool get(const struct hst_config *config, const struct asked *a, const st
     struct hst_probe probe = a->probe;
     probe.stopped = config->stopped;
     probe.stopped_context = config->stopped_context;
-    int rc = measure ? hst_rates_get(&probe, NULL, age_s, &got)
-                     : hst_rates_find(&probe, NULL, age_s, &got);
+    int rc = measures_with_others(config) ? measure ? hst_probe(&probe, &got) : -ENOENT
+             : measure                    ? hst_rates_get(&probe, NULL, age_s, &got)
+                                          : hst_rates_find(&probe, NULL, age_s, &got);
+    if (rc == 0 && measures_with_others(config)) /* they are the other work */
+        got.disturbed[0] = '\0';
     if (rc == 0)
         add(rates, part, &got);
     return rc == 0;
@@ -149,13 +168,14 @@ static uint64_t left_of(const struct hst_memory *memory, enum hst_tier tier)
 }
 
 void forecast_measure(const struct hst_config *config, const char *device,
-                      const struct hst_memory *memory, struct hst_rates *rates)
+                      const struct hst_memory *memory, bool anew, struct hst_rates *rates)
 {
+    const double age_s = anew ? 0 : FRESH_S;
     struct asked a;
     memset(rates, 0, sizeof *rates);
     if (memory->total[HST_TIER_NVME] > 0) {
         ask_drives(config, &a);
-        (void)get(config, &a, &DRIVES, FRESH_S, true, rates);
+        (void)get(config, &a, &DRIVES, age_s, true, rates);
     }
     if (!copies(memory))
         return;
@@ -167,7 +187,7 @@ void forecast_measure(const struct hst_config *config, const char *device,
     if (hst_dev_open(device, &limits, &dev, NULL))
         return;
     ask_link(&COPIES, 0, dev, COPY_BYTES, &a);
-    (void)get(config, &a, &COPIES, FRESH_S, true, rates);
+    (void)get(config, &a, &COPIES, age_s, true, rates);
     ask_link(&DEVICE, config->threads, dev, BESIDE_BYTES, &a); /* as it was planned with */
     (void)get(config, &a, &DEVICE, KNOWN_S, false, rates);
     hst_dev_close(&dev);
@@ -217,6 +237,31 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
                                      "which writes 64 MiB to each drive"
                                    : "without --store no drives are named. Fix: --store DIR, or "
                                      "--rates FILE");
+}
+
+void forecast_tell_disturbed(const struct hst_rates *rates, const char *file)
+{
+    if (rates->disturbed[0] && file)
+        cli_warn(CLI_DISTURBED,
+                 "%s while the rates of '%.200s' were measured: they may be too low. Fix: end what "
+                 "else runs on that machine, then plan --probe --save-rates FILE there.",
+                 rates->disturbed, file);
+    else if (rates->disturbed[0])
+        cli_warn(CLI_DISTURBED,
+                 "%s while rates were measured: they may be too low. They serve for ten minutes at "
+                 "most, and replace no better ones of the last week. Fix: end what else runs here, "
+                 "then plan --probe.",
+                 rates->disturbed);
+}
+
+bool forecast_is_off(double predicted_s, const double *steps_s, unsigned count)
+{
+    unsigned slower = 0, faster = 0;
+    for (unsigned i = 0; predicted_s > 0 && i < count; i++) {
+        slower += steps_s[i] > predicted_s * OFF_MOST;
+        faster += steps_s[i] * OFF_MOST < predicted_s;
+    }
+    return count > 0 && (slower == count || faster == count);
 }
 
 const char *forecast_text(const struct hst_prediction *p, double measured_s,

@@ -9,13 +9,24 @@
 
 /**
  * Measures the drives of a sealed engine's store and the link to its device (a name of
- * hst_dev_open), or takes what was measured within a minute. *rates has zeroes, and why, where the
- * model has nothing there or something failed. Before weights are loaded, while the memory that was
- * planned is not in use: 16 MiB for each drive; on the device, and for its copies, what the plan
- * has left of the budgets. config->stopped ends it.
+ * hst_dev_open), or takes what was measured within a minute, unless anew. *rates has zeroes, and
+ * why, where the model has nothing there or something failed. It takes 16 MiB for each drive; on
+ * the device, and for its copies, what the plan has left of the budgets. config->stopped ends it.
+ * Ranks that call it at once each measure what they have of a drive beside the others.
  */
 void forecast_measure(const struct hst_config *config, const char *device,
-                      const struct hst_memory *memory, struct hst_rates *rates);
+                      const struct hst_memory *memory, bool anew, struct hst_rates *rates);
+
+/**
+ * Warns where something disturbed rates when they were measured (W108), and says what that means.
+ * file: that they are of; null: they were measured here, or found in the cache.
+ */
+void forecast_tell_disturbed(const struct hst_rates *rates, const char *file);
+/**
+ * It tells whether what was predicted is wrong: all `count` steps took more than a quarter longer,
+ * or all of them so much less. False where nothing was predicted or no step is given. Pure.
+ */
+bool forecast_is_off(double predicted_s, const double *steps_s, unsigned count);
 
 /** A plan needs rates of these: a configuration with its device, and the model's computation. */
 struct forecast_in {

@@ -157,7 +157,7 @@ int llama_evaluate(struct llama *model, struct hst_engine *engine, const struct 
                    uint64_t tokens, struct llama_evaluation *found);
 
 struct llama_choice {
-    uint64_t token; /* its place in the batch */
+    uint64_t token; /* its place in this rank's part of the batch */
     uint32_t id;    /* found: the likeliest one behind it; of several the least */
     float logit;    /* of that id; -INFINITY: no id has a number above that, and `id` is none */
 };
@@ -166,9 +166,10 @@ struct llama_choice {
  * The ids that the model finds likeliest behind these tokens, after load and between steps: one
  * sweep as llama_evaluate makes it, over the batch up to the last of them.
  *
- * batch    as of a step of this run, of ids that the model has up to the end of a micro-batch; its
- *          targets do not matter
- * choices  count > 0 of them, each token below batch_tokens; unspecified after an error
+ * batch    this rank's part, as of a step of this run, of ids that the model has up to the end of a
+ *          micro-batch; its targets do not matter
+ * choices  count of them, each token in the part; unspecified after an error. Of several ranks all
+ *          make the call, also those that ask for none
  *
  * Errors: as llama_evaluate.
  * Cost: that of llama_evaluate, but for chunks of logits in which no token is asked for.

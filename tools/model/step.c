@@ -484,7 +484,7 @@ int llama_choose(struct llama *model, struct hst_engine *engine, const struct ll
     struct step step = evaluating_step(model, engine, batch, tokens);
     step.choices = choices;
     step.choice_count = count;
-    assert(count > 0 && tokens <= llama_part_tokens(model));
+    assert(tokens <= llama_part_tokens(model));
     if (!batch_ok(batch, model->run.documents))
         return -EINVAL;
     int rc = bring(&step, batch);

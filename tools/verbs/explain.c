@@ -13,6 +13,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COLUMNS 78
@@ -58,6 +59,16 @@ static const struct error_text *find(int code)
     return NULL;
 }
 
+/* The code nearest to a number that no message has. */
+static int nearest(int code)
+{
+    int found = error_texts[0].code;
+    for (size_t i = 1; i < error_text_count; i++)
+        if (abs(error_texts[i].code - code) < abs(found - code))
+            found = error_texts[i].code;
+    return found;
+}
+
 static void print_list(void)
 {
     for (size_t i = 0; i < error_text_count; i++) {
@@ -70,6 +81,11 @@ static int explain(const char *text, struct hst_error *error)
 {
     const int code = read_code(text);
     const struct error_text *found = find(code);
+    if (!found && code)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "'%.60s' is no code of a message, the nearest is E%03d. Fix: 'hoistway explain "
+                    "E%03d', or 'hoistway explain' alone, which lists them.",
+                    text, nearest(code), nearest(code));
     if (!found)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "'%.60s' is no code of a message, want one like E410. Fix: 'hoistway explain' "

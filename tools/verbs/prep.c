@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hoistway prep and watch: verbs that are done in Python (python/README.md), with transformers' own
- * tokenizers and templates, and with wandb. Here is decided which Python, and where the package is.
- * This process becomes it.
+ * hoistway prep, watch and convert: verbs that are done in Python (python/README.md), with
+ * transformers' own tokenizers and templates, with wandb and with yaml. Here is decided which
+ * Python, and where the package is. This process becomes it.
  */
 #include "cli/message/message.h"
 #include "verbs/verbs.h"
@@ -146,4 +146,9 @@ int verb_prep(int argc, char **argv)
 int verb_watch(int argc, char **argv)
 {
     return in_python("watch", argc, argv);
+}
+
+int verb_convert(int argc, char **argv)
+{
+    return in_python("convert", argc, argv);
 }

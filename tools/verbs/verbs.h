@@ -6,6 +6,7 @@
 int verb_plan(int argc, char **argv);
 int verb_prep(int argc, char **argv);
 int verb_watch(int argc, char **argv);
+int verb_convert(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 int verb_doctor(int argc, char **argv);

@@ -29,6 +29,7 @@ const struct measure_name MEASURE_NAMES[MEASURES] = {
     [H2D] = {"bytes", "h2d"},
     [D2H] = {"bytes", "d2h"},
     [NET] = {"bytes", "net"},
+    [NET_BETWEEN] = {"bytes", "net_between"},
     [PEAK_HBM] = {"peak", "hbm"},
     [PEAK_DRAM] = {"peak", "dram"},
     [PEAK_NVME] = {"peak", "nvme"},

@@ -32,6 +32,7 @@ enum measure {
     H2D,
     D2H,
     NET,
+    NET_BETWEEN,
     PEAK_HBM,
     PEAK_DRAM,
     PEAK_NVME,

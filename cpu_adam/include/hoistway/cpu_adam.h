@@ -2,7 +2,7 @@
 #ifndef HOISTWAY_CPU_ADAM_H
 #define HOISTWAY_CPU_ADAM_H
 /*
- * Optimizer arithmetic on host memory: updates (Adam, AdamW), conversions between formats, norms.
+ * Optimizer arithmetic on host memory: updates, conversions between formats, norms.
  * No threads, no I/O, no allocation. Every function gives the same bits on every instruction set
  * and for every cut of a range into pieces (norms: cut at multiples of HST_NORM_BLOCK).
  *
@@ -14,7 +14,7 @@
  *   ops = hst_cpu_adam_ops(HST_CPU_ISA_AUTO), update = hst_update_find(ops, kind)      once
  *   ops->norm2[kind.grads] over all gradients, hst_norm2_sum                           the norm
  *   hst_grad_scale, which refuses with -EOVERFLOW gradients that are not finite or overflow v
- *   hst_adam_coef_init
+ *   hst_adam_coef_init, or hst_plain_coef_init where the optimizer is not Adam's
  *   hst_update_run on each tile
  * The update does not look for gradients that are not finite, or that make v infinite: it is too
  * late when it meets one, for other tiles are updated by then. The norm finds them, before any
@@ -50,7 +50,7 @@ struct hst_adam_coef {
     float inv_sqrt_bias2; /* 1 / sqrt(1 - β2^t) */
     float eps;
     float decay;     /* AdamW: weight_decay·(1 - β1^t): step_size·decay = lr·weight_decay */
-    float l2;        /* Adam: weight_decay */
+    float l2;        /* what is added to the gradient: weight_decay */
     float step_size; /* lr / (1 - β1^t) */
     uint64_t noise;  /* a hash of t, for the rounding of moments to bf16 */
 };
@@ -63,6 +63,14 @@ struct hst_adam_coef {
 int hst_adam_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
                        struct hst_adam_coef *coef);
 
+/**
+ * The same for optimizers that correct no bias of their moments: every 1 - β^t is 1. SGD's momentum
+ * is beta1. A number that an optimizer has none of is anything in its range, as 0 or an eps of 1.
+ * Errors, thread-safety: as above.
+ */
+int hst_plain_coef_init(const struct hst_adam_hyper *hyper, uint64_t t, float grad_scale,
+                        struct hst_adam_coef *coef);
+
 struct hst_grad_scale_in {
     double norm;     /* of the gradients as they are stored, with the loss scale in them */
     double factor;   /* > 0: averaging ÷ loss scale; 1 where there is neither */
@@ -74,7 +82,8 @@ struct hst_grad_scale_in {
  * than the norm, so none has a square beyond 0x1.fc04p127. A v that begins as 0 stays within the
  * largest finite bf16, 0x1.fep127, in every step, however it is rounded to f32 or bf16; m is no
  * larger than a gradient, but for its rounding. (What Adam's l2 adds to a gradient comes on top:
- * weights are to be far smaller.)
+ * weights are to be far smaller.) That is so of Adam: Adagrad's v is a sum over steps and may
+ * overflow later, after which the weight is NaN and the next step's norm is refused.
  */
 #define HST_GRAD_NORM_MOST 0x1.fep63
 
@@ -106,13 +115,26 @@ double hst_norm2_sum(const double *partial, size_t count);
 enum hst_cpu_type { HST_CPU_F32, HST_CPU_BF16, HST_CPU_F16 };
 #define HST_CPU_TYPES 3
 
-enum hst_optimizer { HST_OPTIMIZER_ADAMW, HST_OPTIMIZER_ADAM };
+/** An engine (hst_config.optimizer) has all but ADAM. */
+enum hst_optimizer {
+    HST_OPTIMIZER_ADAMW = 0,
+    HST_OPTIMIZER_SGD, /* with momentum */
+    HST_OPTIMIZER_LION,
+    HST_OPTIMIZER_ADAGRAD,
+    HST_OPTIMIZER_ADAM = 255
+};
+
+/** They say whether an element has the moment m, and v. Constant expressions of a constant. */
+#define HST_OPTIMIZER_HAS_M(optimizer) ((optimizer) != HST_OPTIMIZER_ADAGRAD)
+#define HST_OPTIMIZER_HAS_V(optimizer)                                                             \
+    ((optimizer) != HST_OPTIMIZER_SGD && (optimizer) != HST_OPTIMIZER_LION)
 
 /**
  * Which update. What exists: any optimizer and type of gradient, with
  *   weights f32,  moments f32
  *   weights bf16, moments f32 or bf16: split master, an i16 remainder beside each weight
  *   weights f16,  moments f32: an f32 master beside each weight
+ * but for Adagrad's moments, which are f32.
  */
 struct hst_update_kind {
     enum hst_optimizer optimizer;
@@ -151,11 +173,26 @@ struct hst_update_bytes {
  *   AdamW  p ← fma(-step_size, fma(decay, p, m / q), p)
  *   Adam   p ← fma(-step_size, m / q, p)
  *
+ *   SGD    g = fma(l2, p, grad_scale·grad)
+ *          m ← fma(β1_hi, m, fma(β1_lo, m, g))
+ *          p ← fma(-step_size, m, p)
+ *
+ *   Lion   g = grad_scale·grad
+ *          c = fma(β1_hi, m, fma(1-β1, g, β1_lo·m))
+ *          m ← fma(β2_hi, m, fma(1-β2, g, β2_lo·m))
+ *          u = fma(0, m, sign(c)), where sign(c) is c's sign of 1, or c if that is 0
+ *          p ← fma(-step_size, fma(decay, p, u), p)
+ *
+ *   Adagrad  g = fma(l2, p, grad_scale·grad)
+ *          v ← fma(g, g, v)
+ *          p ← fma(-step_size, fma(0, v, g) / (sqrt(v) + eps), p)
+ *
  * p is the master: the f32 weight; join(weight, remainder); the f32 master of an f16 weight. Each
- * of m, v and p is rounded once at its own size; every other rounding is scaled down by 1-β1, 1-β2
- * or step_size. A NaN in p, m or v is written as 0x7fc00000 (p in bf16: weight 0x7fc0, remainder
- * 0). An infinite v, or an infinite p, becomes NaN in its next update: it does not stay hidden
- * behind m / inf = 0.
+ * of m, v and p is rounded once at its own size; of Adam's every other rounding is scaled down by
+ * 1-β1, 1-β2 or step_size. A NaN in p, m or v is written as 0x7fc00000 (p in bf16: weight 0x7fc0,
+ * remainder 0). An infinite v, or an infinite p, becomes NaN in its next update: it does not stay
+ * hidden behind m / inf = 0. Nor does an infinite m of Lion behind its sign, or v of Adagrad, which
+ * only grows: 0 times it is then NaN, else 0.
  *
  * Then they are stored. f32: as they are. Weights bf16: split (see hst_cpu_adam_ops). Weights f16:
  * the master rounded to the nearest, ties to even; from 65520 on that is infinity, see
@@ -180,8 +217,14 @@ struct hst_update_bytes {
  * Alg. 2, both in PyTorch's form: eps is added after the bias correction of v. There AdamW shrinks
  * the weight before the step, p ← (1 - lr·wd)·p - step; here both are subtracted at once, the same
  * value with one rounding, and 1 - lr·wd, which f32 cannot hold (1 - 1e-7 is off by 19 % of the
- * decay), is never formed. Moments in bf16: Zamirai et al. 2020, arXiv:2010.06192 (stochastic
- * rounding).
+ * decay), is never formed.
+ * SGD: Sutskever et al. 2013, proceedings.mlr.press/v28/sutskever13, eq. 1, in PyTorch's form (the
+ * rate is no part of m), without dampening and Nesterov's look ahead. m begins as 0, so the first
+ * one is the gradient.
+ * Lion: Chen et al. 2023, arXiv:2302.06675, Alg. 2; p has the decay's rounding as in AdamW.
+ * Adagrad: Duchi et al. 2011, jmlr.org/papers/v12/duchi11a, in PyTorch's form: eps is added after
+ * the root. v begins as 0, and the rate does not decay.
+ * Moments in bf16: Zamirai et al. 2020, arXiv:2010.06192 (stochastic rounding).
  */
 struct hst_update {
     struct hst_update_kind kind;

@@ -14,9 +14,9 @@ enum { CHUNK_ELEMENTS = 1 << 18, ALIGN = 64 };
 
 struct hops {
     const struct comm_op *op;
-    const struct block *block; /* null: the first hop takes messages */
-    uint32_t groups, group;    /* of the world; this rank's */
-    uint32_t ranks, place;     /* of a group; this rank's in it */
+    bool in_place;          /* the first hop reads m->row; else it takes messages */
+    uint32_t groups, group; /* of the world; this rank's */
+    uint32_t ranks, place;  /* of a group; this rank's in it */
     struct hst_sum_ways inner, outer;
     const size_t *in_size;        /* [ranks], bytes of an element of a rank's row */
     const size_t *mid_size;       /* [groups], of a group's sum */
@@ -45,7 +45,7 @@ static size_t place_in_row(const struct hops *h, uint32_t i, uint32_t group, siz
 /* Two buffers of config.piece_bytes, one behind the other, are divided. */
 static int carve(struct mpi *m, struct hops *h)
 {
-    const size_t first = h->block ? 0 : (size_t)h->ranks * h->groups * h->in_widest;
+    const size_t first = h->in_place ? 0 : (size_t)h->ranks * h->groups * h->in_widest;
     const size_t each = first + 4 * h->groups * h->mid_widest;
     h->most = 2 * m->config.piece_bytes / each / ALIGN * ALIGN;
     if (!h->most)
@@ -65,11 +65,10 @@ static int carve(struct mpi *m, struct hops *h)
     return 0;
 }
 
-static int describe(struct mpi *m, const struct comm_op *op, const struct block *block,
-                    struct hops *h)
+static int describe(struct mpi *m, const struct comm_op *op, bool in_place, struct hops *h)
 {
     const uint32_t each = op->tree.ways / m->info.ranks;
-    *h = (struct hops){.op = op, .block = block, .ranks = m->group};
+    *h = (struct hops){.op = op, .in_place = in_place, .ranks = m->group};
     h->groups = m->info.ranks / h->ranks;
     h->group = m->info.rank / h->ranks;
     h->place = m->info.rank % h->ranks;
@@ -122,8 +121,8 @@ static const char *inner_input(const struct mpi *m, const struct hops *h, uint32
 {
     const size_t in_row = place_in_row(h, i, g, k);
     const char *own = h->op->in;
-    if (h->block)
-        return h->block->peer[m->info.local - h->place + i] + (own - h->block->memory) + in_row;
+    if (h->in_place)
+        return m->row[m->info.local - h->place + i] + in_row;
     if (i == h->place)
         return own + in_row;
     return h->receive + i * h->groups * h->most * h->in_widest + g * count_of(h, k) * h->in_size[i];
@@ -196,25 +195,25 @@ static int finish_outer(struct mpi *m, const struct hops *h, size_t k)
 static void count_exchange(struct mpi *m, const struct hops *h)
 {
     const uint64_t shard = h->op->count;
-    uint64_t all = 0, between = 0;
+    struct taken bytes = {0};
     for (uint32_t i = 0; i < h->ranks; i++)
-        all += i == h->place ? 0 : h->groups * shard * h->in_size[i];
+        bytes.net += i == h->place ? 0 : h->groups * shard * h->in_size[i];
+    bytes.in_place = h->in_place ? bytes.net : 0;
     for (uint32_t g = 0; g < h->groups; g++) {
         const bool here = g * h->ranks / m->info.locals == m->info.node;
-        all += g == h->group ? 0 : shard * h->mid_size[g];
-        between += here ? 0 : shard * h->mid_size[g];
+        bytes.net += g == h->group ? 0 : shard * h->mid_size[g];
+        bytes.between += here ? 0 : shard * h->mid_size[g];
     }
-    mpi_count(m, all, between);
+    mpi_count(m, bytes);
 }
 
-int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, const struct block *block,
-                      const struct tag *tag)
+int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, bool in_place, const struct tag *tag)
 {
     struct hops h;
-    int rc = describe(m, op, block, &h);
+    int rc = describe(m, op, in_place, &h);
     for (size_t k = 0; !rc; k++) {
         const bool any = count_of(&h, k) > 0;
-        if (any && !block)
+        if (any && !in_place)
             rc = receive_inner(m, &h, k);
         if (any && !rc)
             rc = sum_inner(m, &h, k);
@@ -227,7 +226,7 @@ int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, const struct bloc
     }
     if (!rc)
         count_exchange(m, &h);
-    return rc || !block ? rc : mpi_meet(m, tag);
+    return rc || !in_place ? rc : mpi_meet(m, tag);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
@@ -247,19 +246,17 @@ static int cross_nodes(struct mpi *m, const struct comm_op *op)
                               });
 }
 
-int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct block *block,
-                    const struct tag *tag)
+int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct tag *tag)
 {
-    const size_t offset = (size_t)((char *)op->out - block->memory);
+    char *whole = op->out;
     int rc = cross_nodes(m, op);
     rc = rc ? rc : mpi_meet(m, tag); /* all of the node have theirs of all nodes */
     if (rc)
         return rc;
     for (uint32_t r = 0; r < m->info.ranks; r++) {
         const uint32_t local = r % m->info.locals;
-        const size_t at = offset + r * op->count;
         if (local != m->info.local)
-            memcpy(block->memory + at, block->peer[local] + at, op->count);
+            memcpy(whole + r * op->count, m->row[local] + r * op->count, op->count);
         mpi_beat(m);
     }
     return mpi_meet(m, tag);

@@ -37,23 +37,25 @@ int mpi_sum(struct mpi *m, const struct hst_sum_ways *sum, void *out, size_t cou
     return m->config.sum(&args);
 }
 
-/* Number of the allocation and offset in it: the same on all ranks, or no way to read in place. */
-static uint64_t where_of(const struct block *block, const void *memory)
+/* block: where the row lies in shared memory; null: elsewhere. */
+static struct tag tag_of(const struct comm_op *op, const struct block *block, const void *row)
 {
-    const uint64_t offset = block ? (uint64_t)((const char *)memory - block->memory) : 0;
-    return block ? block->number << 48 ^ (offset + 1) : 0;
+    struct tag tag = {.kind = op->kind, .count = op->count};
+    if (block) {
+        tag.where = block->number;
+        tag.at = (uint64_t)((const char *)row - block->memory);
+    }
+    return tag;
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-static int gather_in_place(struct mpi *m, const struct comm_op *op, const struct block *block,
-                           const struct tag *tag)
+static int gather_in_place(struct mpi *m, const struct comm_op *op, const struct tag *tag)
 {
-    const size_t offset = (size_t)((char *)op->out - block->memory);
+    char *whole = op->out;
     for (uint32_t step = 1; step < m->info.ranks; step++) {
         const uint32_t r = (m->info.rank + step) % m->info.ranks;
-        const size_t at = offset + r * op->count;
-        memcpy(block->memory + at, block->peer[r] + at, op->count);
+        memcpy(whole + r * op->count, m->row[r] + r * op->count, op->count);
         mpi_beat(m);
     }
     return mpi_meet(m, tag);
@@ -73,35 +75,43 @@ static int gather_by_messages(struct mpi *m, const struct comm_op *op)
                               });
 }
 
+/* In place a node has it once from each other one, and spreads it. */
+static void count_gather(struct mpi *m, const struct comm_op *op, bool in_place)
+{
+    const uint64_t ranks = m->info.ranks,
+                   from = in_place ? m->info.nodes - 1 : ranks - m->info.locals;
+    const struct taken bytes = {.net = op->count * (ranks - 1),
+                                .between = op->count * from,
+                                .in_place = in_place ? op->count * (ranks - 1 - from) : 0};
+    mpi_count(m, bytes);
+}
+
 static int gather(struct mpi *m, const struct comm_op *op)
 {
     const struct block *block =
         m->uniform ? mpi_block_of(m, op->out, op->count * m->info.ranks) : NULL;
-    const struct tag tag = {op->kind, op->count, where_of(block, op->out)};
-    const uint64_t bytes = op->count;
+    const struct tag tag = tag_of(op, block, op->out);
     int rc = mpi_meet(m, &tag);
     if (rc)
         return rc;
-    mpi_count(m, bytes * (m->info.ranks - 1),
-              bytes * (block ? m->info.nodes - 1 : m->info.ranks - m->info.locals));
+    count_gather(m, op, block != NULL);
     if (!block)
         return gather_by_messages(m, op);
-    return m->info.nodes > 1 ? mpi_gather_hops(m, op, block, &tag)
-                             : gather_in_place(m, op, block, &tag);
+    mpi_find_rows(m, block);
+    return m->info.nodes > 1 ? mpi_gather_hops(m, op, &tag) : gather_in_place(m, op, &tag);
 }
 
 /* ---- exchange -------------------------------------------------------------------------------- */
 
-static int exchange_in_place(struct mpi *m, const struct comm_op *op, const struct block *block,
+static int exchange_in_place(struct mpi *m, const struct comm_op *op,
                              const struct hst_sum_ways *sum, const struct tag *tag)
 {
     const size_t out_bytes = hst_dtype_bytes(op->tree.root);
-    const size_t row = (size_t)((const char *)op->in - block->memory);
     int rc = 0;
     for (size_t at = 0; !rc && at < op->count; at += CHUNK_ELEMENTS) {
         const size_t n = op->count - at < CHUNK_ELEMENTS ? op->count - at : CHUNK_ELEMENTS;
         for (uint32_t r = 0; r < m->info.ranks; r++)
-            m->input[r] = block->peer[r] + row + (m->info.rank * op->count + at) * m->size[r];
+            m->input[r] = m->row[r] + (m->info.rank * op->count + at) * m->size[r];
         rc = mpi_sum(m, sum, (char *)op->out + at * out_bytes, n);
         mpi_beat(m);
     }
@@ -182,16 +192,17 @@ static int exchange_by_messages(struct mpi *m, const struct comm_op *op,
 }
 
 /* Counts all other ranks' parts, and those on other nodes. */
-static void count_exchange(struct mpi *m, const struct comm_op *op)
+static void count_exchange(struct mpi *m, const struct comm_op *op, bool in_place)
 {
     const uint32_t rank = m->info.rank, head = rank - m->info.local;
-    uint64_t all = 0, between = 0;
+    struct taken bytes = {0};
     for (uint32_t r = 0; r < m->info.ranks; r++) {
         const bool here = r >= head && r < head + m->info.locals;
-        all += r == rank ? 0 : op->count * m->size[r];
-        between += here ? 0 : op->count * m->size[r];
+        bytes.net += r == rank ? 0 : op->count * m->size[r];
+        bytes.between += here ? 0 : op->count * m->size[r];
     }
-    mpi_count(m, all, between);
+    bytes.in_place = in_place ? bytes.net : 0;
+    mpi_count(m, bytes);
 }
 
 static int exchange(struct mpi *m, const struct comm_op *op)
@@ -202,15 +213,16 @@ static int exchange(struct mpi *m, const struct comm_op *op)
     const size_t bytes = op->count * m->info.ranks * m->size[m->info.rank];
     const bool hops = m->info.nodes > 1 && m->group > 1;
     const struct block *block = m->info.nodes == 1 || hops ? mpi_block_of(m, op->in, bytes) : NULL;
-    const struct tag tag = {op->kind, op->count, where_of(block, op->in)};
+    const struct tag tag = tag_of(op, block, op->in);
     int rc = mpi_meet(m, &tag);
     if (rc)
         return rc;
+    if (block)
+        mpi_find_rows(m, block);
     if (hops)
-        return mpi_exchange_hops(m, op, block, &tag);
-    count_exchange(m, op);
-    return block ? exchange_in_place(m, op, block, &sum, &tag)
-                 : exchange_by_messages(m, op, &sum, widest);
+        return mpi_exchange_hops(m, op, block != NULL, &tag);
+    count_exchange(m, op, block != NULL);
+    return block ? exchange_in_place(m, op, &sum, &tag) : exchange_by_messages(m, op, &sum, widest);
 }
 
 /* ---- small ones ------------------------------------------------------------------------------ */
@@ -233,7 +245,7 @@ static int broadcast(struct mpi *m, const struct comm_op *op)
 
 static int small(struct mpi *m, const struct comm_op *op)
 {
-    const struct tag tag = {op->kind | (uint64_t)op->root << 8, op->count, 0};
+    const struct tag tag = {.kind = op->kind | (uint64_t)op->root << 8, .count = op->count};
     MPI_Request request;
     int rc = mpi_meet(m, &tag);
     if (rc)

@@ -86,6 +86,7 @@ static int fd(struct comm *comm)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* After a failure a block is left: the thread may still hold it. */
 static int alloc(struct comm *comm, size_t size_bytes, void **memory)
 {
     struct block *block = calloc(1, sizeof *block);
@@ -93,22 +94,38 @@ static int alloc(struct comm *comm, size_t size_bytes, void **memory)
         return -ENOMEM;
     block->size_bytes = size_bytes;
     int rc = do_now(mpi_of(comm), &(struct job){.kind = JOB_ALLOC, .block = block});
-    if (rc) {
-        free(block->peer);
+    if (!rc)
+        *memory = block->memory;
+    return rc;
+}
+
+/* A block is kept where its memory is shared. */
+static int expose(struct comm *comm, void *memory, size_t size_bytes)
+{
+    struct block *block = calloc(1, sizeof *block);
+    if (!block)
+        return -ENOMEM;
+    block->memory = memory;
+    block->size_bytes = size_bytes;
+    int rc = do_now(mpi_of(comm), &(struct job){.kind = JOB_EXPOSE, .block = block});
+    if (!rc && !block->peer)
         free(block);
-        return rc;
-    }
-    *memory = block->memory;
-    return 0;
+    return rc;
 }
 
 static int free_memory(struct comm *comm, void *memory)
 {
     struct mpi *m = mpi_of(comm);
     for (struct block *block = m->blocks; block; block = block->next)
-        if (block->memory == memory)
+        if (block->memory == memory && !block->exposed)
             return do_now(m, &(struct job){.kind = JOB_FREE, .block = block});
     return -EINVAL;
+}
+
+static int number(struct comm *comm, uint32_t rank)
+{
+    struct mpi *m = mpi_of(comm);
+    return m->blocks ? -EINVAL : do_now(m, &(struct job){.kind = JOB_NUMBER, .rank = rank});
 }
 
 /* ---- what is told ---------------------------------------------------------------------------- */
@@ -197,6 +214,8 @@ static const struct comm_ops ops = {
     .test = test,
     .fd = fd,
     .library = library,
+    .expose = expose,
+    .number = number,
 };
 
 /* Signals are for the owner's threads. */
@@ -225,6 +244,7 @@ static int open_comm(const struct comm_config *config, struct comm **comm,
     m->base.ops = &ops;
     m->config = *config;
     m->abort_status = -1;
+    m->heads = m->old_heads = MPI_COMM_NULL;
     m->failure.rank = COMM_NOBODY;
     m->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     pthread_mutex_init(&m->lock, NULL);

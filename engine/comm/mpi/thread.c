@@ -40,7 +40,11 @@ static int open_mpi(struct mpi *m)
     if (!rc && provided < MPI_THREAD_SERIALIZED)
         rc = mpi_fail(m, -EIO, COMM_NOBODY, "this MPI cannot be called from a thread of its own");
     rc = rc ? rc : check_world(m);
-    return rc ? rc : mpi_node_open(m);
+    if (rc)
+        return rc;
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return mpi_node_open(m, rank);
 }
 
 enum next { NEXT_NONE, NEXT_JOB, NEXT_END };
@@ -75,8 +79,12 @@ static int run_job(struct mpi *m)
         return mpi_run(m, &m->job.op);
     case JOB_ALLOC:
         return mpi_alloc(m, m->job.block);
+    case JOB_EXPOSE:
+        return mpi_expose(m, m->job.block);
     case JOB_FREE:
         return mpi_free(m, m->job.block);
+    case JOB_NUMBER:
+        return mpi_number(m, m->job.rank);
     case JOB_CLOSE:
         return mpi_meet_all(m);
     default:
@@ -101,7 +109,7 @@ static void is_open(struct mpi *m)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* After a failure MPI is called for signs of life and an end alone: more could wait for ever. */
+/* After a failure MPI is called for an end alone: more could wait for ever. */
 void *mpi_thread(void *arg)
 {
     struct mpi *m = arg;

@@ -101,10 +101,11 @@ int mpi_take_rings(struct mpi *m)
     return 0;
 }
 
-void mpi_count(struct mpi *m, uint64_t net_bytes, uint64_t between_bytes)
+void mpi_count(struct mpi *m, struct taken bytes)
 {
     pthread_mutex_lock(&m->lock);
-    m->info.net_bytes += net_bytes;
-    m->info.between_bytes += between_bytes;
+    m->info.net_bytes += bytes.net;
+    m->info.between_bytes += bytes.between;
+    m->info.in_place_bytes += bytes.in_place;
     pthread_mutex_unlock(&m->lock);
 }

@@ -14,6 +14,7 @@
 #define PATIENCE_S    3600.0
 #define NAP_NS        50000L
 #define SILENT_NS     2000000000ull
+#define CUT_NS        5000000000ull /* at least, between nodes */
 #define NS_PER_SECOND 1000000000ull
 
 static uint64_t now_ns(void)
@@ -68,13 +69,20 @@ static void say_operation(const struct mpi *m, char text[80])
         snprintf(text, 80, "%s of %.40s", comm_kind_name(op->kind), op->name ? op->name : "data");
     else
         snprintf(text, 80, "%s",
-                 m->job.kind == JOB_ALLOC   ? "allocation"
-                 : m->job.kind == JOB_FREE  ? "free"
-                 : m->job.kind == JOB_CLOSE ? "closing"
-                                            : "start");
+                 m->job.kind == JOB_ALLOC    ? "allocation"
+                 : m->job.kind == JOB_EXPOSE ? "sharing of memory"
+                 : m->job.kind == JOB_FREE   ? "free"
+                 : m->job.kind == JOB_CLOSE  ? "closing"
+                                             : "start");
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
+
+void mpi_wait_open(struct mpi *m)
+{
+    mpi_pulse_open(m, now_ns());
+    mpi_beat(m);
+}
 
 void mpi_wait_begin(struct mpi *m)
 {
@@ -83,21 +91,32 @@ void mpi_wait_begin(struct mpi *m)
 
 void mpi_beat(struct mpi *m)
 {
-    if (m->slot)
-        atomic_store_explicit(&m->slot[m->info.local]->alive_ns, now_ns(), memory_order_relaxed);
+    const uint64_t at_ns = now_ns();
     pthread_mutex_lock(&m->lock);
     const int status = m->abort_status;
+    const bool failed = m->failure.native != 0;
     pthread_mutex_unlock(&m->lock);
+    if (m->slot)
+        atomic_store_explicit(&m->slot[m->info.local]->alive_ns, at_ns, memory_order_relaxed);
+    if (m->slot && !failed)
+        mpi_pulse(m, at_ns); /* else MPI would write to what is under way, whose memory is gone */
     if (status >= 0)
         MPI_Abort(MPI_COMM_WORLD, status);
 }
 
-/* True where a rank of this node shows no sign of life. */
-static bool is_silent(const struct mpi *m, int rank, uint64_t at_ns)
+/* Another rank of this node that shows no sign of life; COMM_NOBODY: they all do. */
+static int find_silent(const struct mpi *m, uint64_t at_ns)
 {
-    const int64_t local = rank - ((int64_t)m->info.rank - m->info.local);
-    return m->slot && local >= 0 && local < m->info.locals &&
-           atomic_load(&m->slot[local]->alive_ns) + SILENT_NS < at_ns;
+    for (uint32_t local = 0; m->slot && local < m->info.locals; local++)
+        if (local != m->info.local && atomic_load(&m->slot[local]->alive_ns) + SILENT_NS < at_ns)
+            return (int)(m->info.rank - m->info.local + local);
+    return COMM_NOBODY;
+}
+
+static bool is_cut(const struct mpi *m, uint64_t at_ns)
+{
+    const uint64_t limit_ns = (uint64_t)(m->config.limit_s * (double)NS_PER_SECOND);
+    return mpi_pulse_is_lost(m, at_ns, limit_ns > CUT_NS ? limit_ns : CUT_NS);
 }
 
 /* Seconds that ranks are waited for in the job at hand. */
@@ -107,19 +126,15 @@ static double limit_s(const struct mpi *m)
     return patient && m->config.limit_s < PATIENCE_S ? PATIENCE_S : m->config.limit_s;
 }
 
-bool mpi_is_lost(const struct mpi *m, int rank)
-{
-    const uint64_t at_ns = now_ns();
-    return (double)(at_ns - m->wait_since_ns) >= m->config.limit_s * (double)NS_PER_SECOND &&
-           is_silent(m, rank, at_ns);
-}
-
+/* However patient one is, who shows no sign of life is not waited for behind the limit. */
 bool mpi_nap(struct mpi *m)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    const uint64_t waited_ns = now_ns() - m->wait_since_ns;
+    const uint64_t at_ns = now_ns();
+    const double waited_s = (double)(at_ns - m->wait_since_ns) / (double)NS_PER_SECOND;
     mpi_beat(m);
-    if ((double)waited_ns >= limit_s(m) * (double)NS_PER_SECOND)
+    if (waited_s >= limit_s(m) || (waited_s >= m->config.limit_s &&
+                                   (find_silent(m, at_ns) != COMM_NOBODY || is_cut(m, at_ns))))
         return true;
     nanosleep(&nap, NULL);
     return false;
@@ -127,14 +142,21 @@ bool mpi_nap(struct mpi *m)
 
 int mpi_late(struct mpi *m, int rank, const char *what)
 {
-    const double waited_s = (double)(now_ns() - m->wait_since_ns) / (double)NS_PER_SECOND;
+    const uint64_t at_ns = now_ns();
+    const double waited_s = (double)(at_ns - m->wait_since_ns) / (double)NS_PER_SECOND;
     char operation[80];
     say_operation(m, operation);
-    if (rank == COMM_NOBODY)
+    const int silent = find_silent(m, at_ns);
+    const uint32_t first = m->info.rank - m->info.local;
+    if ((uint32_t)rank - first < m->info.locals && is_cut(m, at_ns))
+        rank = COMM_NOBODY; /* it waits for another node, too */
+    if (rank == COMM_NOBODY && silent == COMM_NOBODY)
         return mpi_fail(m, -EPIPE, rank, "ranks%s have not answered for %.0f s: %s",
                         m->info.nodes > 1 ? " of other nodes" : "", waited_s, operation);
-    if (is_silent(m, rank, now_ns()))
+    if (silent != COMM_NOBODY) { /* who is late may wait for it, too */
+        rank = silent;
         what = "has not answered: it is stopped or gone";
+    }
     return mpi_fail(m, -EPIPE, rank, "rank %d %s; waited %.0f s for it in the %s", rank, what,
                     waited_s, operation);
 }

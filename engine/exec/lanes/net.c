@@ -42,8 +42,15 @@ static int begin_exchange(struct executor *exec, struct scheduled at, uint64_t *
     const uint32_t unit = program_node(exec, at)->unit;
     const struct exchanged grads = rows_exchanged(exec, at);
     return comm_exchange(exec->in.comm, exec->in.layout->units[unit].name, &exec->in.ways->tree,
-                         grads.row, grads.sum, placement_shard_elements(exec->in.layout, unit),
-                         ticket);
+                         grads.row, grads.sum, grads.elements, ticket);
+}
+
+static int begin_gather_grads(struct executor *exec, struct scheduled at, uint64_t *ticket)
+{
+    const uint32_t unit = program_node(exec, at)->unit;
+    const struct gathered sums = rows_of_sums(exec, at);
+    return comm_gather(exec->in.comm, exec->in.layout->units[unit].name, sums.row, sums.shard_bytes,
+                       ticket);
 }
 
 static void put_sum(int64_t *numbers, struct exact_sum *sum)
@@ -56,7 +63,8 @@ static int begin_agree(struct executor *exec, uint64_t *ticket)
 {
     int64_t *numbers = exec->net.numbers;
     struct exact_sum norm = {.unsettled = 0};
-    optimizer_sum_norm(exec, &norm);
+    if (exec->in.placement->replicas == 0 || exec->in.rank == 0) /* replicas have the same norm */
+        optimizer_sum_norm(exec, &norm);
     put_sum(numbers, &norm);
     for (int i = 0; i < HST_SUMS; i++)
         put_sum(numbers + (i + 1) * EXACT_NUMBERS, &sums_of(exec)[i]);
@@ -78,6 +86,8 @@ static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
         return begin_gather(exec, at, ticket);
     case NODE_EXCHANGE:
         return begin_exchange(exec, at, ticket);
+    case NODE_GATHER_GRADS:
+        return begin_gather_grads(exec, at, ticket);
     case NODE_AGREE:
         return begin_agree(exec, ticket);
     default:

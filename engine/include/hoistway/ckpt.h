@@ -71,6 +71,56 @@ struct hst_ckpt_info {
 };
 void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info);
 
+/*
+ * A store of which several ranks find each some files.
+ *
+ * Ranks that a launcher has started together, on one node or several, join, open handles, and call
+ * what is called of a handle alike and in the same order. verify reads what each finds, and tells
+ * all of it to each. The writers of save and save_masters are called on the rank alone that the
+ * launcher has numbered 0. reshard makes as many ranks' files as there are, or fewer, each its own
+ * in directories whose words are its numbers; it may be killed in each of them until all have
+ * theirs.
+ */
+struct hst_launch;
+struct hst_ckpt_ranks;
+
+struct hst_ckpt_ranks_config {
+    size_t size;                     /* sizeof(struct hst_ckpt_ranks_config) */
+    const struct hst_launch *launch; /* borrowed: this process among several (ranks.h) */
+    const char *store; /* as hst_config.store: {rank}, {local} and {node} are any numbers */
+    const char *work;  /* what they are to do, which must be the same for all */
+    double peer_timeout_s; /* 0: 60 */
+    /* other than 0 ends what waits for another rank, with -ECANCELED; may be null */
+    int (*stopped)(void *context);
+    void *context;
+};
+
+/**
+ * Joins them and finds the files of all. Errors: those of comm (E501 to E504); -EINVAL (E503) they
+ * differ; -ENOENT (E617) no rank finds a store; -ENODATA, -EINVAL (E613) files of some ranks are
+ * found by nobody, or those of two stores; -ENOMEM.
+ * Ownership: *ranks is there after an error too, unless it is null: to be left or aborted.
+ */
+int hst_ckpt_ranks_join(const struct hst_ckpt_ranks_config *config, struct hst_ckpt_ranks **ranks,
+                        struct hst_error *error);
+/** As hst_ckpt_open, of ranks. config->store is not used. *error names the rank that it is of, and
+ * its node. The ranks outlive the handle. Errors beside: -EINVAL (E402) a copy of another number of
+ * ranks than the store, which one process reads. */
+int hst_ckpt_ranks_open(struct hst_ckpt_ranks *ranks, const struct hst_ckpt_config *config,
+                        struct hst_ckpt **ckpt, struct hst_error *error);
+/** As hst_ckpt_kept, of ranks. *count: how many. Errors: the transport's. */
+int hst_ckpt_ranks_kept(struct hst_ckpt_ranks *ranks, uint64_t *steps, size_t capacity,
+                        size_t *count, struct hst_error *error);
+/** The last error is the same on all of them, and they may go on together. What joins them fills
+ * *error where it is empty: the handle's calls leave that to it. */
+bool hst_ckpt_ranks_agreed(const struct hst_ckpt_ranks *ranks, int native,
+                           struct hst_error *error);
+/** Waits for all, and frees. With an error they are still there, to be aborted. Null in *ranks is
+ * accepted. Errors: the transport's. */
+int hst_ckpt_ranks_leave(struct hst_ckpt_ranks **ranks, struct hst_error *error);
+/** Ends all of them and this process, with `status`. */
+void hst_ckpt_ranks_abort(struct hst_ckpt_ranks *ranks, int status);
+
 /**
  * The steps of which a store has kept copies, rising.
  *
@@ -138,8 +188,9 @@ int hst_ckpt_save_masters(struct hst_ckpt *ckpt, const struct hst_writer *writer
  * store   as in hst_config; made where they are missing
  *
  * Errors: those of save; -EEXIST a directory is not empty (E616); -EINVAL more ranks than the
- * largest unit has blocks (E402); -ENOSPC, -EDQUOT. Nothing remains of the new store. Where the
- * process ends meanwhile what remains is marked, and refused by all (E617).
+ * largest unit has blocks, a directory that is named twice, of ranks one in the store (E402);
+ * -ENOSPC, -EDQUOT. Nothing remains of the new store. Where the process ends meanwhile what remains
+ * is marked, and refused by all (E617).
  */
 int hst_ckpt_reshard(struct hst_ckpt *ckpt, const char *store, uint32_t world,
                      const struct hst_ckpt_watch *watch, struct hst_error *error);

@@ -5,6 +5,8 @@
  * An engine is configured by this: struct hst_config and the values of its fields. It is part of
  * <hoistway/hoistway.h>.
  */
+#include <hoistway/cpu_adam.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,6 +74,9 @@ enum hst_activations { HST_ACTIVATIONS_AUTO = 0, HST_ACTIVATIONS_RECOMPUTE = 1 }
  * TO_TRAIN   no plan: the engine is to train
  * HERE       a plan whose budgets are checked against this machine, as for training
  * ELSEWHERE  a plan whose budgets are taken as given
+ *
+ * With `launch` a plan is of rank 0 of so many, `locals` of them on each node: it joins nobody, and
+ * rates are a node's, whose cores and drives its ranks share.
  */
 enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2 };
 /**
@@ -80,8 +85,10 @@ enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2
  *
  * ZERO_3  its shard of weights, gradients and states
  * ZERO_2  all weights, in DRAM, and its shard of the others: they are gathered once a step
+ * ZERO_1  and all gradients, in DRAM, and its shard of states: units are exchanged several at once
+ * ZERO_0  all of all: gradients are gathered, each rank updates all, and its store is a replica
  */
-enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1 };
+enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1, HST_ZERO_1 = 2, HST_ZERO_0 = 3 };
 /** The type that a way's gradient is rounded to before it is added to the others' (ways.h). */
 enum hst_reduce { HST_REDUCE_GRADS = 0 /* the gradients' own */, HST_REDUCE_F32 = 1 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
@@ -98,7 +105,8 @@ struct hst_launch;
  * Values of fields that are words:
  *
  * store       "a,b": one directory on each of at most 8 drives. Tiles go round them by their
- *             measured rates. A directory is created with mode 0700 if it is missing
+ *             measured rates. A directory is created with mode 0700 if it is missing. {rank},
+ *             {local} and {node} in it become numbers (hst_store_words)
  * place       homes by class: "states=nvme,weights=dram"
  * durability  how often what was trained becomes a version of the store, from which a run that
  *             ended in whatever way is resumed (hst_engine_resume). hst_engine_drain makes one, too
@@ -130,9 +138,10 @@ struct hst_config {
     enum hst_precision precision;
     uint64_t batch_tokens;       /* tokens of a step, those of all ranks; > 0 */
     uint64_t micro_batch_tokens; /* whole sequences; a step's last may be shorter; > 0 */
-    double beta1, beta2;         /* 0: 0.9, 0.999; HST_NONE: 0 */
-    double eps;                  /* 0: 1e-8 */
-    double weight_decay;         /* of parameters with HST_PARAM_DECAY; 0: 0.01; HST_NONE: none */
+    /* These, and momentum, are the optimizer's numbers. 0: its default, which docs/options.md
+       has (AdamW: 0.9, 0.999, 1e-8 and 0.01); HST_NONE: 0. One that it has not must be 0 */
+    double beta1, beta2, eps;
+    double weight_decay;         /* of parameters with HST_PARAM_DECAY */
     /* Greatest global gradient norm; 0: 1.0. HST_NONE: no clipping, and the update is part of the
        backward (but for fp16 and skip_nonfinite, which look at all gradients first) */
     double clip;
@@ -179,7 +188,7 @@ struct hst_config {
        with -ECANCELED; the engine can then only be destroyed. Null: no */
     int (*stopped)(void *context);
     void *stopped_context;
-    const char *host_math;       /* core of OpenBLAS: struct hst_dev_config; null: its own choice */
+    const char *host_math;       /* in the words of struct hst_dev_config; null: by the machine */
     uint64_t load_bytes;         /* that hst_engine_load will read from drives, for predictions */
     bool resumes;                /* hst_engine_resume is to be called; for predictions */
     /* Who this process is among those that train together (hst_launch_read): all of them make the
@@ -190,6 +199,11 @@ struct hst_config {
     uint32_t hop;                /* sums of so many ways are rounded too, a power of two; 0: 8 */
     double peer_timeout_s;       /* a rank is waited for so long at most; 0: 60 */
     enum hst_zero zero_stage;    /* of several ranks; one rank has all of everything */
+    enum hst_optimizer optimizer; /* any but the last of them (cpu_adam.h has their formulas) */
+    double momentum;             /* of SGD: one of the optimizer's numbers, see beta1 */
+    /* Of a plan: what is simulated has at most so many tiles, larger ones. The fewer they are the
+       rougher and faster it is. 0: 2,048 where homes are compared, 16,384 of a prediction */
+    uint32_t plan_tiles;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

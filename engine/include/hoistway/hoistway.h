@@ -97,6 +97,30 @@ struct hst_engine;
  * E402, E610, E612, E613, E616, E617.
  */
 int hst_store_check(const char *store, bool begins, struct hst_error *error);
+
+/** This is who of several ranks a store's directories are for; one process has 0 for each. */
+struct hst_store_place {
+    uint32_t rank;  /* in the world */
+    uint32_t local; /* in its node */
+    uint32_t node;
+};
+/**
+ * Fills in the directories of a store: {rank}, {local} and {node} become the numbers of `place`.
+ * hst_engine_create does so; hst_store_check and what opens a store without an engine do not.
+ * dst: is written; null: the text is checked alone. error: why; may be null. Returns how many such
+ * words there are. Errors (E402): -EINVAL another word in braces, -ENAMETOOLONG dst is too small.
+ * Pure.
+ */
+int hst_store_words(const char *store, const struct hst_store_place *place, char *dst,
+                    size_t dst_bytes, struct hst_error *error);
+/**
+ * Returns the ways that the last version of a store was trained with (hst_config.ways), as the
+ * files of any rank say that are found by `store`; 0: there are none, or none can be read. Words of
+ * `store` mean whatever numbers are found; `place` has those of words that are not in the first
+ * directory. Changes nothing, waits for nobody.
+ */
+uint32_t hst_store_ways(const char *store, const struct hst_store_place *place);
+
 /**
  * Creates an engine: opens the device and the workers, makes the store directory; reads no model
  * yet. The I/O backend is opened by seal, where anything lives on NVMe.
@@ -126,6 +150,8 @@ struct hst_stream *hst_engine_stream(struct hst_engine *engine);
 /** The precision in use (never DEFAULT) and the dtype of weights and activations under it. */
 enum hst_precision hst_engine_precision(const struct hst_engine *engine);
 enum hst_dtype hst_engine_dtype(const struct hst_engine *engine);
+/** The directories of the store as this rank has them, between commas; null: none. The engine's. */
+const char *hst_engine_store(const struct hst_engine *engine);
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
@@ -234,7 +260,8 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
 /**
  * It stands in the place of hst_engine_load: weights, states, step and loss scale are those of the
  * last version of the store, and training goes on as if it had not ended. What is at home in memory
- * is read; after anything but an orderly end all bytes are, and compared.
+ * is read; after anything but an orderly end all bytes are, and compared. Where the store is of
+ * other ranks than these, its last version becomes one of theirs, in its place.
  *
  * step           the last one that is part of the weights
  * cursor         that step's, cut to `capacity` bytes; may be null
@@ -267,6 +294,18 @@ int hst_engine_save(struct hst_engine *engine, const struct hst_writer *writer);
  * HST_F32 whatever the precision. In fp32 they are the working weights.
  */
 int hst_engine_save_masters(struct hst_engine *engine, const struct hst_writer *writer);
+/** It says whether hst_engine_save_kept has a copy of this step to save, as far as this rank can
+ * tell: a copy of a store of another number of ranks is none. */
+bool hst_engine_has_kept(const struct hst_engine *engine, uint64_t step);
+/**
+ * The same of a copy that was kept beside the store (--keep, hst_engine_keep), of the version of
+ * `step`: its working weights or, with `masters`, those. Of several ranks all make the call, each
+ * reads its own files, and rank 0's writer is called.
+ * Errors: -ENOENT there is no such copy (E617); -EINVAL, -EBADMSG, -EIO it is none of this run's,
+ * or damaged (E612, E614); the system's; the transport's (sticky).
+ */
+int hst_engine_save_kept(struct hst_engine *engine, uint64_t step, bool masters,
+                         const struct hst_writer *writer);
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
@@ -293,6 +332,7 @@ struct hst_part {
     uint64_t first_token, tokens;  /* of the step's batch_tokens */
     uint32_t micro_count;          /* micro-batches that it is cut into */
     const char *transport;         /* "self", "Open MPI v4.1.4"; the engine's */
+    uint32_t locals;               /* ranks of this one's node, itself among them */
 };
 /** Errors: -EINVAL before seal. */
 int hst_engine_part(const struct hst_engine *engine, struct hst_part *part);
@@ -316,10 +356,19 @@ int hst_engine_micro(const struct hst_engine *engine, uint32_t micro, struct hst
 enum { HST_SUMS = 2 };
 int hst_sum_add(struct hst_engine *engine, uint32_t sum, double value);
 /**
- * What was added since the last step or call of this, over all ranks, which all must make it.
- * Errors: -EINVAL in a step; the transport's (sticky).
+ * This is what was added since the last step or call of this, over all ranks, which all must make
+ * it. Errors: -EINVAL in a step; the transport's (sticky).
  */
 int hst_sum_agree(struct hst_engine *engine, double sums[HST_SUMS]);
+/**
+ * values[i] ← the sum of all ranks' values[i], modulo 2^64: of ids, of votes. All must make the
+ * call, with as many. Between steps.
+ *
+ * count  at most 2^20
+ *
+ * Errors: -EINVAL in a step, or too many; the transport's (sticky).
+ */
+int hst_engine_sum(struct hst_engine *engine, int64_t *values, size_t count);
 /**
  * Waits until the device has computed all that was enqueued for the units of the step, and reads
  * and writes go on meanwhile: what the client has computed may then be added to the step's sums.
@@ -436,7 +485,9 @@ int hst_act_release(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                     enum hst_act_kind kind);
 
 struct hst_step_bytes {
-    uint64_t nvme_read, nvme_write, h2d, d2h, net;
+    uint64_t nvme_read, nvme_write, h2d, d2h;
+    uint64_t net;         /* of others' elements, that this rank has taken in or read in place */
+    uint64_t net_between; /* the part of it from other nodes */
 };
 
 struct hst_step_stats {
@@ -492,6 +543,16 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
 int hst_engine_same(struct hst_engine *engine, const char *what, const char *text);
 
 /**
+ * Waits until all ranks want to end: for an hour, as one may still write what all have trained, and
+ * hst_config.peer_timeout_s for one that gives no sign of life. All must make the call, and
+ * hst_engine_destroy alone may follow. That does the same, and cannot tell of a rank that does
+ * not come. Returns at once where there is one rank.
+ *
+ * Errors: -EPIPE (sticky, E504) a rank has not come; the transport's.
+ */
+int hst_engine_leave(struct hst_engine *engine);
+
+/**
  * Ends all ranks, and with them this process, with that exit status: for an error that the others
  * cannot know of. Returns where there is one rank. After an error of a rank's engine others may
  * wait for it: this, or the end of the process, is the way out.
@@ -502,7 +563,8 @@ void hst_engine_abort(struct hst_engine *engine, int status);
 /**
  * Drains, and keeps a copy of the version that is then the last one beside the store, as --keep
  * does, until the caller names another instead: waits until it is there. hst_ckpt_open finds it by
- * its step. A copy of that step which is there already is left.
+ * its step. A copy of that step which is there already is left. Of several ranks all make the call:
+ * a copy is on all of them or on none.
  *
  * instead_of   the step of a copy that goes, when the new one is there, or before where there is no
  *              room for both; HST_NO_VERSION: of none

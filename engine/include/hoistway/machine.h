@@ -112,6 +112,12 @@ enum hst_rate {
     HST_RATE_READ,   /* bytes, all drives at once */
     HST_RATE_WRITE,
     HST_RATE_MIXED, /* bytes of both directions, half of them each */
+    /* Each of several ranks reaches these while all do the same; hst_probe has none. */
+    HST_RATE_NET_GATHER,   /* bytes of weights of others of its node, that a gather brings */
+    HST_RATE_NET_EXCHANGE, /* bytes of gradients of others of its node, that are added up */
+    HST_RATE_NET_BETWEEN,  /* bytes that come from other nodes */
+    HST_RATE_NET_OPERATIONS, /* operations that move next to nothing, in turn, in a node */
+    HST_RATE_NET_OPERATIONS_BETWEEN, /* and between nodes */
     HST_RATE_COUNT
 };
 /** "dram", "update-fp32", …; null: no such rate. */
@@ -190,6 +196,10 @@ struct hst_rates {
     struct hst_drive_rates drives[HST_DRIVES_MAX];
     struct hst_figure gemms[HST_GEMMS_MAX];           /* FLOP/s */
     struct hst_figure operations[HST_OPERATIONS_MAX]; /* of each one's amount */
+    uint64_t figure_ms[HST_RATE_COUNT]; /* when each was measured, as taken_ms; 0: not measured */
+    /* what else ran while they were measured, so that they may be too low: "other work had 1.4 of 2
+       processors"; "": nothing that matters */
+    char disturbed[160];
 };
 
 /**
@@ -274,6 +284,10 @@ struct hst_probe {
  * A figure that cannot be measured is 0 and says why: a full drive, a device without memory left,
  * a part without a handle to measure. The others do not suffer.
  *
+ * Where other work had the processors meanwhile, rates->disturbed says it: threads of the process
+ * that waited a tenth of their time, or a quarter of its processors at others while threads of the
+ * probe compute. Ranks that probe at once are each other's other work.
+ *
  * Errors: -EINVAL, *rates being untouched; -ECANCELED `stopped` has ended it, and *rates has no
  * figure.
  * Ownership: borrows all, keeps none.   Cost: 2 s for all parts.
@@ -282,9 +296,13 @@ int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
+/** A week: as long as rates that nothing disturbed are good enough to plan by. */
+#define HST_RATES_BETTER_S (7.0 * 24 * 3600)
+
 /**
  * Rates of this machine: from the cache where they are there and not older than max_age_s, else
- * measured, and put there where none of them failed.
+ * measured, and put there where none of them failed. Those with `disturbed` are found for ten
+ * minutes at most, and take no place of others that are younger than HST_RATES_BETTER_S.
  *
  * folder     null: $XDG_CACHE_HOME/hoistway, or $HOME/.cache/hoistway; made 0700 where it is not
  *            there. Nothing is cached where neither is set, or in a set-user-ID program

@@ -42,8 +42,17 @@ uint64_t hst_shape_matmul_params(const struct hst_shape *shape);
 struct hst_param_bytes {
     double weight, state, grad;
 };
-/** "bf16", "fp32", "fp16"; false where the name is another. */
+/** "bf16", "fp32", "fp16", with AdamW; false where the name is another. */
 bool hst_precision_bytes(const char *precision, struct hst_param_bytes *bytes);
+struct hst_config;
+/** The same of what a configuration trains with, by default in fp32; false where its optimizer has
+ * no such states. */
+bool hst_config_bytes(const struct hst_config *config, struct hst_param_bytes *bytes);
+
+#define HST_WHY_BYTES 160
+/** Writes the optimizer's numbers that are 0 as what a run trains with: their defaults, HST_NONE
+ * for a default of 0. False, with why: no run can have these numbers, or this optimizer. */
+bool hst_config_optimizer(struct hst_config *config, char why[HST_WHY_BYTES]);
 
 /** A machine, and how a model lies on it. A rate of 0 is not counted: it limits nothing. */
 struct hst_bound_in {

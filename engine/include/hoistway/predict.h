@@ -9,12 +9,13 @@
 extern "C" {
 #endif
 
-/** A part of the machine, "cores", "drives", "GPU", "link" (between host and GPU); static text. */
+/** A part of the machine, "cores", "drives", "GPU", "link" (between host and GPU),
+ * "network" (between ranks); static text. */
 struct hst_help {
     const char *what;
     double step_s; /* of a step, were that twice as fast */
 };
-#define HST_HELPS_MOST 4u
+#define HST_HELPS_MOST 5u
 
 struct hst_prediction {
     double step_s;  /* a step of those to come; 0: not predicted, why says why */
@@ -27,6 +28,9 @@ struct hst_prediction {
     char why[200]; /* one line; "" where predicted */
     /* a sweep of HST_EVAL over a step's tokens, before the load; 0: not predicted */
     double evaluation_s;
+    /* Before the load: what forward, recomputation and backward take with the machine to
+       themselves, and bytes that a step writes to drives; 0: not predicted, nothing is written */
+    double compute_s, write_bytes;
 };
 
 /**
@@ -40,7 +44,8 @@ struct hst_prediction {
  * rates   READ, WRITE and MIXED of the store's directories, H2D and D2H of the device; before the
  *         load COMPUTE, UPDATE and on the host NORM (hst_rates_get); null, or figures that are 0:
  *         not known, which is no matter where nothing lives on NVMe, or nothing is copied. HALF,
- *         where not all threads update; 0: each does its share
+ *         where not all threads update; 0: each does its share. With several ranks those of NET_*
+ *         that are used: in the node, between nodes
  *
  * Errors: -EINVAL before seal, or a plan that does not fit; -ENOMEM; *prediction is then untouched.
  * None is sticky.
@@ -49,6 +54,32 @@ struct hst_prediction {
  */
 int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,
                        struct hst_prediction *prediction);
+
+/**
+ * One step as hst_engine_predict simulates it, in the steady state: `event` is called for whatever
+ * a lane does in it, with seconds from the step's begin on (0 to step_s), of nodes at both ends
+ * those inside. A step begins with its first computation. Of a plan, and before the load.
+ *
+ * Errors: -EINVAL before seal, after the load, of a plan that does not fit, or where no step is
+ * predicted; -ENOMEM.   Thread-safety: the engine's.   Cost: of two simulations.
+ */
+int hst_engine_timeline(const struct hst_engine *engine, const struct hst_rates *rates,
+                        hst_trace_fn *event, void *context);
+
+/**
+ * Measures the network between the ranks that train together, and sets those of rates' NET_* that
+ * there are: they are the same on all ranks then. All ranks call it, between create and load; with
+ * one rank, nothing happens. What else they have in `rates` they bring into line when they are
+ * sealed with these: of each rate the least.
+ *
+ * Errors: -EINVAL at another time, or of a plan; the transport's (sticky); -ENOMEM.
+ * Thread-safety: the engine's.   Cost: some 50 ms where the network carries 1 GB/s; 16 MiB of
+ * shared memory meanwhile.
+ */
+int hst_engine_net_rates(struct hst_engine *engine, struct hst_rates *rates);
+/** The threads that it computes with: those of its configuration, or the cores that it may use,
+ * divided among the ranks of the node that may use the same. */
+uint32_t hst_engine_threads(const struct hst_engine *engine);
 
 /** A run takes this before its first step, as far as its bytes and these rates tell. */
 struct hst_start_up {

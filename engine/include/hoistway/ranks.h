@@ -52,10 +52,24 @@ struct hst_launch {
 int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
                     struct hst_launch *launch, char *why);
 
+/**
+ * It tells whether this machine could join several ranks: the transport over MPI is found, and
+ * loads. No MPI is started.
+ *
+ * why  [400], one line, written on failure: where it was looked for, and what helps
+ *
+ * Errors: -EINVAL, those of the load: -ENODEV, -ENOTSUP.   Thread-safety: safe.
+ */
+int hst_ranks_transport(char *why);
+
+struct hst_rates;
+
 /** This is what is measured between ranks. */
 struct hst_ranks_measure {
     size_t size_bytes;  /* of a row in f32; is rounded up to blocks of 4,096 elements per rank */
     uint32_t pairs;     /* turns of each contestant, after one that warms up; 1 to HST_PAIRS_MOST */
+    /* null: not measured; else figures NET_* are written (machine.h), the same on all ranks */
+    struct hst_rates *rates;
 };
 #define HST_PAIRS_MOST 101u
 #define HST_RANKS_CASES 5u

@@ -25,17 +25,29 @@ static const struct {
     {"fp16", HST_PRECISION_FP16},
 };
 
+static struct hst_param_bytes bytes_of(const struct optimizer *o)
+{
+    const double weight = (double)optimizer_weight_bytes(o);
+    return (struct hst_param_bytes){weight, optimizer_state_bytes(o), weight};
+}
+
 bool hst_precision_bytes(const char *precision, struct hst_param_bytes *bytes)
 {
     for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
         if (strcmp(precision, precisions[i].name) == 0) {
-            const struct optimizer *o = optimizer_find(precisions[i].precision, HST_STATE_DEFAULT);
-            const double weight = (double)optimizer_weight_bytes(o);
-            *bytes = (struct hst_param_bytes){weight, optimizer_state_bytes(o), weight};
+            *bytes = bytes_of(optimizer_measured(precisions[i].precision));
             return true;
         }
     }
     return false;
+}
+
+bool hst_config_bytes(const struct hst_config *config, struct hst_param_bytes *bytes)
+{
+    const struct optimizer *o = optimizer_find(config->optimizer, config->precision, config->state);
+    if (o)
+        *bytes = bytes_of(o);
+    return o;
 }
 
 static bool rate_is_valid(double rate)

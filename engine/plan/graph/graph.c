@@ -230,7 +230,7 @@ static void add_commit(struct build *b)
 /* A rank's version is one when all ranks have theirs. */
 static void add_vote(struct build *b)
 {
-    if (!parts_is_shared(b) || !b->in->stored)
+    if (!parts_has_ranks(b) || !b->in->stored)
         return;
     b->committed = build_node(b, NODE_VOTE, LANE_NET, PHASE_COMMIT, (struct node){0});
     build_dep(b, b->committed, b->commit);
@@ -341,7 +341,8 @@ static int check_pools(const struct build *b)
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
-        needs[parts_pool(b, i, POOL_GRADS)] |= parts_is_shared(b) && parts_has_row(b, i);
+        needs[parts_pool(b, i, POOL_GRADS)] |=
+            parts_has_ranks(b) && parts_has_row(b, i) && !in->buckets;
         needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_reserve_weights(b, i);
         needs[POOL_TILES] |= u->nvme_states > 0 ||
                              (grads && (parts_is_late(b, i) || in->optimistic)) ||
@@ -403,7 +404,7 @@ static bool ends_before_clip(const struct build *b, const struct node *node)
 /* Ranks have norms of their shards. */
 static uint32_t add_agree(struct build *b)
 {
-    if (!parts_is_shared(b))
+    if (!parts_has_ranks(b))
         return GRAPH_NONE;
     uint32_t agree = build_node(b, NODE_AGREE, LANE_NET, PHASE_BACKWARD, (struct node){0});
     for (uint32_t i = 0; i < b->in->unit_count; i++)

@@ -63,7 +63,9 @@ enum node_kind {
     NODE_RECOMPUTE,    /* a forward again, in the backward: for checkpoints that were not kept */
     NODE_BACKWARD,
     NODE_GATHER,   /* of several ranks: a unit's weights, from the shards of all */
-    NODE_EXCHANGE, /* a unit's rounded gradients: each rank has the sum of its shard then */
+    NODE_EXCHANGE, /* rounded gradients of a unit, or of its bucket: each rank has the sum of its
+                      shard then */
+    NODE_GATHER_GRADS, /* of replicas: a unit's summed gradients, from the shards of all */
     NODE_AGREE,    /* on the step's norm and sums */
     NODE_VOTE,     /* the version is durable on all ranks */
     NODE_KIND_COUNT
@@ -172,8 +174,10 @@ struct graph_unit {
     uint32_t first_tile, tile_count;
     uint64_t elements; /* of the rank's shard */
     /* Of several ranks: elements of the row that is put together of all shards, which may be longer
-       than the unit's parameters are, and where in it the rank's is. */
+       than the unit's parameters are, and where in it the rank's is. Of replicas that of gradients
+       alone. */
     uint64_t row_elements, shard_at;
+    uint32_t bucket; /* where there are buckets: the one that its gradients are exchanged in */
     enum hst_tier weights, grads, acts; /* homes */
     uint32_t nvme_states;               /* its first tiles, so many, have their states on NVMe */
     /* Its last tiles, so many, the device updates: weights, gradients and states of these are at
@@ -203,6 +207,8 @@ struct graph_in {
     uint32_t tile_elements;
     uint32_t ranks;     /* 0 as 1: nothing is gathered or exchanged */
     bool whole_weights; /* homes of weights have whole rows, gathered there once a step window */
+    bool buckets;       /* those of gradients have, and a bucket is exchanged there at once */
+    bool replicas;      /* each rank has all of all: it gathers the sums of gradients, no weights */
     double hand_bytes;  /* per element of a row of gradients that a rank hands to the others */
     double weight_bytes, state_bytes, grad_bytes; /* per element */
     /* Bytes: padding of a tile's record; in a tile's buffer from its start to the record, in the

@@ -426,11 +426,11 @@ const char *lane_name(enum lane lane)
 const char *node_kind_name(enum node_kind kind)
 {
     static const char *const names[NODE_KIND_COUNT] = {
-        "read weights", "read tile",  "read grads", "read acts",    "write tile", "write grads",
-        "write acts",   "save tiles", "commit",     "copy weights", "copy grads", "copy tile",
-        "fetch tile",   "store tile", "store acts", "fetch acts",   "update",     "norm",
-        "clip",         "revert",     "forward",    "recompute",    "backward",   "gather",
-        "exchange",     "agree",      "vote"};
+        "read weights", "read tile",    "read grads", "read acts",    "write tile", "write grads",
+        "write acts",   "save tiles",   "commit",     "copy weights", "copy grads", "copy tile",
+        "fetch tile",   "store tile",   "store acts", "fetch acts",   "update",     "norm",
+        "clip",         "revert",       "forward",    "recompute",    "backward",   "gather",
+        "exchange",     "gather grads", "agree",      "vote"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

@@ -104,6 +104,8 @@ void operands_copy_weights(struct build *build, uint32_t unit);
 void operands_gather(struct build *build, uint32_t unit);
 /** It hands out a unit's rounded gradients and takes in the sum of its shard. */
 void operands_exchange(struct build *build, uint32_t unit);
+/** The sums of all shards come together at home. */
+void operands_gather_grads(struct build *build, uint32_t unit);
 /** A visit has these where it computes: weights it reads, own and then others'; checkpoints; in a
  * backward gradients, and partials that a device leaves behind them. */
 void operands_visit(struct build *build, uint32_t unit, bool weights, bool grads);
@@ -165,10 +167,15 @@ static inline bool parts_is_resident(const struct build *build, uint32_t unit)
 /** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
 bool parts_reserve_weights(const struct build *build, uint32_t unit);
 bool parts_copy_weights(const struct build *build, uint32_t unit);
-/** Its weights are of several ranks. */
-static inline bool parts_is_shared(const struct build *build)
+/** There are others to exchange gradients with. */
+static inline bool parts_has_ranks(const struct build *build)
 {
     return build->in->ranks > 1;
+}
+/** Weights, states and tiles are of several ranks. */
+static inline bool parts_is_shared(const struct build *build)
+{
+    return parts_has_ranks(build) && !build->in->replicas;
 }
 /** They come together at home, not in a buffer. */
 static inline bool parts_is_whole(const struct build *build)

@@ -244,7 +244,7 @@ static void lend_grads(struct build *b, uint32_t unit)
     const struct graph_unit *u = &b->in->units[unit];
     if (b->in->apart && u->grads != HST_TIER_HBM && u->tile_count > 0)
         b->units[unit].device_grads = parts_lend(b, unit, POOL_DEVICE_GRADS);
-    else if (parts_is_shared(b) ? parts_has_row(b, unit)
+    else if (parts_has_ranks(b) ? parts_has_row(b, unit) && !b->in->buckets
                                 : u->grads == HST_TIER_NVME && u->tile_count > 0)
         b->units[unit].grads = parts_lend(b, unit, POOL_GRADS);
 }
@@ -294,21 +294,32 @@ static uint32_t exchange_grads(struct build *b, uint32_t unit)
     return exchange;
 }
 
+/* Replicas have the sums of all shards. */
+static uint32_t gather_grads(struct build *b, uint32_t unit, uint32_t exchange)
+{
+    uint32_t gather =
+        build_node(b, NODE_GATHER_GRADS, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
+    operands_gather_grads(b, unit);
+    build_dep(b, gather, exchange);
+    return gather;
+}
+
 /* This is where they are when the device is through with them. */
 static uint32_t bring_grads(struct build *b, uint32_t unit)
 {
-    if (parts_is_shared(b))
+    if (b->in->replicas)
+        return gather_grads(b, unit, exchange_grads(b, unit));
+    if (parts_has_ranks(b))
         return exchange_grads(b, unit);
     return b->units[unit].device_grads == GRAPH_NONE ? b->units[unit].backward
                                                      : copy_grads(b, unit);
 }
 
-/* After a backward: the rounded gradients go home and enter the norm. */
-static void send_grads(struct build *b, uint32_t unit)
+/* Rounded gradients, which are there after that node, go home and enter the norm. */
+static void take_grads_home(struct build *b, uint32_t unit, uint32_t there)
 {
     const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
-    uint32_t there = bring_grads(b, unit);
     s->grads_there = there;
     /* The partials of a device with memory of its own have come: what is left is to wait for
      * them. */
@@ -320,6 +331,42 @@ static void send_grads(struct build *b, uint32_t unit)
     build_use(b, s->norm, s->grads);
     build_dep(b, s->norm, there);
     write_grads(b, unit, there);
+}
+
+static bool is_of_bucket(const struct build *b, uint32_t unit, uint32_t bucket)
+{
+    return parts_has_row(b, unit) && b->in->units[unit].bucket == bucket;
+}
+
+/* All of a bucket's units wait for the last of their backwards, which end in order: then it is
+ * exchanged, and each goes on as others do after their own. */
+static void send_bucket(struct build *b, uint32_t unit)
+{
+    const struct graph_in *in = b->in;
+    const uint32_t bucket = in->units[unit].bucket;
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        if (is_of_bucket(b, i, bucket) && b->units[i].backward == GRAPH_NONE)
+            return;
+    uint32_t exchange = exchange_grads(b, unit);
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        const uint32_t one = in->backward[i];
+        if (!is_of_bucket(b, one, bucket))
+            continue;
+        take_grads_home(b, one, exchange);
+        parts_early_update(b, one);
+    }
+}
+
+/* After a backward. */
+static void send_grads(struct build *b, uint32_t unit)
+{
+    if (parts_has_row(b, unit) && b->in->buckets) {
+        send_bucket(b, unit);
+        return;
+    }
+    if (parts_has_row(b, unit))
+        take_grads_home(b, unit, bring_grads(b, unit));
+    parts_early_update(b, unit);
 }
 
 /* ---- visits ---- */
@@ -399,8 +446,6 @@ void parts_backward(struct build *b, uint32_t unit)
     build_use(b, s->backward, b->in->apart ? s->device_acts : s->acts);
     build_use(b, s->backward, b->in->apart ? s->device_grads : s->grads);
     build_dep(b, s->backward, s->acts_moved == s->forward ? GRAPH_NONE : s->acts_moved);
-    if (parts_has_row(b, unit))
-        send_grads(b, unit);
-    parts_early_update(b, unit);
+    send_grads(b, unit);
     s->last_weights = s->weights;
 }

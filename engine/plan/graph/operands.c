@@ -282,7 +282,7 @@ static uint64_t sum_at(const struct build *b, uint32_t unit)
 static uint64_t tiles_at(const struct build *b, unsigned what, uint32_t unit)
 {
     if (!parts_is_shared(b))
-        return 0;
+        return 0; /* replicas have sums of gradients at home alone */
     return what == EXTENT_GRADS ? sum_at(b, unit) : weights_of(b, b->in->units[unit].shard_at);
 }
 
@@ -407,10 +407,26 @@ static void add_grads(struct build *b, uint32_t unit, struct operand_end from,
         add_tiles(b, all, EXTENT_GRADS, from, to);
 }
 
+/* This is where a backward of several ranks leaves the whole row. */
+static struct operand_end row_of_grads(const struct build *b, uint32_t unit)
+{
+    return b->in->buckets ? at_home(HST_TIER_DRAM) : in_buffer(parts_pool(b, unit, POOL_GRADS));
+}
+
+/* They are the unit's, or those of all that are in its bucket. */
+static uint64_t exchanged_bytes(const struct build *b, uint32_t unit)
+{
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; b->in->buckets && u < b->in->unit_count; u++)
+        if (b->in->units[u].bucket == b->in->units[unit].bucket)
+            bytes += sum_at(b, u);
+    return b->in->buckets ? bytes : sum_at(b, unit);
+}
+
 void operands_exchange(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    const struct operand_end row = in_buffer(parts_pool(b, unit, POOL_GRADS));
+    const struct operand_end row = row_of_grads(b, unit);
     const bool home = u->grads != HST_TIER_NVME;
     build_operand(b, (struct operand){.what = EXTENT_GRADS,
                                       .from = row,
@@ -418,15 +434,28 @@ void operands_exchange(struct build *b, uint32_t unit)
                                       .first = u->first_tile,
                                       .count = u->tile_count,
                                       .offset = home ? 0 : sum_at(b, unit),
-                                      .bytes = of_others(b, sum_at(b, unit))});
+                                      .bytes = of_others(b, exchanged_bytes(b, unit))});
+}
+
+void operands_gather_grads(struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    const struct operand_end home = at_home(u->grads);
+    const uint64_t bytes = (uint64_t)((double)u->row_elements * b->in->grad_bytes);
+    build_operand(b, (struct operand){.what = EXTENT_GRADS,
+                                      .from = home,
+                                      .to = home,
+                                      .first = u->first_tile,
+                                      .count = u->tile_count,
+                                      .bytes = of_others(b, bytes)});
 }
 
 /* Of several ranks a backward leaves the whole row, for all of them. */
 static void add_grads_of_visit(struct build *b, uint32_t unit)
 {
     const struct operand_end at = grads_of_visit(b, unit);
-    const struct operand_end row = in_buffer(parts_pool(b, unit, POOL_GRADS));
-    if (!parts_is_shared(b))
+    const struct operand_end row = row_of_grads(b, unit);
+    if (!parts_has_ranks(b))
         add_grads(b, unit, at, at);
     else if (parts_has_row(b, unit))
         build_operand(b, (struct operand){.what = EXTENT_GRADS,

@@ -53,6 +53,17 @@ static double visit_seconds(const struct sim_rates *r, const struct node *node,
     return measured ? measured[node->unit] : over(node->work, r->flops_per_s);
 }
 
+/* A gather of a unit's weights and of others' that it reads is an operation for each. */
+static double net_seconds(const struct sim_net *net, const struct node *node)
+{
+    const bool exchange = node->kind == NODE_EXCHANGE;
+    const double crossing = exchange ? net->exchange_crossing : net->gather_crossing;
+    const double operations = node->operand_count > 1 ? node->operand_count : 1;
+    return operations * net->operation_s +
+           over(node->work * (1 - crossing), exchange ? net->exchange : net->gather) +
+           over(node->work * crossing, net->between);
+}
+
 static double lane_seconds(const struct sim_rates *r, const struct node *node)
 {
     switch ((enum node_kind)node->kind) {
@@ -69,11 +80,10 @@ static double lane_seconds(const struct sim_rates *r, const struct node *node)
     default:
         break;
     }
-    const double rates[LANE_COUNT] = {[LANE_READ] = r->read,
-                                      [LANE_WRITE] = r->write,
-                                      [LANE_H2D] = r->h2d,
-                                      [LANE_D2H] = r->d2h,
-                                      [LANE_NET] = r->net};
+    const double rates[LANE_COUNT] = {
+        [LANE_READ] = r->read, [LANE_WRITE] = r->write, [LANE_H2D] = r->h2d, [LANE_D2H] = r->d2h};
+    if (node->lane == LANE_NET)
+        return net_seconds(&r->net, node);
     return over(node->work, rates[node->lane]);
 }
 

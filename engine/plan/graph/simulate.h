@@ -14,11 +14,23 @@
  */
 #include "plan/graph/graph.h"
 
+/**
+ * This is what is between ranks: bytes/s of what comes from ranks of the same node, gathered or
+ * exchanged, and of what comes from other nodes; the parts of a gather's and an exchange's bytes, 0
+ * to 1, that do; seconds of an operation beside its bytes. A rank has one after the other.
+ */
+struct sim_net {
+    double gather, exchange, between;
+    double gather_crossing, exchange_crossing;
+    double operation_s;
+};
+
 /** A machine. A rate of 0 limits nothing. Bytes/s, FLOPs/s and elements/s, each of a lane alone. */
 struct sim_rates {
     double read, write;
     double mixed; /* sum of both directions while both move; 0: read + write */
-    double h2d, d2h, net;
+    double h2d, d2h;
+    struct sim_net net;
     double flops_per_s;
     /* [unit_count], each may be null: a visit of a unit in seconds, where it was measured */
     const double *forward_s, *recompute_s, *backward_s;

@@ -406,6 +406,29 @@ uint32_t layout_number_of_all(const struct layout *layout, uint32_t tile)
     return (uint32_t)unit->first_of_all + tile - unit->first_tile;
 }
 
+/* Units without elements begin where their successor does. */
+uint32_t layout_unit_at(const struct layout *layout, uint64_t element)
+{
+    uint32_t low = 0, high = layout->unit_count;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (layout->units[middle].first_block <= element / LAYOUT_UNIT_ALIGN)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct tile_range layout_range_in(const struct layout *to, const struct layout *from,
+                                  struct tile_range range)
+{
+    const uint64_t first = layout_first_element(from, range);
+    range.unit = layout_unit_at(to, first);
+    range.offset = first - to->units[range.unit].first_block * LAYOUT_UNIT_ALIGN;
+    return range;
+}
+
 uint32_t layout_first_param_in(const struct layout *layout, struct tile_range range)
 {
     const struct layout_unit *unit = &layout->units[range.unit];
@@ -433,7 +456,8 @@ struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t para
 bool layout_begins_unit(const struct layout *layout, uint32_t tile)
 {
     struct tile_range range = layout_tile(layout, tile);
-    return range.offset == 0 && layout->units[range.unit].first_row == 0;
+    return range.offset == 0 &&
+           (layout->units[range.unit].first_row == 0 || layout_stores_slices(layout));
 }
 
 bool layout_next_overlap(const struct layout *layout, struct tile_range range, uint32_t *next,

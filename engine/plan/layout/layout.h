@@ -78,6 +78,7 @@ struct layout {
     uint64_t tied_elements;     /* of the buffer that holds the gradients of tied parameters */
     uint64_t elements;          /* of all units, with padding */
     const struct layout *whole; /* what it was cut from, which it borrows; null: it is not cut */
+    bool slices; /* its units are those of a store that has slices for units of their own */
 };
 
 struct tile_range {
@@ -121,6 +122,11 @@ static inline uint64_t layout_first_element(const struct layout *layout, struct 
 {
     return layout->units[range.unit].first_block * LAYOUT_UNIT_ALIGN + range.offset;
 }
+/** The unit whose row has that element, of those that have any. Cost: O(log units). */
+uint32_t layout_unit_at(const struct layout *layout, uint64_t element);
+/** The same elements in `to`, which is the same model cut in another way. One unit has them all. */
+struct tile_range layout_range_in(const struct layout *to, const struct layout *from,
+                                  struct tile_range range);
 /**
  * The first own parameter of the tile's unit that ends behind the tile's start; param numbers rise
  * with offsets.
@@ -133,7 +139,16 @@ static inline bool layout_is_slice(const struct layout *layout, uint32_t unit)
 }
 /** It counts the units that were cut, and the slices that they are now. */
 void layout_count_slices(const struct layout *layout, uint32_t *cut_units, uint32_t *slices);
-/** True where a unit begins with the tile, as it was described: on rank 0 alone. */
+/**
+ * A store of it has slices for units of their own. With one rank tiles are those of the whole, and
+ * no store knows of slices; of several each has a shard of each slice, so that a gather brings no
+ * more than a slice.
+ */
+static inline bool layout_stores_slices(const struct layout *layout)
+{
+    return layout->whole ? layout->share.world > 1 : layout->slices;
+}
+/** True where a unit begins with the tile, as a store has them: on rank 0 alone. */
 bool layout_begins_unit(const struct layout *layout, uint32_t tile);
 /** A parameter as clients described it; borrows its name and shape. */
 struct hst_param_ref layout_param_ref(const struct layout *layout, uint32_t param);

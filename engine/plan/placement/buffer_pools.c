@@ -50,11 +50,14 @@ static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
     return in->layout->units[unit].elements * optimizer_weight_bytes(in->optimizer);
 }
 
-/* What a rank hands to the others of a unit's gradients, and behind it its shard of their sum. */
+/* This is what a rank hands to the others of a unit's gradients, and behind it its shard of
+   their sum. */
 static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
 {
-    if (in->layout->share.world == 1)
+    if (placement_ranks(in) == 1)
         return weights_bytes(in, unit);
+    if (in->replicas > 0) /* the sum goes home */
+        return placement_exchange_bytes(in, unit);
     return sat_add(placement_exchange_bytes(in, unit), placement_shard_elements(in->layout, unit) *
                                                            optimizer_weight_bytes(in->optimizer));
 }
@@ -86,7 +89,8 @@ static void size_pools(const struct placement_in *in, struct placement *p)
         int wide = home->wide;
         p->reservations[wide].bytes =
             most(p->reservations[wide].bytes, sat_page_up(reservation_bytes(in, p, u)));
-        if (home->grads.tier == HST_TIER_NVME || in->layout->share.world > 1)
+        if (home->grads.tier == HST_TIER_NVME ||
+            (placement_ranks(in) > 1 && !placement_has_buckets(in)))
             p->grad_buffers[wide].bytes = most(p->grad_buffers[wide].bytes, grads_bytes(in, u));
         if (!home->offloaded)
             continue;

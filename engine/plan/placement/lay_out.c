@@ -5,6 +5,7 @@
 
 #include "base/saturate.h"
 #include "plan/layout/ways.h"
+#include "plan/placement/buckets.h"
 #include "plan/placement/buffer_pools.h"
 
 #include <string.h>
@@ -279,6 +280,14 @@ static struct address take_turns(const struct placement_in *in, struct placement
     return (struct address){.tier = HST_TIER_HBM, .offset = at};
 }
 
+/* Each replica has the whole row of sums. */
+static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
+{
+    return in->replicas > 0
+               ? placement_exchange_elements(in, unit) * optimizer_weight_bytes(in->optimizer)
+               : memory_bytes(in, unit);
+}
+
 /* Gradients that leave memory have no home tier where the update does not wait for the norm. */
 static void place_grads(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
@@ -294,7 +303,7 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
         }
         home->grads = (struct address){.tier = HST_TIER_NVME};
         if (!leaves_memory(p, u, &nvme_units))
-            home->grads = take_memory(p, u, HST_CLASS_GRADS, memory_bytes(in, u));
+            home->grads = take_memory(p, u, HST_CLASS_GRADS, grads_bytes(in, u));
         else if (in->deferred)
             take_on_drives(p, HST_CLASS_GRADS, run, home->grads_at);
     }
@@ -539,6 +548,9 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
                             .optimizer = in->optimizer,
                             .compute_tier = in->compute_tier,
                             .whole_weights = in->whole_weights,
+                            .buckets = placement_has_buckets(in),
+                            .replicas = in->replicas,
+                            .hand_bytes = hst_dtype_bytes(in->way_dtype),
                             .units = p->units};
     stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
     p->micro_count = count_micros(in);
@@ -550,7 +562,10 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
     place_states(in, c->leaves[LEAVE_STATES], p);
     place_store(in, p);
-    place_grads(in, c->leaves[LEAVE_GRADS], p);
+    if (placement_has_buckets(in))
+        buckets_place(in, p);
+    else
+        place_grads(in, c->leaves[LEAVE_GRADS], p);
     choose_streamed(in, c, p);
     place_acts(in, c, p);
     place_room_rest(in, p);

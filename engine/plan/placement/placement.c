@@ -38,9 +38,15 @@ uint64_t placement_row_elements(const struct layout *layout, uint32_t unit)
     return placement_shard_elements(layout, unit) * layout->share.world;
 }
 
+uint64_t placement_exchange_elements(const struct placement_in *in, uint32_t unit)
+{
+    const uint32_t ranks = placement_ranks(in);
+    return shard_elements(in->layout->units[unit].elements, ranks) * ranks;
+}
+
 uint64_t placement_exchange_bytes(const struct placement_in *in, uint32_t unit)
 {
-    return placement_row_elements(in->layout, unit) * hst_dtype_bytes(in->way_dtype);
+    return placement_exchange_elements(in, unit) * hst_dtype_bytes(in->way_dtype);
 }
 
 static struct gather gather_row(const struct layout *layout, uint64_t element_bytes, uint32_t unit)
@@ -171,17 +177,41 @@ static struct address act_block(const struct placement *placement, uint32_t bloc
     return on_drive(placement, block, home->first_act_block, home->acts_at, PLACEMENT_ACT_BYTES);
 }
 
+/* ---- buckets ---- */
+
+struct bucket_row bucket_row(const struct placement *p, uint32_t unit)
+{
+    const struct unit_placement *home = &p->units[unit];
+    return (struct bucket_row){.at = home->grads.offset + home->bucket_first * p->hand_bytes,
+                               .shard = placement_shard_elements(p->layout, unit),
+                               .stride = home->bucket_elements};
+}
+
+struct bucket bucket_of(const struct placement *p, uint32_t unit)
+{
+    const struct unit_placement *home = &p->units[unit];
+    const bool apart = p->hand_bytes != optimizer_weight_bytes(p->optimizer);
+    const uint64_t parts = apart ? p->layout->share.world : p->layout->share.rank;
+    return (struct bucket){.at = home->grads.offset,
+                           .sum_at =
+                               home->grads.offset + parts * home->bucket_elements * p->hand_bytes,
+                           .elements = home->bucket_elements};
+}
+
 static struct address tile_grads(const struct placement *placement, uint32_t tile)
 {
     const struct layout *layout = placement->layout;
     struct tile_range range = layout_tile(layout, tile);
     uint64_t element_bytes = optimizer_weight_bytes(placement->optimizer);
     const struct unit_placement *home = &placement->units[range.unit];
+    const uint64_t in_shard = range.offset - layout->units[range.unit].shard.first;
     struct address at = home->grads;
     if (at.tier == HST_TIER_NVME)
         return tile_on_drive(placement, tile, range.unit, home->grads_at,
                              layout->tile_elements * element_bytes);
-    at.offset += (range.offset - layout->units[range.unit].shard.first) * element_bytes;
+    if (placement->buckets)
+        at.offset = bucket_of(placement, range.unit).sum_at + home->bucket_first * element_bytes;
+    at.offset += in_shard * element_bytes;
     return at;
 }
 
@@ -210,6 +240,34 @@ uint64_t placement_second(const struct placement *placement, enum extent_kind ki
 uint32_t placement_extents(const struct placement *placement, enum extent_kind kind)
 {
     return kind == EXTENT_ACTS ? placement->act_blocks : placement->layout->tile_count;
+}
+
+/* Buckets are taken from the last unit on. */
+static uint64_t first_grads(const struct placement *p)
+{
+    uint64_t first = UINT64_MAX;
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        first = p->units[u].grads.offset < first ? p->units[u].grads.offset : first;
+    return first;
+}
+
+/* lay_out takes the pools one behind the other, and all homes of one class. */
+uint32_t placement_exposed(const struct placement *p, struct exposed parts[EXPOSED_MAX])
+{
+    const struct buffer_pool *last = &p->grad_buffers[1];
+    const uint64_t at = p->reservations[0].at;
+    const struct exposed parts_of[EXPOSED_MAX] = {
+        {at, sat_page_up(last->at + last->bytes * last->count) - at},
+        {p->units[0].weights.offset,
+         p->whole_weights && p->replicas == 0 ? p->table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] : 0},
+        {first_grads(p),
+         p->buckets || p->replicas > 0 ? p->table[HST_CLASS_GRADS][HST_TIER_DRAM] : 0},
+    };
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < EXPOSED_MAX; i++)
+        if (parts_of[i].bytes > 0)
+            parts[count++] = parts_of[i];
+    return count;
 }
 
 void placement_free(struct placement *placement)

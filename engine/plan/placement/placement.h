@@ -42,10 +42,19 @@ struct placement_in {
     uint64_t hbm_budget, dram_budget, nvme_budget; /* bytes */
     /* that --hbm and --dram may be, because no more is free; 0: they may be anything */
     uint64_t hbm_most, dram_most;
+    /* ranks of this node: the budgets of memory and drives are one's part of the node's, which is
+       what messages tell; 0 as 1 */
+    uint32_t sharers;
+    /* 1 and the rank that has the least of nvme_budget, by which all plan; 0: all have as much */
+    uint32_t scarcest;
     /* the client's own memory, in the compute tier and in DRAM */
     uint64_t client_device_bytes, client_host_bytes;
     uint64_t batch_tokens, micro_batch_tokens; /* the rank's part of them; no more than a way's */
-    bool whole_weights; /* of several ranks each has whole rows of them, in memory: ZeRO stage 2 */
+    /* Each of several ranks has whole rows of these in memory: ZeRO stages 2, 1 and 0; 1 and 0. */
+    bool whole_weights, whole_grads;
+    /* So many ranks have all of all, tiles too: ZeRO stage 0. The layout's share is then all of
+       it; else the ranks are the share's, and this is 0. */
+    uint32_t replicas;
     uint32_t ways; /* that the rank's part is; 0 as 1 */
     enum hst_dtype way_dtype; /* of the sum of these: ways_type; with one rank of no matter */
     uint32_t way_buffers; /* as large as any unit's gradients in f32: ways_buffers */
@@ -83,6 +92,10 @@ struct unit_placement {
     uint32_t first_tile, tile_count;
     uint32_t nvme_states;    /* its first tiles, so many, have their states on NVMe */
     uint32_t streamed_tiles; /* its last tiles, so many, are updated by the GPU, though offloaded */
+    /* Where gradients are exchanged in buckets (buckets.h), of which `grads` is then the start:
+       its bucket, its shard in each part of that, and elements of a part. */
+    uint32_t bucket;
+    uint64_t bucket_first, bucket_elements;
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
@@ -122,7 +135,10 @@ struct placement {
     const struct layout *layout;
     const struct optimizer *optimizer; /* says what an element has beside its weight */
     enum hst_tier compute_tier;
-    bool whole_weights; /* homes of weights are rows of all shards */
+    bool whole_weights;  /* homes of weights are rows of all shards */
+    bool buckets;        /* those of gradients are (buckets.h): ZeRO stage 1 */
+    uint32_t replicas;   /* as in placement_in */
+    uint64_t hand_bytes; /* of an element as ranks hand it over */
     uint32_t resident_units; /* so many are, on a GPU */
     uint32_t saved_units;    /* so many keep their activations */
     uint32_t streamed_tiles; /* of all units */
@@ -221,6 +237,16 @@ static inline bool placement_copies_acts(const struct placement *placement, uint
            home->act_bytes > 0;
 }
 
+/* A part of the DRAM arena that other ranks read, whole pages. */
+struct exposed {
+    uint64_t at, bytes;
+};
+#define EXPOSED_MAX 3u
+/** Lists what other ranks may read: buffers of weights and gradients, homes of either that are
+ * whole.
+ * Returns how many parts. */
+uint32_t placement_exposed(const struct placement *placement, struct exposed parts[EXPOSED_MAX]);
+
 /** Units that could keep their activations. */
 uint32_t placement_savable_units(const struct placement_in *in);
 /** Bytes of a unit's activations, of all micro-batches. */
@@ -262,11 +288,40 @@ struct gather {
  * Returns how many, or -EINVAL for more than GATHER_MAX. */
 int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX]);
-/** Bytes of a unit's row of gradients as a rank hands it to the others. */
+/** Ranks that train together: those that have shards, or replicas. */
+static inline uint32_t placement_ranks(const struct placement_in *in)
+{
+    return in->replicas > 0 ? in->replicas : in->layout->share.world;
+}
+/** They exchange gradients in buckets. */
+static inline bool placement_has_buckets(const struct placement_in *in)
+{
+    return in->whole_grads && in->replicas == 0;
+}
+/** Elements of a unit's row of gradients as ranks cut it: a part for each, as large as any. */
+uint64_t placement_exchange_elements(const struct placement_in *in, uint32_t unit);
+/** And its bytes, as a rank hands it to the others. */
 uint64_t placement_exchange_bytes(const struct placement_in *in, uint32_t unit);
 /** Elements of a unit's row as a gather has it: shards of all ranks, maybe longer than the row. */
 uint64_t placement_row_elements(const struct layout *layout, uint32_t unit);
 /** Of the rank's shard in memory: the same for all ranks. */
 uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit);
+
+/* ---- gradients in buckets (buckets.h) ---- */
+
+/* Where a unit's row of gradients is at home: element e, of the shard of rank r = e / shard, is
+ * r·stride + e % shard elements of what ranks hand over behind `at`. */
+struct bucket_row {
+    uint64_t at; /* bytes, in the DRAM arena */
+    uint64_t shard, stride;
+};
+struct bucket_row bucket_row(const struct placement *p, uint32_t unit);
+
+/* This is exchanged with the unit: [ranks · elements] at `at`, [elements] of sums at `sum_at`. */
+struct bucket {
+    uint64_t at, sum_at;
+    uint64_t elements; /* of a part */
+};
+struct bucket bucket_of(const struct placement *p, uint32_t unit);
 
 #endif

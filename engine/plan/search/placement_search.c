@@ -4,6 +4,7 @@
  * class after the other, and of no more of each than must. Every candidate is laid out completely.
  */
 #include "plan/search/placement_search.h"
+#include "plan/search/placement_refuse.h"
 
 #include "base/saturate.h"
 #include "base/size_text.h"
@@ -60,7 +61,7 @@ static int wished(const struct placement_in *in, bool hbm)
     return count;
 }
 
-static bool may_be_offloaded(const struct placement_in *in)
+bool placement_may_be_offloaded(const struct placement_in *in)
 {
     return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
 }
@@ -257,7 +258,8 @@ static void fill_saved(const struct placement_in *in, struct choice *c, struct p
 /* Somewhere outside memory: a drive, or, for gradients that nothing waits for, nowhere at all. */
 static bool may_leave(const struct placement_in *in, enum hst_class class)
 {
-    if (class == HST_CLASS_WEIGHTS && in->whole_weights)
+    if ((class == HST_CLASS_WEIGHTS && in->whole_weights) ||
+        (class == HST_CLASS_GRADS && in->whole_grads))
         return false;
     return in->has_nvme || (class == HST_CLASS_GRADS && !in->deferred);
 }
@@ -321,114 +323,6 @@ uint32_t placement_longest_segment(const struct placement_in *in)
     return best;
 }
 
-/* ---- refusals ---- */
-
-/* It tells whether what depends on the batch is a good part of the need: worth naming only then. */
-static bool batch_weighs(const struct placement *p)
-{
-    enum hst_tier tier = p->compute_tier;
-    uint64_t batch = sat_add(p->table[HST_CLASS_ACTS][tier],
-                             sat_add(p->table[HST_CLASS_HIDDEN][tier], p->work_bytes));
-    return batch > (tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes) / 4;
-}
-
-/* The smallest needs more HBM than its budget. Where the card itself has less than that, another
- * budget is no help. */
-static void refuse_hbm(const struct placement_in *in, const struct placement *p, char *why,
-                       size_t why_bytes)
-{
-    const struct place_wish *wish = &in->wish;
-    char need[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES];
-    bool small = in->hbm_most && p->hbm_bytes > in->hbm_most;
-    bool acts = wish->fixed[HST_CLASS_ACTS] && wish->tier[HST_CLASS_ACTS] == HST_TIER_HBM;
-    snprintf(why, why_bytes,
-             "no placement fits: the smallest needs %s of HBM, the budget is %s%s%s. "
-             "Fix: %s%s%s%s%strain on the host (--device host)%s",
-             size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
-             small ? ", and the GPU has no more than " : "",
-             small ? size_text(in->hbm_most, most) : "", small ? "" : "raise --hbm, or ",
-             may_be_offloaded(in) ? "" : "leave weights, grads and states out of --place, or ",
-             small && acts ? "leave acts out of --place, or " : "",
-             batch_weighs(p) ? "lower --batch-tokens or --grain, or " : "",
-             p->device_tiles.count > 0 ? "lower --gpu-update, or " : "",
-             small ? ", or take a GPU with more memory" : "");
-}
-
-/* A wish keeps something in DRAM that a drive could have. */
-static bool wished_in_dram(const struct placement_in *in)
-{
-    bool any = false;
-    for (int i = 0; i < LEAVE_COUNT; i++)
-        any |= in->wish.fixed[CLASS_OF[i]] && in->wish.tier[CLASS_OF[i]] == HST_TIER_DRAM;
-    return any && in->has_nvme;
-}
-
-/* The smallest layout does not fit; it is in *p. Where the machine has less memory free than it
- * needs, another budget is no help. */
-static int refuse_memory(const struct placement_in *in, const struct placement *p, char *why,
-                         size_t why_bytes)
-{
-    const char *batch = batch_weighs(p) ? ", or lower --batch-tokens or --grain" : "";
-    char need[SIZE_TEXT_BYTES], nvme[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
-    char most[SIZE_TEXT_BYTES], *rest = size_text(in->dram_most, most);
-    bool small = in->dram_most && p->dram_bytes > in->dram_most;
-    if (!fits_hbm(in, p))
-        refuse_hbm(in, p, why, why_bytes);
-    else
-        snprintf(why, why_bytes,
-                 "no placement fits: the smallest needs %s of DRAM (and %s of NVMe), the budget is "
-                 "%s%s%s%s. Fix: %s%s%s%s",
-                 size_text_up(p->dram_bytes, need), size_text_up(p->nvme_bytes, nvme),
-                 size_text(in->dram_budget, budget), small ? ", and only " : "", small ? rest : "",
-                 small ? " are free (least of free memory, cgroup limit, and RLIMIT_AS less "
-                         "what threads need)"
-                       : "",
-                 small ? "take a machine with more memory or raise the limit that is least"
-                       : "raise --dram",
-                 small && wished_in_dram(in) ? ", take dram out of --place" : "",
-                 in->has_nvme ? "" : ", give a --store", batch);
-    return -ENOSPC;
-}
-
-/* Each drive holds no more than it may; the sum is checked beside it. */
-static bool drives_fit(const struct placement_in *in, const struct placement *p, uint32_t *full)
-{
-    for (*full = 0; *full < in->drive_count; ++*full)
-        if (sat_add(p->drive_bytes[*full], p->store_bytes[*full]) > in->drive_budgets[*full])
-            return false;
-    return p->nvme_bytes <= in->nvme_budget;
-}
-
-static int refuse_nvme(const struct placement_in *in, const struct placement *p, char *why,
-                       size_t why_bytes)
-{
-    uint32_t full;
-    char need[SIZE_TEXT_BYTES], budget[SIZE_TEXT_BYTES];
-    bool in_dram = !in->dram_most ||
-                   sat_add(p->dram_bytes, p->nvme_bytes) <= sat_add(in->dram_most, in->nvme_budget);
-    if (!drives_fit(in, p, &full) && full < in->drive_count && in->drive_count > 1) {
-        snprintf(why, why_bytes,
-                 "directory %u of --store needs %s for its share of the tiles, %s can be had "
-                 "there. Fix: free space there, or leave that directory out",
-                 full + 1, size_text_up(sat_add(p->drive_bytes[full], p->store_bytes[full]), need),
-                 size_text(in->drive_budgets[full], budget));
-        return -EDQUOT;
-    }
-    snprintf(why, why_bytes,
-             "the store needs %s of NVMe for what does not fit in DRAM%s, its budget is %s. "
-             "Fix: free space or raise --nvme, %sor give another --store",
-             size_text_up(p->nvme_bytes, need),
-             in->stored         ? " and for two versions of it all"
-             : in->second_slots ? " and for a second slot of its weights and states"
-                                : "",
-             size_text(in->nvme_budget, budget),
-             in->stored         ? "--durability none, "
-             : in->second_slots ? "take --update deferred, "
-             : in_dram          ? "raise --dram, "
-                                : "");
-    return -EDQUOT;
-}
-
 /* ---- wishes ---- */
 
 static int refuse_place(const struct placement_in *in, enum hst_class class, const char *reason,
@@ -463,7 +357,7 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
     for (int c = 0; c < HST_CLASS_COUNT; c++)
         if (check_class(in, (enum hst_class)c, why, why_bytes))
             return -EINVAL;
-    if (!may_be_near(in) && !may_be_offloaded(in)) {
+    if (!may_be_near(in) && !placement_may_be_offloaded(in)) {
         snprintf(why, why_bytes,
                  "weights, grads and states live in hbm all three or none of them%s. Fix: name hbm "
                  "for %s of them",
@@ -498,7 +392,7 @@ static bool search_depths(const struct placement_in *in, const struct placement_
             range.low.depths = POOL_DEPTHS[depth];
             range.low.device_depths = DEVICE_DEPTHS[device];
             *found = search(in, how, &range, &choice, p);
-            if (!*found || !drives_fit(in, p, &full))
+            if (!*found || !placement_drives_fit(in, p, &full))
                 continue;
             fill_reservations(in, &choice, p);
             fill_saved(in, &choice, p);
@@ -514,7 +408,7 @@ int placement_search(const struct placement_in *in, const struct placement_how *
     bool found, offloaded = how->resident_quarters != PLACEMENT_ALL;
     if (!p.units)
         return -ENOMEM;
-    bool may = in->compute_tier == HST_TIER_DRAM || !offloaded || may_be_offloaded(in);
+    bool may = in->compute_tier == HST_TIER_DRAM || !offloaded || placement_may_be_offloaded(in);
     if (may && search_depths(in, how, &found, &p)) {
         *placement = p;
         return 0;
@@ -533,7 +427,7 @@ static bool search_usual(const struct placement_in *in, uint32_t segment, bool *
     if (may_be_near(in) && search_depths(in, &how, found, p))
         return true;
     how.resident_quarters = 4;
-    return may_be_offloaded(in) && search_depths(in, &how, found, p);
+    return placement_may_be_offloaded(in) && search_depths(in, &how, found, p);
 }
 
 /* It tells how far a placement is from fitting: what it lacks first, and how much it wants of
@@ -581,7 +475,8 @@ int placement_try(const struct placement_in *in, struct placement *placement, ch
     }
     bool found = false;
     if (!search_segments(in, &found, &p))
-        rc = found ? refuse_nvme(in, &p, why, why_bytes) : refuse_memory(in, &p, why, why_bytes);
+        rc = found ? placement_refuse_nvme(in, &p, why, why_bytes)
+                   : placement_refuse_memory(in, &p, why, why_bytes);
     *placement = p;
     return rc;
 }

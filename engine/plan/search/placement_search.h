@@ -45,4 +45,7 @@ int placement_search(const struct placement_in *in, const struct placement_how *
  */
 uint32_t placement_longest_segment(const struct placement_in *in);
 
+/** True where a wish leaves it open that weights, gradients and states are away from a GPU. */
+bool placement_may_be_offloaded(const struct placement_in *in);
+
 #endif

@@ -80,20 +80,22 @@ static int plan_usual(const struct plan_in *in, uint32_t tile_elements, bool sli
     return placement_try(of, &plan->homes.placement, plan->why, sizeof plan->why);
 }
 
-/* Units are in slices where they do not fit as they are; of two ways that do not fit the one that
- * lacks less is told of. */
+/* Units are in slices where they do not fit as they are, or whole where slices are there and do not
+ * fit; of two ways that do not fit the one that lacks less is told of. */
 static int plan_tiles(const struct plan_in *in, uint32_t tile_elements, struct plan *plan)
 {
-    struct plan sliced;
-    int whole = plan_usual(in, tile_elements, false, plan);
-    if (!is_room(whole) || in->share.world > 1) /* slices are whole rows yet */
-        return whole;
-    int rc = plan_usual(in, tile_elements, true, &sliced);
-    if (rc == -ERANGE || (is_room(rc) && !homes_lack_less(&sliced.homes, &plan->homes))) {
-        plan_free(&sliced);
-        return whole;
+    struct plan other;
+    const bool slices = in->there == PLAN_UNITS_SLICED;
+    int first = plan_usual(in, tile_elements, slices, plan);
+    if (!is_room(first) && first != -ERANGE)
+        return first;
+    int rc = plan_usual(in, tile_elements, !slices, &other);
+    if (first != -ERANGE &&
+        (rc == -ERANGE || (is_room(rc) && !homes_lack_less(&other.homes, &plan->homes)))) {
+        plan_free(&other);
+        return first;
     }
-    replace_plan(plan, &sliced);
+    replace_plan(plan, &other);
     return rc;
 }
 
@@ -201,7 +203,7 @@ static int find_fastest(const struct plan_in *in, bool slots, struct homes *home
 static int try_slices(const struct plan_in *in, struct plan *plan)
 {
     struct plan sliced;
-    if (plan->homes.planned.simulated == 0 || plan->layout->whole || in->share.world > 1)
+    if (plan->homes.planned.simulated == 0 || plan->layout->whole || in->there != PLAN_UNITS_ANY)
         return 0;
     int rc = plan_usual(in, plan->layout->tile_elements, true, &sliced);
     rc = rc ? rc : find_fastest(in, plan->homes.in.second_slots, &sliced.homes);

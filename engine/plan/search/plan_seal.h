@@ -9,6 +9,9 @@
 #include "plan/search/homes.h"
 #include "plan/search/update_wish.h"
 
+/** How a store of several ranks has large units: its ranks have shards of these. */
+enum plan_units { PLAN_UNITS_ANY = 0, PLAN_UNITS_WHOLE, PLAN_UNITS_SLICED };
+
 /** This is what a plan is made of. */
 struct plan_in {
     const struct layout *layout; /* the units as they were described; any tiles are not looked at */
@@ -17,6 +20,7 @@ struct plan_in {
     struct placement_in placement;
     struct share share;     /* of each row, that is this rank's; world 0: SHARE_ALL */
     uint32_t tile_elements; /* 0: they are chosen, see plan_seal */
+    enum plan_units there; /* others only where these do not fit; ANY: the better ones */
     struct update_wish update;
     /* Bytes of a store's file on each drive beside its extents, once the tiles are known; null:
        there is no store. Pure, too. */
@@ -51,7 +55,8 @@ struct plan {
  *    or where one may be chosen and there is room for the slots beside all else;
  * 3. where the machine is known the fastest homes (planner_improve), and those for the sake of an
  *    optimistic update where their second slots are worth it (homes_slots_are_worth);
- * 4. then large units in slices, where homes that are found so are better (homes_are_better).
+ * 4. then large units in slices, where homes that are found so are better (homes_are_better), and
+ *    no store says how they are.
  *
  * Errors: -ENOSPC memory or -EDQUOT drives are too small: *plan is the smallest way, whole or in
  * slices, and `why` says what it lacks; -EINVAL a contradictory wish, or more than 2^32 tiles:

@@ -56,10 +56,11 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
 {
     struct graph graph;
     struct sim sim;
-    int rc = step_graph_coarse(in->placement, p, PLANNER_TILES, optimistic, &graph);
+    const struct planner_machine *machine = &in->machine;
+    const uint32_t tiles = machine->tiles ? machine->tiles : PLANNER_TILES;
+    int rc = step_graph_coarse(in->placement, p, tiles, optimistic, &graph);
     if (rc)
         return rc;
-    const struct planner_machine *machine = &in->machine;
     struct sim_rates rates = machine->rates;
     rates.update *=
         planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);

@@ -16,6 +16,7 @@ struct planner_machine {
     double half;            /* of that rate, what half of them reach, rounded up; 0: not known */
     bool streams;           /* a GPU may update what is offloaded: how fast all parts are is
                                known */
+    uint32_t tiles;         /* of a graph, at most; 0: PLANNER_TILES */
 };
 
 struct planner_in {
@@ -55,7 +56,7 @@ struct planned {
  *
  * Errors, the homes in *placement being untouched: -ENOMEM.
  * Cost: at most some 130 candidates, each laid out some hundred times in O(units) and simulated on
- * a graph of at most PLANNER_TILES tiles.
+ * a graph of at most planner_machine.tiles.
  */
 int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned);

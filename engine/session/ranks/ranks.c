@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/ranks/ranks.h"
 
+#include "base/size_text.h"
 #include "comm/report.h"
 #include "exec/visit/execute.h"
 #include "machine/machine.h"
@@ -20,7 +21,7 @@ static int agree(struct hst_engine *engine, struct comm_op op)
     op.patient = true;
     int rc = comm_begin(engine->comm, &op, &ticket);
     rc = rc ? rc : comm_wait(engine->comm, ticket);
-    return rc ? comm_report(engine->comm, &engine->report, rc) : 0;
+    return rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;
 }
 
 int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count)
@@ -30,19 +31,35 @@ int ranks_sum(struct hst_engine *engine, int64_t *values, size_t count)
     return engine->comm ? agree(engine, op) : 0;
 }
 
-int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes)
+int ranks_take(struct hst_engine *engine, const char *name, uint32_t root, void *memory,
+               size_t size_bytes)
 {
     const struct comm_op op = {.kind = COMM_BCAST,
-                               .name = "rank 0's word",
+                               .name = name,
                                .in = memory,
                                .out = memory,
-                               .count = size_bytes};
+                               .count = size_bytes,
+                               .root = root};
     return engine->comm ? agree(engine, op) : 0;
+}
+
+int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes)
+{
+    return ranks_take(engine, "rank 0's word", 0, memory, size_bytes);
+}
+
+bool ranks_tells(const struct hst_engine *engine)
+{
+    return !engine->comm || engine->config.launch->rank == 0;
 }
 
 int ranks_share_all(struct hst_engine *engine, const char *name, const void *own, void *all,
                     size_t size_bytes)
 {
+    if (!engine->comm) {
+        memcpy(all, own, size_bytes);
+        return 0;
+    }
     return agree(engine,
                  (struct comm_op){
                      .kind = COMM_SHARE, .name = name, .in = own, .out = all, .count = size_bytes});
@@ -75,6 +92,24 @@ static int take_extreme(struct hst_engine *engine, bool most, uint64_t *value)
     for (uint32_t r = 0; all && r < engine->ranks.ranks; r++)
         if (most ? all[r] > *value : all[r] < *value)
             *value = all[r];
+    free(all);
+    return all ? 0 : engine->report.error.native;
+}
+
+/* This is of a budget. *whose: 1 and the first rank that has the least; 0: all have as much. */
+static int take_least(struct hst_engine *engine, uint64_t *value, uint32_t *whose)
+{
+    const uint32_t ranks = engine->ranks.ranks;
+    uint64_t *all = share(engine, "budgets", value, sizeof *value);
+    uint32_t first = 0, have = 0;
+    for (uint32_t r = 0; all && r < ranks; r++)
+        *value = all[r] < *value ? all[r] : *value;
+    for (uint32_t r = ranks; all && r-- > 0;)
+        if (all[r] == *value) {
+            first = r;
+            have++;
+        }
+    *whose = have < ranks ? first + 1 : 0;
     free(all);
     return all ? 0 : engine->report.error.native;
 }
@@ -180,7 +215,7 @@ int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in)
     rc = rc ? rc : compare(engine, "the kernels of products", engine->math);
     rc = rc ? rc : compare(engine, "the number of directories of --store", drives);
     rc = rc ? rc : take_extreme(engine, false, &in->dram_budget);
-    rc = rc ? rc : take_extreme(engine, false, &in->nvme_budget);
+    rc = rc ? rc : take_least(engine, &in->nvme_budget, &in->scarcest);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         rc = take_extreme(engine, false, &in->drive_budgets[d]);
         rc = rc ? rc : take_extreme(engine, true, &in->store_there[d]);
@@ -207,15 +242,83 @@ int ranks_compare_graphs(struct hst_engine *engine)
     return compare(engine, "the plan of what ranks do together", text);
 }
 
+/* ---- what others read ---- */
+
+/* bytes: that are shared; info: whether the last part is. */
+static void tell_exposed(struct hst_engine *engine, const struct comm_info *info, uint64_t bytes)
+{
+    char size[SIZE_TEXT_BYTES];
+    if (!ranks_tells(engine))
+        return;
+    if (!info->shared && bytes > 0) {
+        report_log(&engine->report, HST_LOG_WARNING,
+                   "W502 ranks of a node read only %s of each in place, and send each other "
+                   "messages for the rest, which is slower: %s. Results are the same. Fix: "
+                   "docs/launch.md, Shared memory",
+                   size_text(bytes, size), info->why_not_shared);
+        return;
+    }
+    if (info->shared)
+        report_log(&engine->report, HST_LOG_INFO,
+                   "I501 ranks of a node read each other's buffers in place: %s of each are in "
+                   "shared memory",
+                   size_text(bytes, size));
+    else if (info->why_not_shared[0])
+        report_log(&engine->report, HST_LOG_WARNING,
+                   "W502 ranks of a node send each other messages, which is slower than reading "
+                   "each other's memory: %s. Results are the same. Fix: docs/launch.md, Shared "
+                   "memory",
+                   info->why_not_shared);
+}
+
+/* All agree on what is shared: so they do on where to leave off. */
+int ranks_expose(struct hst_engine *engine)
+{
+    struct exposed parts[EXPOSED_MAX];
+    struct comm_info info = {.shared = true};
+    uint64_t bytes = 0;
+    if (!engine->comm)
+        return 0;
+    const uint32_t count = placement_exposed(&engine->placement, parts);
+    int rc = ranks_meet(engine); /* with patience: they have planned, each in its time */
+    for (uint32_t i = 0; i < count && rc == 0 && info.shared; i++) {
+        rc = comm_expose(engine->comm, engine->host_arena + parts[i].at, parts[i].bytes);
+        rc = rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;
+        comm_info(engine->comm, &info);
+        bytes += info.shared ? parts[i].bytes : 0;
+    }
+    if (rc == 0)
+        tell_exposed(engine, &info, bytes);
+    return rc;
+}
+
 /* ---- joining and leaving ---- */
+
+/* A plan is rank 0's, and joins nobody: no rank has more than it. Nodes have as many ranks. */
+static int plan_as_one(struct hst_engine *engine, const struct hst_launch *launch)
+{
+    const uint32_t locals = launch->locals ? launch->locals : launch->ranks;
+    if (launch->ranks % locals)
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "%u ranks are planned, %u on each node, which does not come out even. "
+                           "Fix: as many ranks on each node",
+                           launch->ranks, locals);
+    engine->ranks.ranks = launch->ranks;
+    engine->ranks.locals = locals;
+    engine->ranks.nodes = launch->ranks / locals;
+    engine->ranks.shared = true;
+    return 0;
+}
 
 int ranks_open(struct hst_engine *engine)
 {
     const struct hst_config *c = &engine->config;
     struct comm_failure failure;
     engine->ranks = (struct comm_info){.ranks = 1, .locals = 1, .nodes = 1, .transport = "self"};
-    if (!c->launch || c->launch->ranks <= 1 || c->plan)
+    if (!c->launch || c->launch->ranks <= 1)
         return 0;
+    if (c->plan)
+        return plan_as_one(engine, c->launch);
     const struct comm_config config = {
         .size = sizeof config, .launch = *c->launch, .limit_s = c->peer_timeout_s};
     int rc = comm_open(&config, &engine->comm, &failure);
@@ -239,6 +342,8 @@ int ranks_threads(struct hst_engine *engine, uint32_t *threads)
     struct place own, *all;
     uint32_t others = 0; /* of those that may use the same cores */
     *threads = machine_cores();
+    if (!engine->comm && *threads >= engine->ranks.locals)
+        *threads /= engine->ranks.locals; /* of a plan */
     if (!engine->comm)
         return 0;
     memset(&own, 0, sizeof own);
@@ -255,41 +360,97 @@ int ranks_threads(struct hst_engine *engine, uint32_t *threads)
     return all ? 0 : engine->report.error.native;
 }
 
+/* The file systems of a rank's directories: two ranks may have one drive, or each its own. */
+struct mounts {
+    uint32_t node, count;
+    dev_t file_systems[STRIPE_DRIVES_MAX];
+};
+
+static bool has_mount(const struct mounts *mounts, uint32_t node, dev_t file_system)
+{
+    bool found = false;
+    for (uint32_t d = 0; d < mounts->count && mounts->node == node; d++)
+        found = found || mounts->file_systems[d] == file_system;
+    return found;
+}
+
+int ranks_share_drives(struct hst_engine *engine, uint32_t sharers[STRIPE_DRIVES_MAX])
+{
+    struct mounts own, *all;
+    for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
+        sharers[d] = engine->comm ? 1 : engine->ranks.locals; /* a plan's have them all */
+    if (!engine->comm)
+        return 0;
+    memset(&own, 0, sizeof own);
+    own.node = engine->ranks.node;
+    own.count = engine->drive_count;
+    for (uint32_t d = 0; d < own.count; d++)
+        own.file_systems[d] = engine->drives[d].file_system;
+    all = share(engine, "drives", &own, sizeof own);
+    for (uint32_t r = 0; all && r < engine->ranks.ranks; r++)
+        for (uint32_t d = 0; d < own.count && r != engine->ranks.rank; d++)
+            sharers[d] += has_mount(&all[r], own.node, own.file_systems[d]);
+    free(all);
+    return all ? 0 : engine->report.error.native;
+}
+
 static int refuse(struct hst_engine *engine, const char *what, const char *fix)
 {
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%u ranks %s. Fix: %s",
                        engine->ranks.ranks, what, fix);
 }
 
+static bool is_on_drives(const struct hst_engine *engine, enum hst_class class)
+{
+    const struct place_wish *wish = &engine->plan_in.wish;
+    return wish->fixed[class] && wish->tier[class] == HST_TIER_NVME;
+}
+
 int ranks_check(struct hst_engine *engine)
 {
-    if (!engine->comm)
+    if (engine->ranks.ranks == 1)
         return 0;
     if (!(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
         return refuse(engine, "compute on the host yet", "--device host");
-    const struct place_wish *wish = &engine->plan_in.wish;
-    const bool drives =
-        wish->fixed[HST_CLASS_WEIGHTS] && wish->tier[HST_CLASS_WEIGHTS] == HST_TIER_NVME;
-    if (engine->config.zero_stage == HST_ZERO_2 && drives)
-        return refuse(engine, "have all weights each in memory with ZeRO stage 2, not on NVMe",
+    if (engine->config.zero_stage >= HST_ZERO_2 && is_on_drives(engine, HST_CLASS_WEIGHTS))
+        return refuse(engine,
+                      "have all weights each in memory with ZeRO stages 0 to 2, not on NVMe",
                       "--zero-stage 3, or --place weights=dram");
-    if (engine->config.keep)
-        return refuse(engine, "keep no copies of versions yet", "leave --keep out");
+    if (engine->config.zero_stage >= HST_ZERO_1 && is_on_drives(engine, HST_CLASS_GRADS))
+        return refuse(engine,
+                      "have all gradients each in memory with ZeRO stages 0 and 1, not on "
+                      "NVMe",
+                      "--zero-stage 2, or --place grads=dram");
     return 0;
+}
+
+/* Ranks meet with patience first: one may still write what it has gathered of all. */
+int hst_engine_leave(struct hst_engine *engine)
+{
+    if (engine->report.error.code)
+        return engine->report.error.native;
+    if (!engine->comm)
+        return 0;
+    int rc = ranks_meet(engine);
+    if (rc)
+        return rc;
+    rc = comm_close(&engine->comm);
+    return rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;
 }
 
 bool ranks_close(struct hst_engine *engine)
 {
     /* after an error others may wait for this one in an operation: what ends them is its own end */
-    if (engine->comm && !engine->report.error.code)
-        (void)comm_close(&engine->comm);
+    (void)hst_engine_leave(engine);
     return engine->comm == NULL;
 }
 
 void hst_engine_abort(struct hst_engine *engine, int status)
 {
-    if (engine && engine->comm)
-        comm_abort(engine->comm, status);
+    if (!engine || !engine->comm)
+        return;
+    store_dirs_remove_empty(engine);
+    comm_abort(engine->comm, status);
 }
 
 enum hst_dtype ranks_widest(const struct hst_engine *engine)
@@ -319,6 +480,7 @@ int hst_engine_part(const struct hst_engine *engine, struct hst_part *part)
         .tokens = ways->count * ways->tokens,
         .micro_count = ways_micro_count(ways),
         .transport = ranks->transport,
+        .locals = ranks->locals,
     };
     return 0;
 }

@@ -13,6 +13,9 @@ int ranks_open(struct hst_engine *engine);
 /** *threads ← the cores that this process may use, shared with the ranks that may use the same.
  * Errors: the transport's (sticky). */
 int ranks_threads(struct hst_engine *engine, uint32_t *threads);
+/** sharers[d] ← how many ranks of this node, itself among them, have a directory on the file system
+ * of drive d. After store_dirs_make. Errors: the transport's (sticky). */
+int ranks_share_drives(struct hst_engine *engine, uint32_t sharers[STRIPE_DRIVES_MAX]);
 /** Refuses what several ranks cannot do. Errors: -EINVAL (sticky). */
 int ranks_check(struct hst_engine *engine);
 /** Refuses options that other ranks have otherwise. Errors: -EINVAL (sticky, E503). */
@@ -22,10 +25,21 @@ int ranks_meet(struct hst_engine *engine);
 /** What plans follow from is the same on all ranks then: the least budgets, rank 0's rates, the
  * largest files. Errors: the transport's, -EINVAL (sticky). */
 int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in);
+/** What is known of the machines is the same on all ranks then, while the engine is sealed: of each
+ * rate the least. Errors: the transport's, -ENOMEM (sticky). */
+int ranks_rates_alike(struct hst_engine *engine);
 /** All ranks have planned the same order of what they do together. Errors: -EINVAL (sticky). */
 int ranks_compare_graphs(struct hst_engine *engine);
+/** Ranks of a node can read what others hand them in the host's arena, which nothing has been put
+ * into: in place, or else by messages, which rank 0 warns of. Errors: the transport's (sticky). */
+int ranks_expose(struct hst_engine *engine);
 /** memory ← rank 0's. Errors: the transport's (sticky). */
 int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes);
+/** This one speaks for all: the one that the launcher numbered 0, whatever number it has here. */
+bool ranks_tells(const struct hst_engine *engine);
+/** memory ← that of one rank. Errors: the transport's (sticky). */
+int ranks_take(struct hst_engine *engine, const char *name, uint32_t root, void *memory,
+               size_t size_bytes);
 /** all[ranks · size_bytes] ← each rank's own. Errors: the transport's (sticky). */
 int ranks_share_all(struct hst_engine *engine, const char *name, const void *own, void *all,
                     size_t size_bytes);
@@ -37,10 +51,17 @@ enum hst_dtype ranks_widest(const struct hst_engine *engine);
  * operations may be under way in this rank's memory, and what ends them is the process's end. */
 bool ranks_close(struct hst_engine *engine);
 
-/** The rank, and how many there are. */
+/** The engine is one of several, each of which has all of all: ZeRO stage 0. */
+static inline bool ranks_are_replicas(const struct hst_engine *engine)
+{
+    return engine->ranks.ranks > 1 && engine->config.zero_stage == HST_ZERO_0;
+}
+/** This of the model is the rank's: a shard of several, or all of it. */
 static inline struct share ranks_share(const struct hst_engine *engine)
 {
-    return (struct share){engine->ranks.rank, engine->ranks.ranks ? engine->ranks.ranks : 1};
+    if (engine->ranks.ranks <= 1 || ranks_are_replicas(engine))
+        return SHARE_ALL;
+    return (struct share){engine->ranks.rank, engine->ranks.ranks};
 }
 
 #endif

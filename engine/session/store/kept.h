@@ -14,6 +14,11 @@ bool kept_waits(const struct hst_engine *engine, uint64_t step);
 void kept_begin(struct hst_engine *engine);
 /** Tells of a copy that has ended. With `wait`, waits for it. */
 void kept_end(struct hst_engine *engine, bool wait);
+/** Several ranks call it between steps: the version of the step that has ended is one to be
+ * kept. */
+bool kept_due(const struct hst_engine *engine);
+/** Then, behind a drain: all of them copy it, and wait for it. Errors: the transport's (sticky). */
+int kept_follow(struct hst_engine *engine);
 /** Copies the last version, in place of that of step `instead_of` (HST_NO_VERSION: of none), and
  * waits for it. Errors: -EINVAL (not sticky) where there is none or --keep makes copies. */
 int kept_instead(struct hst_engine *engine, uint64_t instead_of);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file tells how a store is of another run than this one, with all differences at once. */
+/* This file tells how a store is of another run than this one, with all differences at once; and
+ * what a run that goes on has from it where it was not told. */
 #include "session/store/other_run.h"
+#include "ckpt/ckpt.h"
 #include "ckpt/version_text.h"
+#include "session/store/shares.h"
 #include "store/look.h"
 
 #include <errno.h>
@@ -72,8 +75,11 @@ static bool list(const char *of, const char *other, const char *first, const cha
     return options;
 }
 
-static int refuse(struct hst_engine *engine, const char *was, const char *is)
+static int refuse(struct hst_engine *engine, const char *settings_then, const char *settings_now)
 {
+    char was[VERSION_SETTINGS_BYTES], is[VERSION_SETTINGS_BYTES];
+    version_settings_name_optimizer(settings_then, was);
+    version_settings_name_optimizer(settings_now, is);
     struct lines then = {.bytes = 0}, now = {.bytes = 0}, fix = {.bytes = 0};
     bool options = list(was, is, "", ", ", &then);
     options = list(is, was, "", ", ", &now) && options;
@@ -91,8 +97,7 @@ int other_run_refuse(struct hst_engine *engine, const char *was, const char *is)
 }
 
 /* The settings of the version that the store holds. */
-static bool settings_of(const struct store_directory *directories, uint32_t drives, uint32_t rank,
-                        char settings[VERSION_SETTINGS_BYTES])
+static bool settings_of(const struct store_set *set, char settings[VERSION_SETTINGS_BYTES])
 {
     struct version_text text;
     struct hst_error ignored;
@@ -100,7 +105,7 @@ static bool settings_of(const struct store_directory *directories, uint32_t driv
     struct look *look = calloc(1, sizeof *look);
     if (!look)
         return false;
-    int rc = look_open(directories, drives, rank, false, look, &ignored);
+    int rc = look_open_set(set, false, look, &ignored);
     const struct store_candidate *last =
         rc ? NULL : store_choose_version(&look->candidates, 1, STORE_NO_VERSION);
     if (last && look_load(look, last, &ignored) == 0 &&
@@ -133,7 +138,9 @@ int other_run_explain(struct hst_engine *engine, int rc)
     for (uint32_t d = 0; d < engine->drive_count && open; d++)
         open = engine->drives[d].path &&
                store_directory_open(engine->drives[d].path, &directories[d], &ignored) == 0;
-    open = open && settings_of(directories, engine->drive_count, engine->ranks.rank, was);
+    const struct store_set set = {
+        .directories = directories, .drives = engine->drive_count, .number = engine->ranks.rank};
+    open = open && settings_of(&set, was);
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         store_directory_close(&directories[d]);
     if (!open || !version_settings_digest(was, &digest) || digest == layout_digest(&engine->layout))
@@ -144,6 +151,36 @@ int other_run_explain(struct hst_engine *engine, int rc)
         return rc;
     engine->report.error = (struct hst_error){0};
     return refuse(engine, was, is);
+}
+
+/* They are those of one rank's files, under the names that they have. */
+static uint32_t ways_of(const struct shares *shares, uint32_t nth)
+{
+    struct share_directories directories;
+    char settings[VERSION_SETTINGS_BYTES];
+    struct hst_error ignored;
+    const struct share_found *found = &shares->own[nth];
+    bool known = share_directories_open(shares, nth, &directories, &ignored) == 0;
+    const struct store_set set = {.directories = directories.list,
+                                  .drives = directories.drives,
+                                  .number = found->rank,
+                                  .forming = found->forming};
+    known = known && settings_of(&set, settings);
+    share_directories_close(&directories);
+    return known ? version_settings_ways(settings) : 0;
+}
+
+uint32_t hst_store_ways(const char *store, const struct hst_store_place *place)
+{
+    struct shares shares = {.replicas = UINT32_MAX}; /* their names alone tell files apart */
+    uint32_t ways = 0;
+    const bool listed = shares_list(&shares, store, place) == 0;
+    for (unsigned forming = 0; forming < 2; forming++)
+        for (uint32_t i = 0; i < shares.count && listed && ways == 0; i++)
+            if (shares.own[i].forming == forming)
+                ways = ways_of(&shares, i);
+    shares_free(&shares);
+    return ways;
 }
 
 /* Other bits are no reason to stop, but one to say so: the run is not that which an uninterrupted
@@ -159,5 +196,5 @@ void other_run_tell_math(struct hst_engine *engine, const char *was)
                "W624 results depend on '%.160s' now, on '%.160s' when the store was trained: from "
                "here on they are not the bits of a run without an interruption. Fix: where that "
                "matters, the machine and libraries of before%s",
-               is, was, host ? ", or a --host-math" : ", and its --hbm");
+               is, was, host ? ", or a --host-math of docs/errors.md" : ", and its --hbm");
 }

@@ -4,6 +4,7 @@
 #include "base/file_limit.h"
 #include "base/size_text.h"
 #include "session/engine_state.h"
+#include "session/store/shares.h"
 #include "store/files.h"
 #include "store/room.h"
 #include "store/site.h"
@@ -95,8 +96,11 @@ static int make(struct hst_engine *engine, struct drive *drive, const struct sto
                    : report_fail(&engine->report, HST_E_STORE_DIR, -ENOMEM, "out of memory");
     }
     drive->created = mkdir(drive->path, 0700) == 0;
-    if (!drive->created && errno != EEXIST)
-        return refuse_directory(engine, drive, -errno, "cannot be created",
+    const int native = drive->created ? 0 : errno;
+    if (native == EEXIST && engine->comm)
+        drive->created = true; /* by another rank, just now: any of them removes it */
+    if (native && native != EEXIST)
+        return refuse_directory(engine, drive, -native, "cannot be created",
                                 "create its parent, or give another --store");
     return 0;
 }
@@ -143,14 +147,22 @@ int store_dirs_make(struct hst_engine *engine)
     return rc;
 }
 
+void store_dirs_remove_empty(const struct hst_engine *engine)
+{
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        if (engine->drives[d].created)
+            rmdir(engine->drives[d].path); /* fails, as it should, where anything was put into it */
+}
+
 void store_dirs_close(struct hst_engine *engine)
 {
     for (uint32_t d = 0; d < engine->drive_count; d++) {
+        hst_aio_close(&engine->drives[d].aio);
+        hst_aio_close(&engine->drives[d].store_aio);
+    }
+    store_dirs_remove_empty(engine);
+    for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
-        hst_aio_close(&drive->aio);
-        hst_aio_close(&drive->store_aio);
-        if (drive->created)
-            rmdir(drive->path); /* fails, as it should, where anything was put into it */
         free(drive->path);
         free(drive->parent);
     }
@@ -160,7 +172,8 @@ void store_dirs_close(struct hst_engine *engine)
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive)
 {
     const char *path = engine->drives[drive].path;
-    return path ? store_bytes_there(path, engine->ranks.rank, drive) : 0;
+    /* what is to be moved has its space beside what it is moved to */
+    return path && !shares_move(engine) ? store_bytes_there(path, engine->ranks.rank, drive) : 0;
 }
 
 uint64_t store_dir_leftover(const struct hst_engine *engine, uint32_t drive)

@@ -22,7 +22,7 @@ static int damaged_anywhere(void *context, bool own, bool *any)
 
 struct store_peers store_ranks_peers(struct hst_engine *engine)
 {
-    return (struct store_peers){engine, share_candidates, damaged_anywhere};
+    return (struct store_peers){engine, engine->ranks.ranks, share_candidates, damaged_anywhere};
 }
 
 int store_ranks_ids(struct hst_engine *engine, struct store_agreed *agreed)
@@ -38,31 +38,6 @@ int store_ranks_ids(struct hst_engine *engine, struct store_agreed *agreed)
 static uint32_t rank_found(const struct hst_engine *engine)
 {
     return store_rank_there(engine->drives[0].path);
-}
-
-int store_ranks_all_there(struct hst_engine *engine)
-{
-    const bool own = store_dir_there(engine, 0) > 0;
-    const uint32_t found = rank_found(engine);
-    int64_t there[2] = {own, found != UINT32_MAX};
-    int rc = ranks_sum(engine, there, 2);
-    if (rc || there[0] == engine->ranks.ranks)
-        return rc;
-    if (there[1] == 0)
-        return -ENOENT;
-    if (own || found == UINT32_MAX)
-        return report_fail(&engine->report, HST_E_STORE_MIXED, -ENODATA,
-                           "%lld of %u ranks find their files of the store; rank %u does%s, in %s. "
-                           "Fix: start ranks so that each finds its own (the same nodes in the "
-                           "same order); a store whose first version was not complete has nothing "
-                           "to go on from: another --store",
-                           (long long)there[0], engine->ranks.ranks, engine->ranks.rank,
-                           own ? "" : " not", engine->config.store);
-    return report_fail(&engine->report, HST_E_STORE_MIXED, -ENODATA,
-                       "rank %u finds files of rank %u in %s, and none of its own. Fix: start "
-                       "ranks so that each finds its own (the same nodes in the same order); "
-                       "hoistway ckpt reshard makes a store of another number of ranks",
-                       engine->ranks.rank, found, engine->config.store);
 }
 
 int store_ranks_none_there(struct hst_engine *engine)

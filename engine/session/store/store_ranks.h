@@ -9,9 +9,6 @@
 struct store_peers store_ranks_peers(struct hst_engine *engine);
 /** Draws what all ranks have in common. Errors: the system's, the transport's (sticky). */
 int store_ranks_ids(struct hst_engine *engine, struct store_agreed *agreed);
-/** All ranks have their own files of a store. Errors: -ENOENT (not recorded) there are none of any
- * rank's; -ENODATA (E613, sticky) some have not, or find another rank's. */
-int store_ranks_all_there(struct hst_engine *engine);
 /** No rank finds a store. Errors: -EEXIST (E616, sticky). */
 int store_ranks_none_there(struct hst_engine *engine);
 

@@ -14,7 +14,9 @@
 #include "session/ranks/ranks.h"
 #include "session/store/failure.h"
 #include "session/store/kept.h"
+#include "session/store/move.h"
 #include "session/store/other_run.h"
+#include "session/store/shares.h"
 #include "session/store/store_ranks.h"
 #include "store/room.h"
 
@@ -25,8 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It is the share of the time that versions may take where they take any. */
-#define SHARE_MOST 0.01
+#define SHARE_MOST 0.01 /* of the time that versions may take where they take any */
 
 /* ---- which steps ---- */
 
@@ -417,10 +418,11 @@ static struct store_config config_of(struct hst_engine *engine, struct opened_wi
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         const struct drive *drive = &engine->drives[d];
         with->drives[d] = (struct scratch_drive){drive->store_aio, drive->path, NULL, 0};
-        with->rooms[d] =
-            (struct store_room){.aio = drive->aio, .bytes = engine->placement.drive_bytes[d]};
+        const uint64_t bytes = engine->placement.drive_bytes[d];
+        with->rooms[d] = (struct store_room){.aio = drive->aio, .bytes = bytes};
     }
     return (struct store_config){.peers = engine->comm ? &with->peers : NULL,
+                                 .replica = ranks_are_replicas(engine) ? engine->ranks.rank : 0,
                                  .agreed = engine->comm ? &with->agreed : NULL,
                                  .drives = with->drives,
                                  .rooms = with->rooms,
@@ -465,25 +467,24 @@ int versions_derive(struct hst_engine *engine)
 
 static void tell_found(struct hst_engine *engine, const struct store_found *found)
 {
+    struct report *r = &engine->report;
     char size[SIZE_TEXT_BYTES];
-    if (found->stepped_back)
-        report_log(&engine->report, HST_LOG_WARNING,
-                   "W614 the newest version of the store is damaged: going on from the one before, "
-                   "every byte of which is right");
-    else if (found->superblock_damaged)
-        report_log(&engine->report, HST_LOG_WARNING,
-                   "W614 a superblock of the store is damaged (a power cut in a commit, or the "
-                   "drive): going on from the newest version that can be found, every byte of "
-                   "which is right");
+    if (found->stepped_back || found->superblock_damaged)
+        report_log(r, HST_LOG_WARNING, "W614 %s, every byte of which is right",
+                   found->stepped_back
+                       ? "the newest version of the store is damaged: going on from the one before"
+                       : "a superblock of the store is damaged (a power cut in a commit, or the "
+                         "drive): going on from the newest version that can be found");
     if (found->repaired > 0)
-        report_log(&engine->report, HST_LOG_WARNING,
+        report_log(r, HST_LOG_WARNING,
                    "W614 %u damaged copies of the store's tables were written anew: check the "
                    "drive (dmesg, smartctl -a)",
                    found->repaired);
-    if (!found->clean)
-        report_log(&engine->report, HST_LOG_INFO,
-                   "I621 the last run did not end in order: %s were read and compared",
-                   size_text(found->verified_bytes, size));
+    if (!found->clean || found->unfinished)
+        report_log(r, HST_LOG_INFO,
+                   "I621 the last run did not end in order: %s were read and compared%s",
+                   size_text(found->verified_bytes, size),
+                   found->unfinished ? "; not all ranks have its newest version" : "");
 }
 
 /* The engine's own lines first, then the client. */
@@ -512,12 +513,61 @@ static int compared(void *context, uint64_t done_bytes, uint64_t total_bytes)
     return engine_stopped(engine);
 }
 
+/* The files that all ranks find are a store's. -ENOENT: there is none, of one rank none that was
+   looked for alone. */
+static int find(struct hst_engine *engine)
+{
+    if (engine->shares.map.fate == SHARE_NONE && engine->shares.error.code && engine->comm)
+        return report_fail_as(&engine->report, &engine->shares.error);
+    const int rc = shares_name(engine);
+    return rc == -ENOENT && !engine->comm ? 0 : rc;
+}
+
+/* Its id is what that of the store before comes to, for so many ranks. */
+static int move_store(struct hst_engine *engine, struct store_config *config,
+                      struct store_agreed *agreed)
+{
+    struct share_map *map = &engine->shares.map;
+    config->agreed = agreed;
+    config->replaces = true;
+    int rc = store_ranks_ids(engine, agreed);
+    agreed->uuid = store_moved_id(&map->uuid, engine->ranks.ranks);
+    if (rc)
+        return rc;
+    shares_clean(engine, &map->uuid, map->world); /* what a move that was cut off has left */
+    rc = ranks_meet(engine);                      /* before any rank makes files of these names */
+    rc = rc ? rc : store_move(engine, config, &engine->versions.store);
+    if (rc)
+        return rc;
+    map->fate = SHARE_OWN;
+    map->uuid = agreed->uuid;
+    shares_clean(engine, &map->uuid, engine->ranks.ranks);
+    return 0;
+}
+
+/* Errors: as store_open's, recorded but for -ENOENT and -ECANCELED. */
+static int open_own(struct hst_engine *engine, struct store_config *config,
+                    struct store_agreed *agreed)
+{
+    struct versions *v = &engine->versions;
+    struct hst_error error = {0};
+    struct store_found found;
+    int rc = engine->comm ? store_ranks_ids(engine, agreed) : 0;
+    rc = rc ? rc : store_open(config, &v->store, &found, &error);
+    if (rc == -ECANCELED || (rc == -ENOENT && !engine->comm))
+        return rc;
+    if (rc)
+        return engine->report.error.code ? engine->report.error.native
+                                         : report_fail_as(&engine->report, &error);
+    tell_found(engine, &found);
+    shares_clean(engine, &engine->shares.map.uuid, engine->ranks.ranks);
+    return 0;
+}
+
 int versions_open(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
     struct opened_with with;
-    struct hst_error error = {0};
-    struct store_found found;
     if (!engine->plan_in.stored)
         return report_fail(
             &engine->report, HST_E_VALUE, -EINVAL,
@@ -534,18 +584,13 @@ int versions_open(struct hst_engine *engine)
     config.accept_context = engine;
     config.progress = compared;
     config.progress_context = engine;
-    int rc = engine->comm ? store_ranks_all_there(engine) : 0;
-    rc = rc || !engine->comm ? rc : store_ranks_ids(engine, &with.agreed);
-    rc = rc ? rc : store_open(&config, &v->store, &found, &error);
-    if (rc == -ENOENT || rc == -ECANCELED)
-        return rc;
-    if (rc)
-        return engine->report.error.code ? engine->report.error.native
-                                         : report_fail_as(&engine->report, &error);
-    rc = join(engine, &with);
+    int rc = find(engine);
+    if (rc == 0)
+        rc = shares_move(engine) ? move_store(engine, &config, &with.agreed)
+                                 : open_own(engine, &config, &with.agreed);
+    rc = rc ? rc : join(engine, &with);
     if (rc)
         return rc;
-    tell_found(engine, &found);
     other_run_tell_math(engine, engine->versions.math);
     double start_s = clock_seconds();
     rc = memory_move(&engine->exec, false);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms and AdamW, to the bit what the host's optimizer does (hoistway/cpu_adam.h states the order
- * of every rounding). Every product, sum, quotient and root is an intrinsic of one rounding, so the
- * compiler can fuse none; NaNs, whose pattern IEEE 754 leaves open, are written as one pattern.
- * Denormals are kept and division and root are IEEE's, which are nvcc's defaults.
+ * Norms and updates, to the bit what the host makes (hoistway/cpu_adam.h states the order of every
+ * rounding). Every product, sum, quotient and root is an intrinsic of one rounding, so the compiler
+ * can fuse none; NaNs, whose pattern IEEE 754 leaves open, are written as one pattern. Denormals
+ * are kept and division and root are IEEE's, which are nvcc's defaults.
  *
- * Bytes moved per element: norm2 4 (f32) or 2 (bf16, f16); AdamW 28 (f32, f16) or 26 (bf16).
+ * Bytes moved per element: norm2 4 (f32) or 2 (bf16, f16); an update 12 (f32, f16) or 10 (bf16),
+ * and 8 for each of m and v that it has.
  */
 #include "launchers.h"
 #include "norm.h"
@@ -83,7 +84,21 @@ cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args)
     return HST_BY_DTYPE(args->dtype, norm2, stream, args);
 }
 
-/* ---- AdamW ----------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
+
+/* As hoistway/cpu_adam.h numbers them. */
+enum optimizer { ADAMW = 0, SGD = 1, LION = 2, ADAGRAD = 3 };
+
+/* They say whether an element has the moment m, and v. */
+static __host__ __device__ constexpr bool has_m(enum optimizer optimizer)
+{
+    return optimizer != ADAGRAD;
+}
+
+static __host__ __device__ constexpr bool has_v(enum optimizer optimizer)
+{
+    return optimizer != SGD && optimizer != LION;
+}
 
 static __device__ __forceinline__ bool bits_are_nan(uint32_t bits)
 {
@@ -95,23 +110,67 @@ static __device__ __forceinline__ float canonical(float x)
     return bits_are_nan(__float_as_uint(x)) ? __uint_as_float(0x7fc00000u) : x;
 }
 
-/* These move with one weight. */
+/* These move with one weight; m or v is anything where an optimizer has none. */
 struct state {
     float p, m, v;
 };
 
-static __device__ __forceinline__ struct state adamw(const struct hst_adamw &k, struct state s,
-                                                     float grad)
+static __device__ __forceinline__ struct state by_adamw(const struct hst_optimize &k,
+                                                        struct state s, float g)
+{
+    s.m = __fmaf_rn(k.beta1_hi, s.m, __fmaf_rn(k.one_minus_beta1, g, __fmul_rn(k.beta1_lo, s.m)));
+    s.v = __fmaf_rn(k.beta2_hi, s.v,
+                    __fmaf_rn(__fmul_rn(k.one_minus_beta2, g), g, __fmul_rn(k.beta2_lo, s.v)));
+    float q = __fmaf_rn(__fsqrt_rn(s.v), k.inv_sqrt_bias2, k.eps);
+    s.p = __fmaf_rn(-k.step_size, __fmaf_rn(k.decay, s.p, __fdiv_rn(s.m, q)), s.p);
+    return s;
+}
+
+static __device__ __forceinline__ struct state by_sgd(const struct hst_optimize &k, struct state s,
+                                                      float g)
+{
+    g = __fmaf_rn(k.l2, s.p, g);
+    s.m = __fmaf_rn(k.beta1_hi, s.m, __fmaf_rn(k.beta1_lo, s.m, g));
+    s.p = __fmaf_rn(-k.step_size, s.m, s.p);
+    return s;
+}
+
+static __device__ __forceinline__ struct state by_lion(const struct hst_optimize &k, struct state s,
+                                                       float g)
+{
+    float c =
+        __fmaf_rn(k.beta1_hi, s.m, __fmaf_rn(k.one_minus_beta1, g, __fmul_rn(k.beta1_lo, s.m)));
+    s.m = __fmaf_rn(k.beta2_hi, s.m, __fmaf_rn(k.one_minus_beta2, g, __fmul_rn(k.beta2_lo, s.m)));
+    uint32_t sign = (__float_as_uint(c) & 0x80000000u) | (c != 0 ? 0x3f800000u : 0u);
+    float step = __fmaf_rn(0.0f, s.m, __uint_as_float(sign));
+    s.p = __fmaf_rn(-k.step_size, __fmaf_rn(k.decay, s.p, step), s.p);
+    return s;
+}
+
+static __device__ __forceinline__ struct state by_adagrad(const struct hst_optimize &k,
+                                                          struct state s, float g)
+{
+    g = __fmaf_rn(k.l2, s.p, g);
+    s.v = __fmaf_rn(g, g, s.v);
+    float step = __fdiv_rn(__fmaf_rn(0.0f, s.v, g), __fadd_rn(__fsqrt_rn(s.v), k.eps));
+    s.p = __fmaf_rn(-k.step_size, step, s.p);
+    return s;
+}
+
+template <enum optimizer O>
+static __device__ __forceinline__ struct state updated(const struct hst_optimize &k, struct state s,
+                                                       float grad)
 {
     float g = __fmul_rn(k.grad_scale, grad);
-    s.m = canonical(
-        __fmaf_rn(k.beta1_hi, s.m, __fmaf_rn(k.one_minus_beta1, g, __fmul_rn(k.beta1_lo, s.m))));
-    s.v = canonical(
-        __fmaf_rn(k.beta2_hi, s.v,
-                  __fmaf_rn(__fmul_rn(k.one_minus_beta2, g), g, __fmul_rn(k.beta2_lo, s.v))));
-    float q = __fmaf_rn(__fsqrt_rn(s.v), k.inv_sqrt_bias2, k.eps);
-    s.p = canonical(__fmaf_rn(-k.step_size, __fmaf_rn(k.decay, s.p, __fdiv_rn(s.m, q)), s.p));
-    return s;
+    if constexpr (O == ADAMW)
+        s = by_adamw(k, s, g);
+    else if constexpr (O == SGD)
+        s = by_sgd(k, s, g);
+    else if constexpr (O == LION)
+        s = by_lion(k, s, g);
+    else
+        s = by_adagrad(k, s, g);
+    return {canonical(s.p), canonical(s.m), canonical(s.v)};
 }
 
 /* Split master weights: weight = nearest bf16, ties away from zero, remainder = what is left. */
@@ -132,7 +191,7 @@ static __device__ __forceinline__ uint32_t remainder_of(uint32_t bits)
 
 /* The N weights at `at`, of f32, of bf16 and remainder, or of f16's master. */
 template <int N>
-static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void read_weights(const struct hst_optimize &a, size_t at,
                                                     float (&p)[N], float (&g)[N], float)
 {
     load_f32((const float *)a.weight + at, p);
@@ -140,13 +199,13 @@ static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, s
 }
 
 template <int N>
-static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void write_weights(const struct hst_optimize &a, size_t at,
                                                      const float (&p)[N], float)
 {
     store_f32((float *)a.weight + at, p);
 }
 
-static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void read_weights(const struct hst_optimize &a, size_t at,
                                                     float (&p)[4], float (&g)[4], __nv_bfloat16)
 {
     uint2 weight = *(const uint2 *)((const uint16_t *)a.weight + at);
@@ -158,14 +217,14 @@ static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, s
     load_f32((const __nv_bfloat16 *)a.grad + at, g);
 }
 
-static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void read_weights(const struct hst_optimize &a, size_t at,
                                                     float (&p)[1], float (&g)[1], __nv_bfloat16)
 {
     p[0] = join(((const uint16_t *)a.weight)[at], (uint16_t)a.remainder[at]);
     load_f32((const __nv_bfloat16 *)a.grad + at, g);
 }
 
-static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void write_weights(const struct hst_optimize &a, size_t at,
                                                      const float (&p)[4], __nv_bfloat16)
 {
     uint32_t bits[4], weight[4], remainder[4];
@@ -181,7 +240,7 @@ static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, 
         make_uint2(remainder[0] | remainder[1] << 16, remainder[2] | remainder[3] << 16);
 }
 
-static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void write_weights(const struct hst_optimize &a, size_t at,
                                                      const float (&p)[1], __nv_bfloat16)
 {
     uint32_t bits = __float_as_uint(p[0]);
@@ -190,7 +249,7 @@ static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, 
 }
 
 template <int N>
-static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void read_weights(const struct hst_optimize &a, size_t at,
                                                     float (&p)[N], float (&g)[N], __half)
 {
     load_f32(a.master + at, p);
@@ -198,52 +257,82 @@ static __device__ __forceinline__ void read_weights(const struct hst_adamw &a, s
 }
 
 template <int N>
-static __device__ __forceinline__ void write_weights(const struct hst_adamw &a, size_t at,
+static __device__ __forceinline__ void write_weights(const struct hst_optimize &a, size_t at,
                                                      const float (&p)[N], __half)
 {
     store_f32(a.master + at, p);
     store_f32<true>((__half *)a.weight + at, p);
 }
 
-template <typename T, int N>
-static __device__ __forceinline__ void adamw_some(const struct hst_adamw &a, size_t at)
+template <enum optimizer O, typename T, int N>
+static __device__ __forceinline__ void update_some(const struct hst_optimize &a, size_t at)
 {
-    float p[N], m[N], v[N], g[N];
+    float p[N], m[N] = {}, v[N] = {}, g[N];
     read_weights(a, at, p, g, T());
-    load_f32(a.m + at, m);
-    load_f32(a.v + at, v);
+    if constexpr (has_m(O))
+        load_f32(a.m + at, m);
+    if constexpr (has_v(O))
+        load_f32(a.v + at, v);
     HST_UNROLL
     for (int i = 0; i < N; i++) {
-        struct state s = adamw(a, {p[i], m[i], v[i]}, g[i]);
+        struct state s = updated<O>(a, {p[i], m[i], v[i]}, g[i]);
         p[i] = s.p;
         m[i] = s.m;
         v[i] = s.v;
     }
     write_weights(a, at, p, T());
-    store_f32(a.m + at, m);
-    store_f32(a.v + at, v);
+    if constexpr (has_m(O))
+        store_f32(a.m + at, m);
+    if constexpr (has_v(O))
+        store_f32(a.v + at, v);
 }
 
-/* Four weights a thread: 56 to 64 bytes under way for each. */
-template <typename T> static __global__ void __launch_bounds__(THREADS) k_adamw(struct hst_adamw a)
+/* Four weights a thread: of AdamW 56 to 64 bytes under way for each. */
+template <enum optimizer O, typename T>
+static __global__ void __launch_bounds__(THREADS) k_update(struct hst_optimize a)
 {
     const size_t vectors = a.count / 4, step = (size_t)gridDim.x * THREADS;
     for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += step)
-        adamw_some<T, 4>(a, i * 4);
+        update_some<O, T, 4>(a, i * 4);
     size_t last = vectors * 4 + threadIdx.x;
     if (blockIdx.x == 0 && last < a.count)
-        adamw_some<T, 1>(a, last);
+        update_some<O, T, 1>(a, last);
 }
 
-template <typename T> static cudaError_t adamw(cudaStream_t stream, const struct hst_adamw *a)
+template <enum optimizer O, typename T>
+static cudaError_t update(cudaStream_t stream, const struct hst_optimize *a)
 {
-    HST_LAUNCH((k_adamw<T>), grid_of(a->count, (size_t)THREADS * 4), THREADS, 0, stream, *a);
+    HST_LAUNCH((k_update<O, T>), grid_of(a->count, (size_t)THREADS * 4), THREADS, 0, stream, *a);
     return cudaGetLastError();
 }
 
-cudaError_t hst_cuda_adamw(cudaStream_t stream, const struct hst_adamw *args)
+template <typename T> static cudaError_t optimize(cudaStream_t stream, const struct hst_optimize *a)
+{
+    switch (a->optimizer) {
+    case ADAMW:
+        return update<ADAMW, T>(stream, a);
+    case SGD:
+        return update<SGD, T>(stream, a);
+    case LION:
+        return update<LION, T>(stream, a);
+    case ADAGRAD:
+        return update<ADAGRAD, T>(stream, a);
+    }
+    return cudaErrorInvalidValue;
+}
+
+static constexpr uint32_t LAST = ADAGRAD;
+
+bool hst_cuda_can_optimize(const struct hst_optimize *args)
+{
+    const enum optimizer optimizer = (enum optimizer)args->optimizer;
+    return args->optimizer <= LAST &&
+           (!args->count || (has_m(optimizer) == !!args->m && has_v(optimizer) == !!args->v));
+}
+
+cudaError_t hst_cuda_optimize(cudaStream_t stream, const struct hst_optimize *args)
 {
     if (!args->count)
         return cudaSuccess;
-    return HST_BY_DTYPE(args->dtype, adamw, stream, args);
+    return HST_BY_DTYPE(args->dtype, optimize, stream, args);
 }

@@ -13,7 +13,7 @@
 #include "launchers.h"
 #include "norm.h"
 
-enum { THREADS = 128, GROUP = 4, LEVELS = 4 };
+enum { THREADS = 128, WARPS = THREADS / 32, GROUP = 4, LEVELS = 4 };
 static_assert(HST_SUM_INPUTS <= GROUP << LEVELS, "as many sums may wait as there are levels");
 
 struct sum_args {
@@ -171,53 +171,53 @@ static __device__ __forceinline__ void sum_some(const struct sum_args &a, size_t
     }
 }
 
-/* Half a warp adds up the squares, and the other half does the same for nothing. */
-static __device__ __forceinline__ void write_partial(const float *stored, double *partial)
+/* A warp adds what it has stored to its chains: half of its lanes, and the others for nothing. */
+template <int COUNT>
+static __device__ __forceinline__ void add_stored(const float *stored, double &chain)
 {
-    const unsigned lane = threadIdx.x % NORM_LANES;
-    double sum = 0;
-    HST_UNROLL_BY(8)
-    for (int i = 0; i < NORM_BLOCK; i += NORM_LANES) {
-        double x = stored[i + lane];
-        sum = __fma_rn(x, x, sum);
+    HST_UNROLL
+    for (int i = 0; i < COUNT; i += NORM_LANES) {
+        const double x = stored[i + threadIdx.x % NORM_LANES];
+        chain = __fma_rn(x, x, chain);
     }
-    sum = norm_of_lanes(sum);
-    if (threadIdx.x == 0)
-        *partial = sum;
 }
 
 /*
- * A block has a partial's elements. What lies beyond the last one is 0 there, which changes no sum
- * of squares. The chain of 256 additions runs while the card's other blocks read.
+ * A warp has a partial's elements, some hundred at a time: it adds them, leaves what it wrote in
+ * shared memory, and half of it adds the squares there. Warps wait for no other's chain. What lies
+ * beyond the last element is 0 there, which changes no sum of squares.
  */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) k_sum_ways(const struct sum_args a)
 {
-    constexpr unsigned N = WIDE<T>;
-    __shared__ float4 room[NORM_BLOCK / 4]; /* aligned as vectors are stored */
-    float *stored = (float *)room;
+    constexpr unsigned N = WIDE<T>, AT_ONCE = 32 * N;
+    __shared__ float4 room[WARPS][AT_ONCE / 4]; /* aligned as vectors are stored */
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float *stored = (float *)room[warp];
     const size_t blocks = (a.count + NORM_BLOCK - 1) / NORM_BLOCK;
-    for (size_t b = blockIdx.x; b < blocks; b += gridDim.x) {
+    for (size_t b = blockIdx.x * (size_t)WARPS + warp; b < blocks; b += gridDim.x * (size_t)WARPS) {
         const size_t begin = b * NORM_BLOCK;
         const size_t left = a.count - begin < NORM_BLOCK ? a.count - begin : NORM_BLOCK;
-        for (unsigned i = threadIdx.x * N; i < NORM_BLOCK; i += THREADS * N) {
-            float *here = a.partial ? stored + i : nullptr;
-            if (i + N <= left) {
-                sum_some<T, N>(a, begin + i, here);
-                continue;
-            }
-            for (unsigned k = 0; k < N && (here || i + k < left); k++)
-                if (i + k < left)
-                    sum_some<T, 1>(a, begin + i + k, here ? here + k : nullptr);
+        double chain = 0;
+        for (unsigned i = 0; i < left; i += AT_ONCE) { /* of all lanes alike */
+            float *here = a.partial ? stored + lane * N : nullptr;
+            const size_t at = i + lane * N;
+            if (at + N <= left)
+                sum_some<T, N>(a, begin + at, here);
+            for (unsigned k = 0; k < N && at + N > left && (here || at + k < left); k++)
+                if (at + k < left)
+                    sum_some<T, 1>(a, begin + at + k, here ? here + k : nullptr);
                 else
                     here[k] = 0;
+            if (!a.partial)
+                continue;
+            __syncwarp(HST_FULL_WARP);
+            add_stored<AT_ONCE>(stored, chain);
+            __syncwarp(HST_FULL_WARP);
         }
-        if (!a.partial)
-            continue;
-        __syncthreads();
-        if (threadIdx.x < 32)
-            write_partial(stored, a.partial + b);
-        __syncthreads();
+        const double sum = norm_of_lanes(chain);
+        if (a.partial && lane == 0)
+            a.partial[b] = sum;
     }
 }
 
@@ -262,7 +262,8 @@ static struct sum_args plan(const struct hst_sum_ways *a)
 
 template <typename T> static cudaError_t sum_ways(cudaStream_t stream, const struct sum_args &args)
 {
-    HST_LAUNCH((k_sum_ways<T>), grid_of(args.count, NORM_BLOCK), THREADS, 0, stream, args);
+    HST_LAUNCH((k_sum_ways<T>), grid_of(args.count, (size_t)WARPS * NORM_BLOCK), THREADS, 0, stream,
+               args);
     return cudaGetLastError();
 }
 

@@ -11,13 +11,14 @@
  *
  * Of a batch each product is cut as it would be alone, so that it has the same bytes.
  *
- * bf16 and f16 operands are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at
- * a time, and the products add up in f32 in rising k, which bounds the workspace.
+ * Of bf16 each block is one call of an own kernel where there is one (gemm_bf16.h). Else operands
+ * of bf16 and f16 are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at a
+ * time, and the products add up in f32 in rising k, which bounds the workspace.
  */
 #include "host/work.h"
 #include "ops.h"
 
-enum { BLOCK_MAX = 512, BLOCK_MIN = 256, BLOCKS_WANTED = 8, BLOCK_ROUND = 16 };
+enum { BLOCK_MIN = 256, BLOCKS_WANTED = 8, BLOCK_ROUND = 16 };
 
 struct grid {
     size_t rows, columns;             /* of one block */
@@ -56,6 +57,7 @@ struct product {
     const struct hst_matmul *args;
     struct grid grid;
     size_t work_bytes; /* of one worker */
+    host_gemm_bf16_function *gemm_bf16;
 };
 
 /* It returns where an operand's rows [row, …) and columns [column, …) begin. */
@@ -168,6 +170,35 @@ static void wide_piece(void *arg, size_t index, unsigned worker)
         narrow(&a->c, b, wide_c);
 }
 
+/* An own kernel does it: as f32_piece, and C is rounded where it is not f32. */
+static void bf16_piece(void *arg, size_t index, unsigned worker)
+{
+    const struct product *p = arg;
+    const struct hst_matmul one = product_at(p->args, index / blocks_of(p)), *a = &one;
+    struct block b = block_of(p, index);
+    size_t row = b.rows.begin, column = b.columns.begin;
+    size_t m = b.rows.end - row, n = b.columns.end - column;
+    bool direct = a->c.dtype == HST_F32;
+    char *pack = (char *)a->work.data + worker * p->work_bytes;
+    float *c = (float *)(pack + host_gemm_bf16_pack_bytes(m, n, a->k));
+    p->gemm_bf16(&(struct host_gemm_bf16){
+        .m = m,
+        .n = n,
+        .k = a->k,
+        .a = a->a_transposed ? inside(&a->a, 0, row) : inside(&a->a, row, 0),
+        .b = a->b_transposed ? inside(&a->b, column, 0) : inside(&a->b, 0, column),
+        .c = direct ? inside(&a->c, row, column) : c,
+        .a_ld = a->a.ld,
+        .b_ld = a->b.ld,
+        .c_ld = direct ? a->c.ld : n,
+        .a_transposed = a->a_transposed,
+        .b_transposed = a->b_transposed,
+        .accumulate = a->accumulate,
+        .pack = pack});
+    if (!direct)
+        narrow(&a->c, b, c);
+}
+
 /* The empty sum over k. */
 static void clear(const struct hst_matmul *a)
 {
@@ -189,10 +220,12 @@ int HOST_OP(matmul)(struct host_dev *dev, const void *args)
         }
         return 0;
     }
-    bool wide = a->a.dtype != HST_F32;
+    bool own = a->a.dtype == HST_BF16 && dev->gemm_bf16;
+    bool wide = a->a.dtype != HST_F32 && !own;
     struct product p = {.args = a,
-                        .grid = grid_of(a->m, a->n, wide ? MATMUL_WIDE_BLOCK : BLOCK_MAX)};
-    p.work_bytes = host_matmul_worker_bytes(a);
-    host_split(dev, batch * blocks_of(&p), wide ? wide_piece : f32_piece, &p);
+                        .grid = grid_of(a->m, a->n, wide ? MATMUL_WIDE_BLOCK : MATMUL_BLOCK),
+                        .work_bytes = host_matmul_worker_bytes(a),
+                        .gemm_bf16 = dev->gemm_bf16};
+    host_split(dev, batch * blocks_of(&p), own ? bf16_piece : wide ? wide_piece : f32_piece, &p);
     return 0;
 }

@@ -347,16 +347,19 @@ struct hst_norm2 {
 int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args);
 
 /**
- * AdamW, in place, element by element, to the bit what hst_update_run does (moments f32, gradients
- * of the weights' dtype) with the same coefficients (which are a copy of struct hst_adam_coef's).
- * weight, grad dtype[count]; m, v f32[count]; remainder i16[count] where dtype is bf16, else null;
- * master f32[count] where dtype is f16, else null: it is updated as a weight of f32 is, and weight,
- * which is not read, becomes the f16 nearest to it, ties to even, infinity from 65520 on, a NaN
- * 0x7e00. The host: -ENOTSUP. Source: Loshchilov & Hutter 2019, arXiv:1711.05101, Alg. 2.
+ * One step of an optimizer, in place, element by element, to the bit what hst_update_run does
+ * (moments f32, gradients of the weights' dtype) with the same coefficients, which are a copy of
+ * struct hst_adam_coef's. optimizer is a number of its enum hst_optimizer. weight, grad
+ * dtype[count]; m, v f32[count], null where that optimizer has none; remainder i16[count] where
+ * dtype is bf16, else null; master f32[count] where dtype is f16, else null: it is updated as a
+ * weight of f32 is, and weight, which is not read, becomes the f16 nearest to it, ties to even,
+ * infinity from 65520 on, a NaN 0x7e00. -EINVAL also for an optimizer that the device has not; the
+ * host: -ENOTSUP.
  */
-struct hst_adamw {
+struct hst_optimize {
     size_t count;
     enum hst_dtype dtype;
+    uint32_t optimizer;
     void *weight;
     int16_t *remainder;
     float *master;
@@ -365,9 +368,9 @@ struct hst_adamw {
     float grad_scale;
     float beta1_hi, beta1_lo, one_minus_beta1;
     float beta2_hi, beta2_lo, one_minus_beta2;
-    float inv_sqrt_bias2, eps, decay, step_size;
+    float inv_sqrt_bias2, eps, decay, l2, step_size;
 };
-int hst_op_adamw(struct hst_stream *stream, const struct hst_adamw *args);
+int hst_op_optimize(struct hst_stream *stream, const struct hst_optimize *args);
 
 #ifdef __cplusplus
 }

@@ -59,7 +59,7 @@ struct hst_dev_ops {
     int (*cross_entropy)(struct hst_stream *stream, const struct hst_cross_entropy *args);
     size_t (*embedding_backward_work_bytes)(struct hst_dev *dev, size_t tokens, size_t vocab);
     int (*norm2)(struct hst_stream *stream, const struct hst_norm2 *args);
-    int (*adamw)(struct hst_stream *stream, const struct hst_adamw *args);
+    int (*optimize)(struct hst_stream *stream, const struct hst_optimize *args);
     int (*bias)(struct hst_stream *stream, const struct hst_bias *args);
     int (*bias_backward)(struct hst_stream *stream, const struct hst_bias_backward *args);
     size_t (*bias_backward_work_bytes)(struct hst_dev *dev, size_t tokens, size_t width);

@@ -18,7 +18,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
-from short import some  # noqa: E402
+from short import by_turns, some  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
@@ -392,6 +392,8 @@ class Evaluation(unittest.TestCase):
                     '--durability', 'none')
         self.refuse(402, '--keep-best and --keep 2', '--eval', TOKENS, '--keep-best', '--keep', '2')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

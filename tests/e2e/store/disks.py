@@ -20,14 +20,15 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+E2E = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [E2E, os.path.dirname(E2E)]
+from sandbox import CLONE_NEWNS, LIBC, MS_PRIVATE, MS_REC  # noqa: E402
+from short import by_turns  # noqa: E402
 from store_bytes import Store, file_name  # noqa: E402
 from watch import wait_until  # noqa: E402
 
 PROGRAM, ROOT = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
-LIBC = ctypes.CDLL(None, use_errno=True)
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
 PR_CAPBSET_DROP, CAP_SYS_RESOURCE = 24, 24  # who has it is above quotas
 FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, PROJECT_INHERIT = 0x801C581F, 0x401C5820, 0x200
 FS_IOC_SHUTDOWN, SHUTDOWN_AS_IT_IS, SHUTDOWN_AND_LOSE = 0x8004587D, 0, 2
@@ -416,6 +417,8 @@ class Disks(unittest.TestCase):
             self.must('umount', self.disk)
             os.unlink(self.log)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     if os.geteuid() != 0:

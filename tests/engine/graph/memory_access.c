@@ -31,9 +31,14 @@ static void copies(struct accesses *a, struct cell *from, struct cell *to)
 
 /* ---- where things are ---- */
 
-bool access_is_shared(const struct model *m)
+bool access_has_ranks(const struct model *m)
 {
     return m->in->ranks > 1;
+}
+
+bool access_is_shared(const struct model *m)
+{
+    return access_has_ranks(m) && !m->in->replicas;
 }
 
 const struct graph_unit *access_unit(const struct model *m, uint32_t unit)
@@ -215,14 +220,59 @@ static void gather(struct model *m, struct scheduled at, struct accesses *a)
         gather_row(m, at, view(m, unit, i), a);
 }
 
-/* A backward has left the whole row, of which the rank gets the sum of its shard. */
+/* The unit's own gradients at home are of that age. */
+static void write_grads(struct model *m, struct scheduled at, uint32_t unit, int64_t age,
+                        struct accesses *a)
+{
+    const struct graph_unit *u = access_unit(m, unit);
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+        writes(a, grads_at_home(m, at, unit, t), ANY_AGE, age);
+}
+
+/* A unit's row where a backward has left it. */
+static struct cell *row_of_grads(struct model *m, struct scheduled at, uint32_t unit)
+{
+    return m->in->buckets ? &m->home_grads[unit] : &unit_rows(m, at, POOL_GRADS)[unit];
+}
+
+static void exchange_row(struct model *m, struct scheduled at, uint32_t unit, struct accesses *a)
+{
+    const int64_t step = access_step(m, at);
+    if (access_unit(m, unit)->row_elements == 0)
+        return;
+    reads(a, row_of_grads(m, at, unit), step);
+    if (m->in->replicas)
+        writes(a, &m->home_grads[unit], ANY_AGE, step);
+    write_grads(m, at, unit, m->in->replicas ? GARBAGE : step, a);
+}
+
+/* A backward has left the whole row, of which the rank gets the sum of its shard; the backwards of
+ * a bucket have left all of its rows. */
 static void exchange(struct model *m, struct scheduled at, struct accesses *a)
 {
-    uint32_t unit = m->graph->nodes[at.node].unit;
-    const struct graph_unit *u = access_unit(m, unit);
-    reads(a, &unit_rows(m, at, POOL_GRADS)[unit], access_step(m, at));
-    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-        writes(a, grads_at_home(m, at, unit, t), ANY_AGE, access_step(m, at));
+    const uint32_t unit = m->graph->nodes[at.node].unit;
+    for (uint32_t i = 0; i < m->in->unit_count; i++)
+        if (i == unit ||
+            (m->in->buckets && access_unit(m, i)->bucket == access_unit(m, unit)->bucket))
+            exchange_row(m, at, i, a);
+}
+
+static void gather_grads(struct model *m, struct scheduled at, struct accesses *a)
+{
+    const uint32_t unit = m->graph->nodes[at.node].unit;
+    reads(a, &m->home_grads[unit], access_step(m, at));
+    write_grads(m, at, unit, access_step(m, at), a);
+}
+
+/* A backward of several ranks leaves a row; in a bucket it begins what sums come to lie in. */
+static void leave_row(struct model *m, struct scheduled at, struct accesses *a)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    if (n->kind != NODE_BACKWARD || access_unit(m, n->unit)->row_elements == 0)
+        return;
+    writes(a, row_of_grads(m, at, n->unit), ANY_AGE, access_step(m, at));
+    if (m->in->buckets)
+        write_grads(m, at, n->unit, GARBAGE, a);
 }
 
 static void visit_rows(struct model *m, struct scheduled at, bool weights, struct accesses *a)
@@ -237,8 +287,7 @@ static void visit_rows(struct model *m, struct scheduled at, bool weights, struc
         if (u->row_elements > 0)
             reads(a, gathered_row(m, at, owner), access_step(m, at));
     }
-    if (n->kind == NODE_BACKWARD && unit->row_elements > 0)
-        writes(a, &unit_rows(m, at, POOL_GRADS)[n->unit], ANY_AGE, access_step(m, at));
+    leave_row(m, at, a);
 }
 
 static void visit_tiles(struct model *m, struct scheduled at, bool weights, struct accesses *a)
@@ -253,7 +302,9 @@ static void visit_tiles(struct model *m, struct scheduled at, bool weights, stru
                                         : weights_in_host(m, at, view(m, n->unit, i), t),
                   access_step(m, at));
     }
-    for (uint32_t t = 0; t < unit->tile_count && n->kind == NODE_BACKWARD; t++)
+    if (m->in->replicas)
+        leave_row(m, at, a);
+    for (uint32_t t = 0; t < unit->tile_count && n->kind == NODE_BACKWARD && !m->in->replicas; t++)
         writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE,
                access_step(m, at));
 }
@@ -495,6 +546,7 @@ struct accesses accesses_of(struct model *m, struct scheduled at)
         [NODE_BACKWARD] = visit,
         [NODE_GATHER] = gather,
         [NODE_EXCHANGE] = exchange,
+        [NODE_GATHER_GRADS] = gather_grads,
     };
     struct accesses a = {.count = 0};
     unsigned kind = m->graph->nodes[at.node].kind;

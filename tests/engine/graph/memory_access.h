@@ -25,7 +25,8 @@ struct accesses {
 
 struct accesses accesses_of(struct model *model, struct scheduled at);
 
-/** The graph is of several ranks. */
+/** The graph is of several ranks; they have shards, not all of all. */
+bool access_has_ranks(const struct model *model);
 bool access_is_shared(const struct model *model);
 const struct graph_unit *access_unit(const struct model *model, uint32_t unit);
 bool access_states_away(const struct model *model, uint32_t unit, uint32_t tile);

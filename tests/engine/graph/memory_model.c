@@ -88,7 +88,7 @@ void model_open(struct model *m, const struct graph_case *c, const struct graph 
     for (uint32_t i = 0; i < MODEL_UNITS; i++) {
         m->normed[i] = -1;
         m->acts[i].age = m->nvme_acts[i].age = GARBAGE;
-        m->home_rows[0][i].age = m->home_rows[1][i].age = GARBAGE;
+        m->home_rows[0][i].age = m->home_rows[1][i].age = m->home_grads[i].age = GARBAGE;
     }
     for (uint32_t i = 0; i < MODEL_TILES; i++)
         m->grads[i].age = m->nvme_grads[i].age = GARBAGE;
@@ -120,11 +120,11 @@ void model_step_window(struct model *m, uint64_t step_window, uint64_t steps)
 static void check_norms(struct model *m, struct scheduled at)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    if (n->kind == (access_is_shared(m) ? NODE_AGREE : NODE_CLIP))
+    if (n->kind == (access_has_ranks(m) ? NODE_AGREE : NODE_CLIP))
         for (uint32_t i = 0; i < m->in->unit_count; i++)
             if (access_unit(m, i)->tile_count > 0 && m->normed[i] != access_step(m, at))
                 fail_msg("%s: the clip factor is wanted before unit %u's norm", m->name, i);
-    if (n->kind == NODE_CLIP && access_is_shared(m) && m->agreed != access_step(m, at))
+    if (n->kind == NODE_CLIP && access_has_ranks(m) && m->agreed != access_step(m, at))
         fail_msg("%s: the clip factor is wanted before ranks agree on the norm", m->name);
     if (n->kind != NODE_UPDATE)
         return;
@@ -152,7 +152,7 @@ static void check_stored(struct model *m, struct scheduled at, const struct cell
 /* Of several ranks a version stands when all have it. */
 static enum node_kind makes_version(const struct model *m)
 {
-    return access_is_shared(m) && m->in->stored ? NODE_VOTE : NODE_COMMIT;
+    return access_has_ranks(m) && m->in->stored ? NODE_VOTE : NODE_COMMIT;
 }
 
 /* A version has everything of the step before the step window, written or being written, and

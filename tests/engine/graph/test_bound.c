@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bound on a step, and the known models: published sizes, terms by hand, inverses. */
+#include <hoistway/hoistway.h>
 #include <hoistway/plan.h>
 
 #include <errno.h>
@@ -106,6 +107,13 @@ static void test_precisions_have_the_bytes_of_the_store(void **state)
     assert_true(hst_precision_bytes("fp32", &b) && b.weight + b.state == 12 && b.grad == 4);
     assert_true(hst_precision_bytes("fp16", &b) && b.weight + b.state == 14 && b.grad == 2);
     assert_false(hst_precision_bytes("fp8", &b));
+    struct hst_config sgd = {.size = sizeof sgd, .optimizer = HST_OPTIMIZER_SGD};
+    assert_true(hst_config_bytes(&sgd, &b) && b.weight == 4 && b.state == 4 && b.grad == 4);
+    sgd.precision = HST_PRECISION_BF16;
+    sgd.state = HST_STATE_BF16;
+    assert_true(hst_config_bytes(&sgd, &b) && b.weight == 2 && b.state == 4 && b.grad == 2);
+    sgd.precision = HST_PRECISION_FP32;
+    assert_false(hst_config_bytes(&sgd, &b));
 }
 
 /* ---- the bound ---- */

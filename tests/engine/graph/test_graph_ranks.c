@@ -6,8 +6,11 @@
  *     test_engine_graph_ranks SEED replays one.
  */
 #include "memory_model.h"
+#include "plan/graph/graph_bound.h"
+#include "shared_case.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +26,6 @@
 #define WINDOW_ROOM  (STEP_WINDOWS + 2u)
 #define IN_FLIGHT    6u
 #define SHARED_MOST  2048u /* operations of a run that ranks make together */
-#define BLOCK        4096u
 #define PHASES_LEFT  ((unsigned)PHASE_UPDATE | PHASE_REVERT | PHASE_REDO)
 
 static struct seeds seeds;
@@ -64,53 +66,6 @@ struct world {
     uint64_t steps, seed;
     bool pending; /* after the last one an update is left to do, or to be judged */
 };
-
-/* ---- cases ----------------------------------------------------------------------------------- */
-
-/* Rows of blocks: the last ranks may have a shorter shard, or none. */
-static void cut_rows(const struct graph_case *whole, uint32_t rank, uint32_t ranks, uint64_t *seed,
-                     struct graph_case *c)
-{
-    const uint32_t tile_blocks = 1 + pick(seed, 2);
-    uint32_t tile = 0;
-    *c = *whole;
-    c->in.units = c->units;
-    c->in.forward = c->forward;
-    c->in.backward = c->backward;
-    c->in.ranks = ranks;
-    c->in.tile_elements = tile_blocks * BLOCK;
-    for (uint32_t i = 0; i < c->in.unit_count; i++) {
-        struct graph_unit *u = &c->units[i];
-        const uint64_t blocks = u->tile_count ? 1 + pick(seed, 5 * ranks) : 0;
-        const uint64_t each = (blocks + ranks - 1) / ranks, before = rank * each;
-        const uint64_t left = blocks > before ? blocks - before : 0,
-                       own = left < each ? left : each;
-        u->row_elements = ranks * each * BLOCK;
-        u->shard_at = before * BLOCK;
-        u->elements = own * BLOCK;
-        u->first_tile = tile;
-        u->tile_count = (uint32_t)((own + tile_blocks - 1) / tile_blocks);
-        u->nvme_states = u->nvme_states < u->tile_count ? u->nvme_states : u->tile_count;
-        u->alias_bytes[0] = 0; /* rows are read whole */
-        tile += u->tile_count;
-    }
-    assert_true(tile <= MODEL_TILES);
-}
-
-/* A random one without a device, in which a client makes a forward; some with whole weights. */
-static bool shared_case(uint64_t seed, struct graph_case *c)
-{
-    random_case(seed, c);
-    uint64_t own = seed ^ 0x7a9c;
-    if (c->in.apart)
-        return false;
-    c->units[c->forward[0]].no_forward = false;
-    c->in.hand_bytes = pick(&own, 2) ? 4 : 2;
-    c->in.whole_weights = pick(&own, 3) == 0;
-    for (uint32_t i = 0; i < c->in.unit_count && c->in.whole_weights; i++)
-        c->units[i].weights = HST_TIER_DRAM;
-    return true;
-}
 
 static bool world_open(struct world *w, uint64_t seed)
 {
@@ -440,11 +395,15 @@ static double others(const struct graph_in *in, uint32_t unit, double bytes)
 static double work_of(const struct graph_in *in, const struct node *n)
 {
     const struct graph_unit *u = &in->units[n->unit];
-    if (n->kind == NODE_EXCHANGE)
-        return others(in, n->unit, in->hand_bytes);
+    double bytes = 0;
+    if (n->kind == NODE_GATHER_GRADS)
+        return others(in, n->unit, in->grad_bytes);
+    for (uint32_t i = 0; n->kind == NODE_EXCHANGE && i < in->unit_count; i++)
+        if (i == n->unit || (in->buckets && in->units[i].bucket == u->bucket))
+            bytes += others(in, i, in->hand_bytes);
     if (n->kind != NODE_GATHER)
-        return 0;
-    double bytes = others(in, n->unit, in->weight_bytes);
+        return bytes;
+    bytes = others(in, n->unit, in->weight_bytes);
     for (uint32_t a = 0; a < u->alias_count && !in->whole_weights; a++)
         bytes += others(in, u->alias_of[a], in->weight_bytes);
     return bytes;
@@ -550,12 +509,39 @@ static void a_rank_with_two_operations_swapped_stands_still(void **state)
     assert_true(seeds.count == 1 || swapped > seeds.count / 10);
 }
 
+/* The bound has what the network takes, and no step is below it: one as steady as the bound is. */
+static void time_network(struct world *w, uint64_t seed)
+{
+    const struct graph *g = &w->rank[0].graph;
+    struct sim_in in = {.graph = g, .rates = w->rank[0].c.rates, .step_windows = 200};
+    in.rates.net = (struct sim_net){1e3, 500, 300, pick(&w->seed, 3) / 2.0, 0.5, 1};
+    struct graph_bound bound;
+    struct sim sim;
+    double net_s = 0;
+    for (uint32_t i = 0; i < g->lane_count[LANE_NET]; i++)
+        if (g->nodes[g->lane[LANE_NET][i]].phases & PHASES_TRAIN)
+            net_s += sim_node_seconds(&in.rates, &g->nodes[g->lane[LANE_NET][i]]);
+    assert_int_equal(simulate(&in, &sim), 0);
+    assert_int_equal(graph_bound(g, &in.rates, 0, &bound), 0);
+    assert_true(net_s > 0 && fabs(bound.lane_s[LANE_NET] - net_s) <= 1e-9 * net_s);
+    if (bound.step_s > sim.step_s * (1 + 1e-9) || bound.step_s < net_s * (1 - 1e-9))
+        fail_msg("seed %llu: a step of %g s, a bound of %g s, of the network %g s",
+                 (unsigned long long)seed, sim.step_s, bound.step_s, net_s);
+}
+
+static void no_step_of_ranks_is_below_its_bound(void **state)
+{
+    (void)state;
+    for_worlds(time_network);
+}
+
 int main(int argc, char **argv)
 {
     seeds = seeds_of(argc, argv, RUNS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_come_to_an_end_together_on_the_right_bytes),
         cmocka_unit_test(a_rank_with_two_operations_swapped_stands_still),
+        cmocka_unit_test(no_step_of_ranks_is_below_its_bound),
     };
     printf("seeds %llu to %llu\n", (unsigned long long)seeds.first,
            (unsigned long long)(seeds.first + seeds.count - 1));

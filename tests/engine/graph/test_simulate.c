@@ -471,6 +471,35 @@ static void test_an_optimistic_update_hides_under_the_backward_too(void **state)
     free(c);
 }
 
+/* ---- between ranks ---- */
+
+static void assert_net(const struct sim_net *net, enum node_kind kind, double bytes,
+                       uint8_t operands, double seconds)
+{
+    const struct node node = {
+        .kind = (uint8_t)kind, .lane = LANE_NET, .work = bytes, .operand_count = operands};
+    assert_close(sim_node_seconds(&(struct sim_rates){.net = *net}, &node), seconds);
+}
+
+static void what_ranks_do_together_takes_its_begin_and_its_bytes(void **state)
+{
+    (void)state;
+    const struct sim_net one = {.gather = 200, .exchange = 50, .operation_s = 0.5};
+    assert_net(&one, NODE_GATHER, 1000, 1, 0.5 + 5);
+    assert_net(&one, NODE_GATHER, 1000, 3, 1.5 + 5); /* of the rows of three units */
+    assert_net(&one, NODE_EXCHANGE, 1000, 1, 0.5 + 20);
+    assert_net(&one, NODE_AGREE, 0, 0, 0.5);
+    assert_net(&one, NODE_VOTE, 0, 0, 0.5);
+    const struct sim_net nodes = {.gather = 200,
+                                  .exchange = 50,
+                                  .between = 10,
+                                  .gather_crossing = 0.25,
+                                  .exchange_crossing = 0.5};
+    assert_net(&nodes, NODE_GATHER, 1000, 1, 3.75 + 25);
+    assert_net(&nodes, NODE_EXCHANGE, 1000, 1, 10 + 50);
+    assert_net(&(struct sim_net){0}, NODE_GATHER, 1000, 1, 0); /* nothing limits it */
+}
+
 int main(int argc, char **argv)
 {
     seeds = seeds_of(argc, argv, RUNS);
@@ -488,6 +517,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_graph_that_deadlocks_is_found),
         cmocka_unit_test(test_the_bound_is_the_formula_of_its_phases),
         cmocka_unit_test(test_an_optimistic_update_hides_under_the_backward_too),
+        cmocka_unit_test(what_ranks_do_together_takes_its_begin_and_its_bytes),
     };
     printf("seeds %llu to %llu\n", (unsigned long long)seeds.first,
            (unsigned long long)(seeds.first + seeds.count - 1));

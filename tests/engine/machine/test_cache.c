@@ -6,6 +6,7 @@
  * whether it was asked.
  */
 #include "probe/cache.h"
+#include "probe/contention.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -50,6 +51,20 @@ static int remove_root(void **state)
 {
     (void)state;
     return rmdir(root);
+}
+
+/* What a probe says of other work, whatever runs beside the test. */
+static const char *disturbed = "";
+
+bool __wrap_contention_disturbs(const struct contention *c, bool worked, char *why,
+                                size_t why_bytes);
+bool __wrap_contention_disturbs(const struct contention *c, bool worked, char *why,
+                                size_t why_bytes)
+{
+    (void)worked;
+    assert_true(c->passed_s > 0);
+    snprintf(why, why_bytes, "%s", disturbed);
+    return *disturbed != '\0';
 }
 
 typedef int ask_fn(const struct hst_probe *probe, const char *where, double max_age_s,
@@ -171,7 +186,7 @@ static void age_by(int64_t ms)
     struct hst_rates r;
     find_file(path);
     read_file(path, text, sizeof text);
-    char *start = strstr(text, "hoistway rates 2\n");
+    char *start = strstr(text, "hoistway rates 3\n");
     assert_non_null(start);
     assert_int_equal(hst_rates_parse(start, &r), 0);
     r.taken_ms -= (uint64_t)ms;
@@ -191,6 +206,66 @@ static void what_is_older_than_asked_is_measured_anew(void **state)
     expect(ask(folder, 1, 60), 2, true, ""); /* replaced */
     age_by(-3600000);
     expect(ask(folder, 1, 60), 1, false, "dated in the future");
+}
+
+#define BUSY "other work had 1.5 of 2 processors"
+
+static struct hst_rates ask_beside_others(unsigned read, double max_age_s)
+{
+    disturbed = BUSY;
+    struct hst_rates r = ask(folder, read, max_age_s);
+    disturbed = "";
+    return r;
+}
+
+static void what_was_disturbed_is_found_for_ten_minutes(void **state)
+{
+    (void)state;
+    struct hst_rates r = ask_beside_others(3, 3600);
+    expect(r, 3, false, "");
+    assert_string_equal(r.disturbed, BUSY);
+    r = ask(folder, 2, 3600);
+    expect(r, 3, true, "");
+    assert_string_equal(r.disturbed, BUSY);
+    age_by(599000);
+    expect(ask(folder, 2, 3600), 3, true, "");
+    expect(ask_beside_others(2, 300), 2, false, ""); /* replaces its like */
+    expect(ask(folder, 1, INFINITY), 2, true, "");
+    age_by(601000);
+    r = ask(folder, 1, INFINITY);
+    expect(r, 1, false, "");
+    assert_string_equal(r.disturbed, "");
+    expect(ask(folder, 2, 3600), 1, true, ""); /* for as long as is asked */
+}
+
+static void what_was_disturbed_takes_no_place_of_better(void **state)
+{
+    (void)state;
+    expect(ask(folder, 3, 60), 3, false, "");
+    age_by(3600000);
+    struct hst_rates r = ask_beside_others(2, 60);
+    expect(r, 2, false, ""); /* who asked has it */
+    assert_string_equal(r.disturbed, BUSY);
+    r = ask(folder, 1, 4000);
+    expect(r, 3, true, "");
+    assert_string_equal(r.disturbed, "");
+    age_by(-7200000); /* from the future: no better */
+    expect(ask_beside_others(2, 60), 2, false, "dated in the future");
+    expect(ask(folder, 1, 60), 2, true, "");
+}
+
+/* Nobody plans by better ones that are older than a week: each plan would measure anew. */
+static void what_was_disturbed_takes_the_place_of_what_is_too_old(void **state)
+{
+    (void)state;
+    const double week_s = HST_RATES_BETTER_S;
+    expect(ask(folder, 3, 60), 3, false, "");
+    age_by((int64_t)(week_s * 1e3) - 60000);
+    expect(ask_beside_others(2, 0), 2, false, ""); /* asked for anew: who asked has it */
+    expect(ask(folder, 1, week_s), 3, true, "");
+    age_by(61000);
+    expect(ask_beside_others(2, week_s), 2, false, "");
+    expect(ask(folder, 1, week_s), 2, true, "");
 }
 
 static void a_failure_is_not_remembered(void **state)
@@ -294,11 +369,11 @@ static void another_question_is_not_answered(void **state)
 static uint64_t memory_bytes; /* that the machine tells; 0: what it has */
 static uint32_t more_cores;
 
-int __real_hst_topology_read(struct hst_topology *machine);
-int __wrap_hst_topology_read(struct hst_topology *machine);
-int __wrap_hst_topology_read(struct hst_topology *machine)
+int __real_topology_processors(struct hst_topology *machine);
+int __wrap_topology_processors(struct hst_topology *machine);
+int __wrap_topology_processors(struct hst_topology *machine)
 {
-    int rc = __real_hst_topology_read(machine);
+    int rc = __real_topology_processors(machine);
     machine->memory_bytes = memory_bytes ? memory_bytes : machine->memory_bytes;
     machine->cores += more_cores;
     return rc;
@@ -498,6 +573,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(what_was_measured_is_found_again),
         CASE(what_is_only_looked_for_is_never_measured),
+        CASE(what_was_disturbed_is_found_for_ten_minutes),
+        CASE(what_was_disturbed_takes_no_place_of_better),
+        CASE(what_was_disturbed_takes_the_place_of_what_is_too_old),
         CASE(what_is_older_than_asked_is_measured_anew),
         CASE(a_failure_is_not_remembered),
         CASE(what_cannot_be_measured_here_is_remembered),

@@ -18,11 +18,13 @@ static const struct hst_figure some = {2.5e9, 1e9, 3.25e9, 5, "so, and so; 100 %
 static void fill(struct hst_rates *r)
 {
     *r = (struct hst_rates){.taken_ms = 1795272000123, .seconds = 1.25};
+    snprintf(r->disturbed, sizeof r->disturbed, "other work had 1.5 of 2 processors");
     r->drive_count = 2;
     r->gemm_count = 2;
     r->figures[HST_RATE_DRAM] = some;
     r->figures[HST_RATE_H2D] = (struct hst_figure){.how = "not here"};
     r->figures[HST_RATE_MIXED] = some;
+    r->figures[HST_RATE_NET_GATHER] = r->figures[HST_RATE_NET_OPERATIONS_BETWEEN] = some;
     r->drives[1].read = r->drives[1].write = some;
     r->drives[1].mixed = (struct hst_figure){2.5e9, 2.5e9, 2.5e9, 1, "x"};
     r->drives[1].half_duplex = true;
@@ -51,6 +53,7 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(length, strlen(text));
     assert_int_equal(hst_rates_parse(text, &back), 0);
     assert_true(back.taken_ms == r.taken_ms && back.seconds == r.seconds && !back.cached);
+    assert_string_equal(back.disturbed, r.disturbed);
     assert_int_equal(back.drive_count, 2);
     assert_int_equal(back.gemm_count, 2);
     assert_int_equal(back.operation_count, 2);
@@ -76,6 +79,7 @@ static void the_longest_rates_fit_and_no_room_is_told(void **state)
     static struct hst_rates r;
     struct hst_figure longest = {1e17, 1e17, 1e17, UINT32_MAX, ""};
     memset(longest.how, 'h', sizeof longest.how - 1);
+    memset(r.disturbed, 'd', sizeof r.disturbed - 1);
     r.drive_count = HST_DRIVES_MAX;
     r.gemm_count = HST_GEMMS_MAX;
     for (int i = 0; i < HST_RATE_COUNT; i++)
@@ -128,25 +132,31 @@ static int parse_signed(const char *body)
     return hst_rates_parse(text, &r);
 }
 
-#define HEAD "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
+#define OLD  "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
+#define HEAD "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
 
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
     static const char *const good[] = {
         HEAD,
+        HEAD "net-gather 2 1 3 5 x\nnet-operations-between 2 1 3 5 x\n",
+        OLD "dram 2 1 3 5 x\nmixed 2 1 3 5 x\n", /* of the version before */
         HEAD "dram 2 1 3 5 x\n",
+        HEAD "disturbed by others\ndram 2 1 3 5 x\n",
         HEAD "drive 0 read 2 2 2 1 x\ndrive 0 written 0\nproduct 0 0 0 0 0 why\n",
         HEAD "operation 0 2 1 3 5 attention\n",
     };
     static const char *const bad[] = {
         "",
+        OLD "net-gather 2 1 3 5 x\n", /* which knew no network */
+        "hoistway rates 4\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
         "hoistway rates 1\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
-        "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\n",
-        "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 9\nproducts 1\noperations 1\n",
-        "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 17\noperations 1\n",
-        "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 5\n",
-        "hoistway rates 2\ntaken_ms -5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
+        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\n",
+        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 9\nproducts 1\noperations 1\n",
+        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 17\noperations 1\n",
+        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 5\n",
+        "hoistway rates 3\ntaken_ms -5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
         HEAD "dram 2 1 3 5 \n", /* no words */
         HEAD "dram 2 1 3 5\n",
         HEAD "dram 2 3 3 5 x\n", /* least above the median */
@@ -163,6 +173,8 @@ static void what_cannot_be_is_refused(void **state)
         HEAD "drive 0 seek 2 2 2 1 x\n",
         HEAD "product 1 2 2 2 1 x\n",
         HEAD "operation 1 2 2 2 1 x\n",
+        HEAD "disturbed \n", /* no words */
+        HEAD "disturbed by others\ndisturbed by more\n",
         HEAD "\n",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
@@ -180,6 +192,7 @@ static void no_locale_and_no_control_character_comes_into_it(void **state)
     struct hst_rates r;
     fill(&r);
     snprintf(r.gemms[1].how, sizeof r.gemms[1].how, "two\nlines\tand\x01more");
+    snprintf(r.disturbed, sizeof r.disturbed, "others\nand more");
     r.figures[HST_RATE_H2D].value = 0; /* still 0 */
     assert_true(hst_rates_format(&r, text, sizeof text) > 0);
     if (setlocale(LC_ALL, "de_DE.UTF-8")) {
@@ -189,6 +202,7 @@ static void no_locale_and_no_control_character_comes_into_it(void **state)
     }
     assert_int_equal(hst_rates_parse(text, &r), 0);
     assert_string_equal(r.gemms[1].how, "two lines and more");
+    assert_string_equal(r.disturbed, "others and more");
 }
 
 static void every_rate_has_a_name_of_its_own_and_a_unit(void **state)

@@ -54,7 +54,7 @@ struct placement_in inputs(const struct layout *layout, const char *place)
 {
     struct placement_in in = {
         .layout = layout,
-        .optimizer = optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32),
+        .optimizer = optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_FP32, HST_STATE_FP32),
         .has_nvme = true,
         .compute_tier = HST_TIER_DRAM,
         .dram_budget = 1u << 30,

@@ -157,12 +157,14 @@ static void record_arrays_do_not_overlap_and_are_staggered(void **state)
 {
     (void)state;
     for (uint64_t n = 4096; n <= 131072 * 4; n += 4096) {
-        struct record fp32 = record_layout(optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32), n);
+        struct record fp32 = record_layout(
+            optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_FP32, HST_STATE_FP32), n);
         assert_int_equal(fp32.at[0] % 4096, 0);
         assert_int_equal(fp32.at[1] % 4096, 1088);
         assert_true(fp32.at[1] >= fp32.at[0] + 4 * n);
         assert_true(fp32.bytes >= fp32.at[1] + 4 * n && fp32.bytes % 4096 == 0);
-        struct record bf16 = record_layout(optimizer_find(HST_PRECISION_BF16, HST_STATE_FP32), n);
+        struct record bf16 = record_layout(
+            optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_BF16, HST_STATE_FP32), n);
         assert_int_equal(bf16.at[0], 0);
         assert_int_equal(bf16.at[1] % 4096, 1088);
         assert_int_equal(bf16.at[2] % 4096, 2176);

@@ -137,6 +137,44 @@ static void slices_are_the_whole_in_pieces(void **state)
     }
 }
 
+/* Of several ranks each slice is a row of its own, of which each has a shard, and a store says
+ * where it begins. Its elements are where the whole has them. */
+static void ranks_have_shards_of_slices(void **state)
+{
+    (void)state;
+    struct layout whole = model(&head, BLOCK, BLOCK), cut;
+    assert_int_equal(layout_cut(&whole, TILE, &cut), 0);
+    for (uint32_t world = 2; world < 6; world++) {
+        uint64_t elements = 0;
+        uint32_t begun = 0;
+        for (uint32_t rank = 0; rank < world; rank++) {
+            assert_int_equal(layout_seal(&cut, TILE, (struct share){rank, world}), 0);
+            assert_true(layout_stores_slices(&cut));
+            for (uint32_t u = 0; u < cut.unit_count; u++) {
+                const uint64_t each = shard_elements(cut.units[u].elements, world);
+                assert_true(cut.units[u].shard.elements <= each);
+                assert_true(each * world <= cut.units[u].elements + world * LAYOUT_UNIT_ALIGN);
+            }
+            for (uint32_t t = 0; t < cut.tile_count; t++) {
+                const struct tile_range is = layout_tile(&cut, t);
+                const struct tile_range was = layout_range_in(&whole, &cut, is);
+                assert_int_equal(was.unit, cut.units[is.unit].whole);
+                assert_true(was.offset == is.offset + cut.units[is.unit].first_row * COLUMNS);
+                assert_true(was.offset + was.elements <= whole.units[was.unit].elements);
+                assert_int_equal(layout_begins_unit(&cut, t), is.offset == 0);
+                begun += layout_begins_unit(&cut, t);
+                elements += is.elements;
+            }
+        }
+        assert_true(elements == whole.elements);
+        assert_int_equal(begun, 11); /* 10 slices, the layer */
+    }
+    assert_int_equal(layout_seal(&cut, TILE, SHARE_ALL), 0);
+    assert_false(layout_stores_slices(&cut));
+    layout_free(&cut);
+    layout_free(&whole);
+}
+
 /* Each slice of an alias is one of the same rows, and there is a gradient of each. */
 static void aliases_are_cut_as_their_owners(void **state)
 {
@@ -260,6 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_are_the_whole_in_pieces),
+        cmocka_unit_test(ranks_have_shards_of_slices),
         cmocka_unit_test(aliases_are_cut_as_their_owners),
         cmocka_unit_test(what_cannot_be_cut_is_not),
         cmocka_unit_test(some_are_cut_and_others_are_not),

@@ -13,17 +13,32 @@
 #include <cmocka.h>
 
 enum { ELEMENTS = 4096 };
+#define ADAMW HST_OPTIMIZER_ADAMW
 
 static const struct hst_cpu_adam_ops *ops(void)
 {
     return hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
 }
 
+/* Row number n of all tables; null: there are no more. */
+static const struct optimizer *row_of(size_t n)
+{
+    for (int o = 0; o <= HST_OPTIMIZER_ADAGRAD; o++)
+        for (int p = HST_PRECISION_FP32; p <= HST_PRECISION_FP16; p++)
+            for (int s = HST_STATE_FP32; s <= HST_STATE_BF16; s++) {
+                const struct optimizer *row =
+                    optimizer_find((enum hst_optimizer)o, (enum hst_precision)p, (enum hst_state)s);
+                if (row && n-- == 0)
+                    return row;
+            }
+    return NULL;
+}
+
 static void rows_are_as_wide_as_their_kernels(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < optimizer_adamw_count; i++) {
-        const struct optimizer *row = &optimizer_adamw[i];
+    const struct optimizer *row;
+    for (size_t i = 0; (row = row_of(i)); i++) {
         const struct hst_update *update = optimizer_kernel_find(row, ops()).update;
         const struct hst_update_bytes *bytes = &update->bytes;
         assert_int_equal(optimizer_weight_bytes(row), bytes->weights);
@@ -31,16 +46,16 @@ static void rows_are_as_wide_as_their_kernels(void **state)
         assert_int_equal(optimizer_state_bytes(row), bytes->master + bytes->m + bytes->v);
         assert_int_equal(optimizer_traffic_bytes(row), update->read_bytes + update->written_bytes);
         assert_int_equal(row->has_master, bytes->master > 0);
-        assert_int_equal(row->state_count, 2 + (bytes->master > 0));
+        assert_int_equal(row->state_count, (bytes->m > 0) + (bytes->v > 0) + (bytes->master > 0));
     }
 }
 
 static void rows_keep_to_what_layouts_align(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < optimizer_adamw_count; i++) {
-        const struct optimizer *row = &optimizer_adamw[i];
-        assert_ptr_equal(optimizer_find(row->precision, row->state), row);
+    const struct optimizer *row;
+    for (size_t i = 0; (row = row_of(i)); i++) {
+        assert_string_equal(row->name, optimizer_name(row->host.optimizer));
         assert_int_equal(LAYOUT_PARAM_ALIGN % row->granularity, 0);
         for (uint32_t s = 0; s < row->state_count; s++) {
             assert_int_equal(LAYOUT_UNIT_ALIGN % row->states[s].covers, 0);
@@ -48,15 +63,20 @@ static void rows_keep_to_what_layouts_align(void **state)
                 assert_string_not_equal(row->states[s].name, row->states[other].name);
         }
     }
-    assert_ptr_equal(optimizer_find(HST_PRECISION_DEFAULT, HST_STATE_DEFAULT),
-                     optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32));
-    assert_null(optimizer_find(HST_PRECISION_FP32, HST_STATE_BF16));
-    assert_null(optimizer_find(HST_PRECISION_FP16, HST_STATE_BF16));
+    assert_ptr_equal(optimizer_find(ADAMW, HST_PRECISION_DEFAULT, HST_STATE_DEFAULT),
+                     optimizer_find(ADAMW, HST_PRECISION_FP32, HST_STATE_FP32));
+    assert_null(optimizer_find(ADAMW, HST_PRECISION_FP32, HST_STATE_BF16));
+    assert_null(optimizer_find(ADAMW, HST_PRECISION_FP16, HST_STATE_BF16));
+    assert_null(optimizer_find(HST_OPTIMIZER_ADAGRAD, HST_PRECISION_BF16, HST_STATE_BF16));
 }
 
-static struct hst_config config(void)
+static struct hst_config config(enum hst_optimizer optimizer)
 {
-    struct hst_config config = {.size = sizeof config, .beta1 = 0.8, .weight_decay = 0.1};
+    struct hst_config config = {.size = sizeof config, .optimizer = optimizer, .weight_decay = 0.1};
+    if (optimizer == HST_OPTIMIZER_SGD)
+        config.momentum = 0.7;
+    else if (optimizer != HST_OPTIMIZER_ADAGRAD)
+        config.beta1 = 0.8;
     optimizer_resolve(&config);
     return config;
 }
@@ -90,8 +110,8 @@ static void masters_are_what_began_and_other_states_are_zero(void **state)
     (void)state;
     static struct tile tile;
     static float room[ELEMENTS];
-    for (size_t i = 0; i < optimizer_adamw_count; i++) {
-        const struct optimizer *row = &optimizer_adamw[i];
+    const struct optimizer *row;
+    for (size_t i = 0; (row = row_of(i)); i++) {
         const struct optimizer_kernel kernel = optimizer_kernel_find(row, ops());
         fill(&tile, &kernel);
         const float *masters = optimizer_masters(&kernel, &tile.arrays, room, ELEMENTS);
@@ -115,22 +135,41 @@ static struct hst_update_arrays by_hand(const struct hst_update_bytes *bytes, st
 {
     unsigned char *master = bytes->master ? tile->record : NULL;
     unsigned char *m = tile->record + (bytes->master ? ELEMENTS * bytes->master + 1088 : 0);
-    unsigned char *v = m + ELEMENTS * bytes->m + 1088;
-    return (struct hst_update_arrays){tile->weights, master, m, v, tile->grads, 7};
+    unsigned char *v = bytes->m ? m + ELEMENTS * bytes->m + 1088 : m;
+    return (struct hst_update_arrays){tile->weights,       master,      bytes->m ? m : NULL,
+                                      bytes->v ? v : NULL, tile->grads, 7};
+}
+
+/* Of the numbers that config() has. */
+static struct hst_adam_coef coef_by_hand(enum hst_optimizer optimizer)
+{
+    const struct hst_adam_hyper adamw = {0.01, 0.8, 0.999, 1e-8, 0.1};
+    const struct hst_adam_hyper sgd = {0.01, 0.7, 0, 1, 0.1};
+    struct hst_adam_coef coef;
+    const struct hst_adam_hyper lion = {0.01, 0.8, 0.99, 1, 0.1};
+    const struct hst_adam_hyper adagrad = {0.01, 0, 0, 1e-10, 0.1};
+    if (optimizer == HST_OPTIMIZER_ADAGRAD)
+        assert_int_equal(hst_plain_coef_init(&adagrad, 3, 0.5f, &coef), 0);
+    else if (optimizer == HST_OPTIMIZER_LION)
+        assert_int_equal(hst_plain_coef_init(&lion, 3, 0.5f, &coef), 0);
+    else if (optimizer == HST_OPTIMIZER_ADAMW)
+        assert_int_equal(hst_adam_coef_init(&adamw, 3, 0.5f, &coef), 0);
+    else
+        assert_int_equal(hst_plain_coef_init(&sgd, 3, 0.5f, &coef), 0);
+    return coef;
 }
 
 static void an_update_has_the_bits_of_cpu_adam(void **state)
 {
     (void)state;
     static struct tile tile, other;
-    const struct hst_config chosen = config();
     const struct optimizer_step step = {.lr = 0.01, .t = 3, .grad_scale = 0.5f};
-    const struct hst_adam_hyper hyper = {0.01, 0.8, 0.999, 1e-8, 0.1};
-    struct hst_adam_coef coef;
     struct optimizer_coefs coefs;
-    assert_int_equal(hst_adam_coef_init(&hyper, 3, 0.5f, &coef), 0);
-    for (size_t i = 0; i < optimizer_adamw_count; i++) {
-        const struct optimizer_kernel kernel = optimizer_kernel_find(&optimizer_adamw[i], ops());
+    const struct optimizer *row;
+    for (size_t i = 0; (row = row_of(i)); i++) {
+        const struct optimizer_kernel kernel = optimizer_kernel_find(row, ops());
+        const struct hst_config chosen = config(row->host.optimizer);
+        const struct hst_adam_coef coef = coef_by_hand(row->host.optimizer);
         assert_int_equal(optimizer_coefs_init(kernel.optimizer, &chosen, &step, &coefs), 0);
         fill(&tile, &kernel);
         fill(&other, &kernel);
@@ -151,22 +190,89 @@ static void numbers_have_defaults_and_bounds(void **state)
 {
     (void)state;
     struct hst_config c = {.size = sizeof c, .weight_decay = HST_NONE};
-    char text[128];
+    char text[128], why[HST_WHY_BYTES];
     optimizer_resolve(&c);
     assert_true(c.beta1 == 0.9 && c.beta2 == 0.999 && c.eps == 1e-8 && c.weight_decay == 0);
-    assert_null(optimizer_refusal(&c));
+    assert_false(optimizer_refusal(&c, why));
     const int bytes = optimizer_settings_write(&c, text, sizeof text);
     assert_int_equal(bytes, strlen(text));
     assert_string_equal(text, "betas 0.9,0.999\neps 1e-08\nweight-decay 0\n");
     c.beta2 = 1;
-    assert_non_null(optimizer_refusal(&c));
+    assert_true(optimizer_refusal(&c, why));
+    assert_non_null(strstr(why, "betas and momentum must be in [0, 1)"));
+}
+
+/* Of each optimizer: how a version says its numbers, and an option that it has not. */
+static void each_optimizer_has_numbers_of_its_own(void **state)
+{
+    (void)state;
+    static const struct {
+        enum hst_optimizer optimizer;
+        const char *settings, *other;
+        struct hst_config wrong;
+    } cases[] = {
+        {ADAMW,
+         "betas 0.9,0.999\neps 1e-08\nweight-decay 0.01\n",
+         "--momentum",
+         {.momentum = HST_NONE}},
+        {HST_OPTIMIZER_SGD,
+         "optimizer sgd\nmomentum 0.9\nweight-decay 0\n",
+         "--betas",
+         {.beta2 = 0.9}},
+        {HST_OPTIMIZER_LION,
+         "optimizer lion\nbetas 0.9,0.99\nweight-decay 0.01\n",
+         "--eps",
+         {.eps = 1e-8}},
+        {HST_OPTIMIZER_ADAGRAD,
+         "optimizer adagrad\neps 1e-10\nweight-decay 0\n",
+         "--momentum",
+         {.momentum = 0.5}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hst_config c = {.size = sizeof c, .optimizer = cases[i].optimizer};
+        struct hst_config wrong = cases[i].wrong;
+        char text[128], why[HST_WHY_BYTES];
+        enum hst_optimizer found;
+        optimizer_resolve(&c);
+        assert_false(optimizer_refusal(&c, why));
+        const int bytes = optimizer_settings_write(&c, text, sizeof text);
+        assert_int_equal(bytes, strlen(text));
+        assert_string_equal(text, cases[i].settings);
+        wrong.optimizer = c.optimizer;
+        optimizer_resolve(&wrong);
+        assert_true(optimizer_refusal(&wrong, why));
+        assert_non_null(strstr(why, cases[i].other));
+        const char *name = optimizer_name(c.optimizer);
+        assert_true(optimizer_named(name, strlen(name), &found) && found == c.optimizer);
+        assert_false(optimizer_named(name, strlen(name) - 1, &found));
+    }
+    struct hst_config none = {.size = sizeof none, .optimizer = HST_OPTIMIZER_ADAM};
+    char why[HST_WHY_BYTES];
+    optimizer_resolve(&none);
+    assert_true(optimizer_refusal(&none, why));
+    assert_non_null(strstr(why, "one of adamw, sgd, lion, adagrad"));
+}
+
+/* What is measured is AdamW's; fewer bytes take less time. */
+static void rates_of_others_follow_from_their_bytes(void **state)
+{
+    (void)state;
+    for (int p = HST_PRECISION_FP32; p <= HST_PRECISION_FP16; p++)
+        for (int s = HST_STATE_FP32; s <= HST_STATE_BF16; s++) {
+            const struct optimizer *row =
+                optimizer_find(ADAMW, (enum hst_precision)p, (enum hst_state)s);
+            assert_true(!row || optimizer_pace(row) == 1);
+        }
+    const struct optimizer *sgd =
+        optimizer_find(HST_OPTIMIZER_SGD, HST_PRECISION_FP32, HST_STATE_FP32);
+    assert_true(optimizer_pace(sgd) == 28.0 / 20);
 }
 
 static void coefficients_of_a_step_are_made_or_left_alone(void **state)
 {
     (void)state;
-    const struct optimizer *row = optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32);
-    const struct hst_config c = config();
+    const struct optimizer *row = optimizer_find(ADAMW, HST_PRECISION_FP32, HST_STATE_FP32);
+    const struct hst_config c = config(ADAMW);
     struct optimizer_step step = {.lr = 0.01, .t = 1, .grad_scale = 1};
     struct optimizer_coefs coefs, other;
     assert_int_equal(optimizer_coefs_init(row, &c, &step, &coefs), 0);
@@ -237,6 +343,8 @@ int main(void)
         cmocka_unit_test(masters_are_what_began_and_other_states_are_zero),
         cmocka_unit_test(an_update_has_the_bits_of_cpu_adam),
         cmocka_unit_test(numbers_have_defaults_and_bounds),
+        cmocka_unit_test(each_optimizer_has_numbers_of_its_own),
+        cmocka_unit_test(rates_of_others_follow_from_their_bytes),
         cmocka_unit_test(coefficients_of_a_step_are_made_or_left_alone),
         cmocka_unit_test(a_scale_covers_its_elements),
         cmocka_unit_test(each_byte_of_a_record_has_its_element),

@@ -405,7 +405,7 @@ static void drives_hold_shares_as_large_as_their_rates(void **state)
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), -EDQUOT);
     assert_non_null(strstr(why, "directory 2 of --store"));
     in = inputs(&layout, "states=nvme");
-    in.optimizer = optimizer_find(HST_PRECISION_BF16, HST_STATE_BF16);
+    in.optimizer = optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_BF16, HST_STATE_BF16);
     in.drive_count = 2;
     in.drive_rates[0] = 3;
     in.drive_rates[1] = 1;

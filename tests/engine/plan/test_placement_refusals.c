@@ -114,12 +114,45 @@ static void full_drives_name_memory_that_is_there(void **state)
     layout_free(&layout);
 }
 
+/* --dram and --nvme are the node's, of which a rank has its part: so are the figures. */
+static void ranks_of_a_node_are_told_what_all_of_them_need(void **state)
+{
+    (void)state;
+    struct layout layout = model(4096);
+    struct placement whole, p = {0};
+    char why[384], all[384];
+    struct placement_in in = inputs(&layout, NULL);
+    assert_int_equal(placement_plan(&in, &whole, why, sizeof why), 0);
+    in.has_nvme = false;
+    in.dram_budget = 1u << 20;
+    in.dram_most = 2u << 20;
+    assert_int_equal(placement_plan(&in, &p, why, sizeof why), -ENOSPC);
+    const uint64_t one = named_budget(why);
+    in.sharers = 4;
+    assert_int_equal(placement_plan(&in, &p, all, sizeof all), -ENOSPC);
+    assert_in_range(named_budget(all), 4 * one - 4 * (one / 32), 4 * one); /* both rounded up */
+    assert_non_null(strstr(all, " for the node's 4 ranks, the budget is 4.0 MiB, and only 8.0 MiB "
+                                "are free"));
+    assert_null(strstr(why, "ranks"));
+    in.has_nvme = true;
+    in.dram_budget = whole.dram_bytes - (1u << 20);
+    in.nvme_budget = 4096;
+    assert_int_equal(placement_plan(&in, &p, all, sizeof all), -EDQUOT);
+    assert_non_null(strstr(all, " for the node's 4 ranks, its budget is 16.0 KiB. Fix"));
+    in.scarcest = 3;
+    assert_int_equal(placement_plan(&in, &p, all, sizeof all), -EDQUOT);
+    assert_non_null(strstr(all, "its budget is 16.0 KiB (rank 2 has the least). Fix"));
+    placement_free(&whole);
+    layout_free(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_is_raised_as_far_as_the_card_goes),
         cmocka_unit_test(a_budget_is_raised_as_far_as_the_machine_goes),
         cmocka_unit_test(full_drives_name_memory_that_is_there),
+        cmocka_unit_test(ranks_of_a_node_are_told_what_all_of_them_need),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,63 @@ static void what_does_not_fit_is_in_slices(void **state)
     layout_free(&layout);
 }
 
+/* A gather brings a slice, and its buffers are as large as that, or as the largest layer. */
+static void ranks_have_no_whole_unit_in_memory(void **state)
+{
+    (void)state;
+    struct layout layout = described();
+    struct plan_in in = asked(&layout, false);
+    in.is_known = false;
+    for (uint32_t world = 2; world < 5; world++) {
+        in.share = (struct share){0, world};
+        in.tile_elements = 23 * TILE; /* nothing can be cut */
+        const uint64_t whole = least_dram(in);
+        in.tile_elements = TILE;
+        struct plan_in little = in;
+        little.placement.dram_budget = least_dram(in);
+        assert_true(little.placement.dram_budget < whole);
+        struct plan plan = fitting(&little);
+        assert_ptr_equal(plan.layout->whole, &layout);
+        for (uint32_t u = 0; u < plan.layout->unit_count; u++)
+            assert_true(placement_shard_elements(plan.layout, u) * world <=
+                        65536 + (world - 1) * LAYOUT_UNIT_ALIGN); /* the layers have 64,000 */
+        plan_free(&plan);
+    }
+    layout_free(&layout);
+}
+
+/* A store's ranks have shards of whole units, or of slices, and go on with them where they fit. */
+static void units_stay_as_the_store_has_them(void **state)
+{
+    (void)state;
+    struct layout layout = described();
+    struct plan_in in = asked(&layout, false);
+    in.share = (struct share){0, 2};
+    in.is_known = false;
+    const uint64_t least = least_dram(in);
+    for (int known = 0; known < 2; known++)
+        for (int little = 0; little < 2; little++) {
+            struct plan_in of = in;
+            of.is_known = known;
+            of.placement.dram_budget = little ? least : in.placement.dram_budget;
+            of.machine.rates.read = of.machine.rates.write = of.machine.rates.mixed = 1e6;
+            of.there = PLAN_UNITS_SLICED;
+            struct plan plan = fitting(&of);
+            assert_non_null(plan.layout->whole);
+            plan_free(&plan);
+            of.there = PLAN_UNITS_WHOLE;
+            plan = fitting(&of);
+            assert_int_equal(plan.layout->whole != NULL, little);
+            plan_free(&plan);
+        }
+    in.there = PLAN_UNITS_SLICED;
+    in.tile_elements = 23 * TILE; /* of another model: nothing can be cut */
+    struct plan plan = fitting(&in);
+    assert_null(plan.layout->whole);
+    plan_free(&plan);
+    layout_free(&layout);
+}
+
 /* Of drives that are too small, whether in slices or not, the whole is told of. */
 static void of_two_ways_that_lack_as_much_the_whole_is_told(void **state)
 {
@@ -391,6 +448,8 @@ int main(void)
         cmocka_unit_test(nothing_that_goes_in_is_changed),
         cmocka_unit_test(the_same_comes_out_each_time),
         cmocka_unit_test(what_does_not_fit_is_in_slices),
+        cmocka_unit_test(ranks_have_no_whole_unit_in_memory),
+        cmocka_unit_test(units_stay_as_the_store_has_them),
         cmocka_unit_test(of_two_ways_that_lack_as_much_the_whole_is_told),
         cmocka_unit_test(refusals_are_a_reason_alone),
         cmocka_unit_test(tiles_are_as_large_as_who_updates_them_needs),

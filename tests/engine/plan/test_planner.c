@@ -69,7 +69,7 @@ static void make_problem(uint32_t number, struct problem *p)
     p->rates = c.rates;
     p->in = inputs(&p->layout, NULL);
     if (c.in.weight_bytes < 4)
-        p->in.optimizer = optimizer_find(HST_PRECISION_BF16, HST_STATE_FP32);
+        p->in.optimizer = optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_BF16, HST_STATE_FP32);
     p->in.batch_tokens = p->in.micro_batch_tokens = tokens;
     p->in.hidden_bytes_per_token = 8192;
     p->in.deferred = c.in.deferred;
@@ -97,7 +97,7 @@ static double simulated(const struct problem *p, const struct placement *placeme
 
 static void improve(const struct problem *p, struct placement *placement, struct planned *planned)
 {
-    const struct planner_machine machine = {p->rates, p->threads, 0, p->streams};
+    const struct planner_machine machine = {p->rates, p->threads, 0, p->streams, 0};
     const struct planner_in in = {.placement = &p->in, .machine = machine};
     assert_int_equal(planner_improve(&in, placement, planned), 0);
 }
@@ -509,7 +509,7 @@ static void threads_are_chosen_for_either_update(void **state)
         make_problem(rows[i].problem, &p);
         p.in.second_slots = true;
         assert_int_equal(placement_plan(&p.in, &placement, why, sizeof why), 0);
-        const struct planner_machine machine = {p.rates, 16, rows[i].half, false};
+        const struct planner_machine machine = {p.rates, 16, rows[i].half, false, 0};
         const struct planner_in in = {.placement = &p.in, .machine = machine};
         assert_int_equal(planner_update(&in, &placement, &steps), 0);
         assert_int_equal(planner_is_optimistic(&steps), rows[i].problem == 143);

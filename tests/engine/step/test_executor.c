@@ -166,7 +166,8 @@ static struct executor_in executor_in(struct owner *owner)
         .workers = owner->workers,
         .dev = owner->dev,
         .adam = adam,
-        .kernel = optimizer_kernel_find(optimizer_find(HST_PRECISION_FP32, HST_STATE_FP32), adam),
+        .kernel = optimizer_kernel_find(
+            optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_FP32, HST_STATE_FP32), adam),
         .arena = owner->memory,
         .host_arena = owner->memory,
         .drive_count = 1,

@@ -198,9 +198,12 @@ static void tables_that_contradict_themselves_are_refused(void **state)
         void (*change)(struct look *look);
         const char *part;
     } ROWS[] = {
-        {name_no_precision, "its precision is none"}, {name_fp16, "its weights and its precision"},
-        {begin_with_no_unit, "begins no unit"},       {join_units, "whole tiles"},
-        {move_weights, "not those of its tiles"},     {move_states, "not those of its tiles"},
+        {name_no_precision, "its precision or optimizer is none"},
+        {name_fp16, "its weights and its precision"},
+        {begin_with_no_unit, "begins no unit"},
+        {join_units, "whole tiles"},
+        {move_weights, "not those of its tiles"},
+        {move_states, "not those of its tiles"},
     };
     empty_root();
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {

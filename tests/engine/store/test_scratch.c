@@ -56,14 +56,15 @@ static void open_slots(struct fixture *f, enum hst_precision precision, uint32_t
     struct hst_unit_desc unit = {.name = "u", .params = &param, .param_count = 1};
     assert_int_equal(layout_add(&f->layout, &unit, why, sizeof why), 0);
     assert_int_equal(layout_seal(&f->layout, TILE, SHARE_ALL), 0);
-    f->in = (struct placement_in){.layout = &f->layout,
-                                  .optimizer = optimizer_find(precision, HST_STATE_FP32),
-                                  .has_nvme = true,
-                                  .compute_tier = HST_TIER_DRAM,
-                                  .dram_budget = 1u << 30,
-                                  .nvme_budget = 1u << 30,
-                                  .batch_tokens = 1,
-                                  .micro_batch_tokens = 1};
+    f->in = (struct placement_in){
+        .layout = &f->layout,
+        .optimizer = optimizer_find(HST_OPTIMIZER_ADAMW, precision, HST_STATE_FP32),
+        .has_nvme = true,
+        .compute_tier = HST_TIER_DRAM,
+        .dram_budget = 1u << 30,
+        .nvme_budget = 1u << 30,
+        .batch_tokens = 1,
+        .micro_batch_tokens = 1};
     assert_int_equal(place_parse("states=nvme,weights=nvme", &f->in.wish, why, sizeof why), 0);
     f->in.drive_count = drives;
     f->in.second_slots = second_slots;

@@ -234,7 +234,8 @@ static void sum_key(struct attention *a, size_t batch, size_t head, size_t token
 static void sum_join(const struct attention *a, const struct sum *part, struct sum *all,
                      double *noise)
 {
-    *noise += a->half * fabs(part->value); /* cuDNN rounds each head's before it adds them */
+    if (a->half > 0) /* cuDNN rounds each head's before it adds them */
+        *noise += rounding(a->args.dtype, part->value);
     all->value += part->value;
     all->squares += part->squares;
     all->sizes += part->sizes;

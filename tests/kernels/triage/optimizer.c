@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms, AdamW and the sum of ways against the bytes of cpu_adam and of the interface's tree. The
+ * Norms, updates and the sum of ways against the bytes of cpu_adam and of the interface's tree. The
  * host device has none but the sum: the others are skipped there.
  */
 #include "half.h"
@@ -44,11 +44,15 @@ struct states {
     struct operand *of[5];
 };
 
-static struct states make_states(struct triage *t, size_t count, enum hst_dtype dtype)
+static struct states make_states(struct triage *t, size_t count, enum hst_dtype dtype,
+                                 enum hst_optimizer optimizer)
 {
-    struct states o = {{triage_input(t, "weight", 1, count, dtype), NULL,
-                        triage_input(t, "m", 1, count, HST_F32), triage_positive(t, "v", 1, count),
+    struct states o = {{triage_input(t, "weight", 1, count, dtype), NULL, NULL, NULL,
                         triage_input(t, "grad", 1, count, dtype)}};
+    if (HST_OPTIMIZER_HAS_M(optimizer))
+        o.of[2] = triage_input(t, "m", 1, count, HST_F32);
+    if (HST_OPTIMIZER_HAS_V(optimizer))
+        o.of[3] = triage_positive(t, "v", 1, count);
     if (dtype == HST_BF16) /* sixteen bits of anything */
         o.of[1] = triage_input(t, "remainder", 1, count, HST_BF16);
     if (dtype == HST_F16)
@@ -56,16 +60,16 @@ static struct states make_states(struct triage *t, size_t count, enum hst_dtype 
     return o;
 }
 
-static void check_window(struct triage *t, const struct states *o, const struct hst_adam_coef *k,
-                         size_t first, size_t count)
+static void check_window(struct triage *t, const struct states *o, enum hst_optimizer optimizer,
+                         const struct hst_adam_coef *k, size_t first, size_t count)
 {
     char copies[5][WINDOW * 4];
     enum hst_cpu_type type = cpu_type(o->of[0]->dtype);
-    const struct hst_update_kind kind = {.weights = type, .grads = type};
+    const struct hst_update_kind kind = {optimizer, type, HST_CPU_F32, type};
     const struct hst_update_arrays arrays = {.weights = copies[0],
                                              .master = o->of[1] ? copies[1] : NULL,
-                                             .m = copies[2],
-                                             .v = copies[3],
+                                             .m = o->of[2] ? copies[2] : NULL,
+                                             .v = o->of[3] ? copies[3] : NULL,
                                              .grads = copies[4]};
     for (size_t i = 0; i < 5; i++)
         if (o->of[i])
@@ -81,39 +85,62 @@ static void check_window(struct triage *t, const struct states *o, const struct 
     }
 }
 
-static void adamw(enum triage_size size, enum hst_dtype dtype)
+static void update(enum triage_size size, enum hst_dtype dtype, enum hst_optimizer optimizer)
 {
     static const struct hst_adam_hyper hyper = {3e-4, 0.9, 0.999, 1e-8, 0.1};
     struct triage *t = triage_begin();
     size_t count = triage_shape(size).count, samples[TRIAGE_SAMPLES];
-    struct states o = make_states(t, count, dtype);
+    struct states o = make_states(t, count, dtype, optimizer);
+    const bool adamw = optimizer == HST_OPTIMIZER_ADAMW;
     struct hst_adam_coef k;
-    assert_int_equal(hst_adam_coef_init(&hyper, 3, 0.37f, &k), 0);
-    struct hst_adamw args = {.count = count,
-                             .dtype = dtype,
-                             .weight = o.of[0]->data,
-                             .remainder = dtype == HST_BF16 ? o.of[1]->data : NULL,
-                             .master = dtype == HST_F16 ? o.of[1]->data : NULL,
-                             .m = o.of[2]->data,
-                             .v = o.of[3]->data,
-                             .grad = o.of[4]->data,
-                             .grad_scale = k.grad_scale,
-                             .beta1_hi = k.beta1_hi,
-                             .beta1_lo = k.beta1_lo,
-                             .one_minus_beta1 = k.one_minus_beta1,
-                             .beta2_hi = k.beta2_hi,
-                             .beta2_lo = k.beta2_lo,
-                             .one_minus_beta2 = k.one_minus_beta2,
-                             .inv_sqrt_bias2 = k.inv_sqrt_bias2,
-                             .eps = k.eps,
-                             .decay = k.decay,
-                             .step_size = k.step_size};
-    triage_taken(hst_op_adamw(t->stream, &args));
+    assert_int_equal((adamw ? hst_adam_coef_init : hst_plain_coef_init)(&hyper, 3, 0.37f, &k), 0);
+    struct hst_optimize args = {.count = count,
+                                .dtype = dtype,
+                                .optimizer = optimizer,
+                                .weight = o.of[0]->data,
+                                .remainder = dtype == HST_BF16 ? o.of[1]->data : NULL,
+                                .master = dtype == HST_F16 ? o.of[1]->data : NULL,
+                                .m = o.of[2] ? o.of[2]->data : NULL,
+                                .v = o.of[3] ? o.of[3]->data : NULL,
+                                .grad = o.of[4]->data,
+                                .grad_scale = k.grad_scale,
+                                .beta1_hi = k.beta1_hi,
+                                .beta1_lo = k.beta1_lo,
+                                .one_minus_beta1 = k.one_minus_beta1,
+                                .beta2_hi = k.beta2_hi,
+                                .beta2_lo = k.beta2_lo,
+                                .one_minus_beta2 = k.one_minus_beta2,
+                                .inv_sqrt_bias2 = k.inv_sqrt_bias2,
+                                .eps = k.eps,
+                                .decay = k.decay,
+                                .l2 = k.l2,
+                                .step_size = k.step_size};
+    triage_taken(hst_op_optimize(t->stream, &args));
     triage_sync(t);
     size_t sampled = triage_samples(count - WINDOW + 1, samples);
     for (size_t i = 0; i < sampled; i++)
-        check_window(t, &o, &k, samples[i], WINDOW);
+        check_window(t, &o, optimizer, &k, samples[i], WINDOW);
     triage_end(t);
+}
+
+static void adamw(enum triage_size size, enum hst_dtype dtype)
+{
+    update(size, dtype, HST_OPTIMIZER_ADAMW);
+}
+
+static void sgd(enum triage_size size, enum hst_dtype dtype)
+{
+    update(size, dtype, HST_OPTIMIZER_SGD);
+}
+
+static void lion(enum triage_size size, enum hst_dtype dtype)
+{
+    update(size, dtype, HST_OPTIMIZER_LION);
+}
+
+static void adagrad(enum triage_size size, enum hst_dtype dtype)
+{
+    update(size, dtype, HST_OPTIMIZER_ADAGRAD);
 }
 
 static float rounded(enum hst_dtype dtype, float x)
@@ -180,11 +207,15 @@ static void sum_ways(enum triage_size size, enum hst_dtype dtype)
 
 TRIAGE_TESTS(norm2)
 TRIAGE_TESTS(adamw)
+TRIAGE_TESTS(sgd)
+TRIAGE_TESTS(lion)
+TRIAGE_TESTS(adagrad)
 TRIAGE_TESTS(sum_ways)
 
 struct triage_tests triage_optimizer_tests(void)
 {
-    static const struct CMUnitTest tests[] = {TRIAGE_LIST(norm2), TRIAGE_LIST(adamw),
-                                              TRIAGE_LIST(sum_ways)};
+    static const struct CMUnitTest tests[] = {TRIAGE_LIST(norm2),   TRIAGE_LIST(adamw),
+                                              TRIAGE_LIST(sgd),     TRIAGE_LIST(lion),
+                                              TRIAGE_LIST(adagrad), TRIAGE_LIST(sum_ways)};
     return (struct triage_tests){tests, sizeof tests / sizeof *tests};
 }

@@ -106,7 +106,11 @@ static void what_moves_is_counted_once_each(void **state)
                &(struct hst_embedding_backward){.tokens = 4, .width = 8, .dtype = HST_BF16}),
            "embedding backward 4x8", 64 + 16 + 256, 0);
     expect(watched_norm2(&(struct hst_norm2){.count = 32, .dtype = HST_F32}), "norm2 32", 128, 0);
-    expect(watched_adamw(&(struct hst_adamw){.count = 2, .dtype = HST_F32}), "adamw 2", 2 * 28, 0);
+    float moment[2];
+    struct hst_optimize update = {.count = 2, .dtype = HST_F32, .m = moment, .v = moment};
+    expect(watched_optimize(&update), "update 2", 2 * 28, 0);
+    update.v = NULL;
+    expect(watched_optimize(&update), "update 2", 2 * 20, 0);
     expect(watched_copy(10), "copy of 10 B", 20, 0);
     expect(watched_zero(10), "zero of 10 B", 10, 0);
 }

@@ -15,7 +15,7 @@ import unittest
 from program import Folder, run
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
-from short import in_turn, some, whole_alone  # noqa: E402
+from short import by_turns, in_turn, some, whole_alone  # noqa: E402
 
 DOUBLE = os.path.abspath(sys.argv.pop()) if os.path.isdir(sys.argv[-1]) else ''
 
@@ -171,6 +171,8 @@ class Doctor(Folder):
         self.assertRegex(done.stdout, r'(?m)^\w+ +drive .*/s')
         self.assertEqual(done.returncode, 0, done.stdout)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main()

@@ -12,18 +12,21 @@ import unittest
 import case
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
-from short import in_turn, some, whole_alone  # noqa: E402, F401: for plan.py, room.py
+from short import by_turns, in_turn, some, whole_alone  # noqa: E402, F401: for plan.py, room.py
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 SIZES = ('--seq-len=16', '--batch-tokens=64')
 THREADS = '--threads=1'
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'store', 'device', 'precision', 'io', 'threads', 'parameters',
-        'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'update',
-        'homes', 'checkpoint_every', 'saved_units', 'resident_units', 'streamed_tiles',
-        'tiles_in_dram', 'slices', 'late_share', 'update_threads', 'predicted_step_s', 'tok_s',
-        'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast', 'predicted_start_up_s',
-        'start_up', 'memory', 'smallest', 'rates'}
+        'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'ranks',
+        'nodes', 'update', 'homes', 'checkpoint_every', 'saved_units', 'resident_units',
+        'streamed_tiles', 'tiles_in_dram', 'slices', 'late_share', 'update_threads',
+        'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
+        'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'rates', 'rate_ages_s',
+        'disturbed',
+        'compute_fraction', 'would_help', 'full_batch_tokens', 'tokens', 'days',
+        'written_step_bytes', 'written_day_bytes', 'drive_years'}
 MIB = 1 << 20
 
 
@@ -39,7 +42,7 @@ def machine(**figures):
     """Another machine's rates."""
     known = {'update-fp32': 2e9, 'update-bf16': 2e9, 'norm-fp32': 9e9, 'norm-bf16': 9e9,
              'compute': 1e12, 'read': 4e9, 'write': 3e9, 'mixed': 5e9, **figures}
-    head = 'hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\noperations 0\n'
+    head = 'hoistway rates 3\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\noperations 0\n'
     return sealed(head + ''.join(f'{name} {value:.0f} {value:.0f} {value:.0f} 1 told\n'
                                  for name, value in known.items() if value))
 
@@ -69,6 +72,7 @@ class Case(case.Case):
         for device in (HOST, *([] if 'HST_DEVICE' in os.environ else ['--device=far'])):
             done = self.run_plan('--dram=256M', device=device)
             self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.rewrite({})
         shutil.copytree(self.path('cache'), folder, dirs_exist_ok=True)
         return folder
 
@@ -86,14 +90,19 @@ class Case(case.Case):
     def config(self, config):
         self.write('model/config.json', json.dumps(config))
 
-    def rewrite(self, figures):
-        """Rewrites what the cache knows."""
+    def rewrite(self, figures, age_s=0, alone=''):
+        """Rewrites what the cache knows, as rates that nothing disturbed."""
         folder = self.path('cache', 'hoistway')
         for name in os.listdir(folder):
             with open(os.path.join(folder, name), encoding='utf-8') as f:
                 text = f.read()
-            at = text.index('hoistway rates 2\n')
+            if not re.search(rf'(?m)^{alone}', text):
+                continue
+            at = text.index('hoistway rates 3\n')
             body = text[at:text.index('\nend ') + 1]
+            body = re.sub(r'(?m)^disturbed .*\n', '', body)
+            body = re.sub(r'(?m)^taken_ms (\d+)',
+                          lambda found: f'taken_ms {int(found[1]) - 1000 * age_s}', body)
             for figure, value in figures.items():
                 body = re.sub(rf'(?m)^((?:drive \d )?{figure}) \d+ \d+ \d+',
                               r'\1' + 3 * f' {value:.0f}', body)
@@ -101,9 +110,13 @@ class Case(case.Case):
                 f.write(text[:at] + sealed(body))
 
     def run_verb(self, *args):
-        return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True,
+        """What it says of other work beside a probe, as of other tests, is left out."""
+        done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True,
                               timeout=120, cwd=self.folder,
                               env={**os.environ, 'XDG_CACHE_HOME': self.path(self.cache)})
+        self.disturbed = re.findall(r'(?m)^warning\[W108\] .*\n', done.stderr)
+        done.stderr = re.sub(r'(?m)^warning\[W108\] .*\n', '', done.stderr)
+        return done
 
     def run_plan(self, *args, device=HOST, threads=THREADS):
         return self.run_verb('plan', '--model', self.path('model'), *SIZES, threads, device, *args)
@@ -120,3 +133,12 @@ class Case(case.Case):
         self.assertEqual(set(told), KEYS)
         self.assertEqual(told['fits'], status == 0)
         return told
+
+
+class Given(Case):
+    """All of these tests have rates of their own: nothing is measured."""
+
+    def measure(self):
+        folder = tempfile.mkdtemp(prefix='hoistway-rates-')
+        unittest.addModuleCleanup(shutil.rmtree, folder)
+        return folder

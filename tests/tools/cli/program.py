@@ -135,7 +135,10 @@ class Program(Case):
     def test_help_of_train_lists_each_option_once(self):
         names = re.findall(r'^  --([a-z-]+)', run('train', '--help').stdout, re.M)
         self.assertEqual(sorted(names), sorted(
-            'model data data-format token-dtype allow-other-tokenizer pack long init steps '
+            'optimizer momentum '
+            'model config explain-config options print-options data data-format token-dtype '
+            'allow-other-tokenizer '
+            'pack long init steps '
             'batch-tokens seq-len lr betas eps weight-decay clip schedule lr-end warmup decay '
             'epochs seed order precision loss-scale skip-nonfinite state grain store hbm dram '
             'nvme durability update activations gpu-update keep keep-every place threads device '
@@ -162,9 +165,15 @@ class Program(Case):
                          run('explain', 'E410').stdout + run('explain', 'E411').stdout)
 
     def test_explain_refuses_what_is_no_code(self):
-        for typed in ('E999', 'E41', 'E4100', 'X410', '410x', '', '4 0', '\n410'):
+        for typed in ('E41', 'E4100', 'X410', '410x', '', '4 0', '\n410', 'E000'):
             self.assert_refused(run('explain', typed), 402, 2,
                                 "'hoistway explain' alone lists them")
+
+    def test_explain_names_the_code_nearest_to_one_that_no_message_has(self):
+        for typed, near in (('E505', 'E504'), ('w508', 'E504'), ('001', 'E101'), ('E599', 'E601'),
+                            ('999', 'E702')):
+            self.assert_refused(run('explain', typed), 402, 2,
+                                f"the nearest is {near}. Fix: 'hoistway explain {near}'")
 
     def test_results_that_can_not_be_written_are_a_failure(self):
         with open('/dev/full', 'w', encoding='ascii') as full:
@@ -253,10 +262,11 @@ class Refusals(Folder):
                 env['LSAN_OPTIONS'] = f'suppressions={kept}:print_suppressions=0'
                 env['ASAN_OPTIONS'] = 'fast_unwind_on_malloc=0' # MPI has no frame pointers
                 self.refuse(502, 1, '--quiet', part='ranks cannot be joined', env=env)
-            for verb in (['export', '--model=x', '--export=y'],
+            told = (501, 2, fix[launcher]) if launcher in fix else \
+                (502, 1, 'ranks cannot be joined')
+            for verb in (['list'], ['verify'], ['export', '--model=x', '--export=y'],
                          ['reshard', '--world=2', '--out=y']):
-                self.assert_refused(run('ckpt', *verb, self.path('store'), env=env), 501, 2,
-                                    f'Fix: start it once, {alone}')
+                self.assert_refused(run('ckpt', *verb, self.path('store'), env=env), *told)
             self.assertEqual(run('train', '--help', env=env).returncode, 0)
         # the script of `sbatch --ntasks=4` runs once
         batch = {'SLURM_NTASKS': '4', 'SLURM_PROCID': '0', 'SLURM_STEP_ID': '4294967291',
@@ -271,6 +281,30 @@ class Refusals(Folder):
         for store in ('a,,b', ',a', 'a,'):
             self.refuse(402, 2, f'--store={store}')
         self.refuse(402, 2, '--store={0},{0}/.'.format(self.folder))
+
+    def test_words_of_store(self):
+        """One process has 0 for each, in every verb."""
+        words, filled = self.path('{rank}{local}{node}'), self.path('000')
+        told = 'words in braces are {rank}, {local} and {node}'
+        self.refuse(402, 2, f'--store={self.path("{host}")}', part=told)
+        for verb in (['plan', '--model=8B'], ['doctor'], ['bench', 'step', '--tax']):
+            done = run(*verb, f'--store={self.path("{host}")}')
+            self.assert_refused(done, 402, 2, f'--store has {{host}}, and {told}')
+        self.assert_refused(run('ckpt', 'list', words), 402, 2, 'bring them together')
+        os.mkdir(filled)
+        self.refuse(402, 2, f'--store={words}', f'--log={filled}/log.jsonl', part=filled)
+        os.rmdir(filled)
+        self.assertIn(filled, run('doctor', f'--store={words}').stdout)
+        plan = json.loads(run('plan', '--model', self.path('model'), '--json', '--device=host',
+                              '--seq-len=32', f'--store={words}').stdout)
+        self.assertEqual(plan['store'], filled)
+        self.assertFalse(os.path.exists(filled))
+        done = self.train(f'--store={words}', '--durability=step', '--quiet')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertEqual(os.listdir(filled), ['r00000.d0.blk'])
+        done = self.train(f'--store={words}', '--durability=step', '--resume', '--steps=4')
+        self.assertIn('step 3', done.stderr)
+        self.assertEqual(done.returncode, 0)
 
     def test_budgets(self):
         self.refuse(302, 2, '--dram=4000T')
@@ -407,7 +441,8 @@ class Training(Folder):
     def test_the_log_has_the_lines_of_the_contract(self):
         log = self.path('run.jsonl')
         for _ in range(2):  # the second replaces the first
-            done = self.train(f'--log={log}', '--quiet', '--schedule=linear', '--lr=3e-3')
+            done = self.train(f'--log={log}', '--quiet', '--schedule=linear', '--lr=3e-3',
+                              env={**os.environ, 'XDG_CACHE_HOME': self.path('none')})
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
         with open(log, encoding='ascii') as f:
             lines = [json.loads(line) for line in f]

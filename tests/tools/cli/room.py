@@ -13,7 +13,7 @@ from plan_case import Case, in_turn, machine
 
 
 class Activations(Case):
-    @in_turn(0, 2)
+    @in_turn(0, 3)
     def test_layers_keep_their_activations_where_there_is_room(self):
         self.config({**case.CONFIG, 'num_hidden_layers': 4})
         scratch = ('--durability=none', '--store', self.path('store'))
@@ -42,7 +42,7 @@ class Activations(Case):
         self.assertEqual(set(weights.values()), {weights[0]})
         self.assertEqual(self.plan('--place=acts=nvme', '--nvme=1G')['saved_units'], 0)
 
-    @in_turn(1, 2)
+    @in_turn(1, 3)
     def test_activations_are_kept_before_units_where_that_is_faster(self):
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,
                      'num_hidden_layers': 8})
@@ -71,6 +71,7 @@ class Activations(Case):
 
 
 class SecondSlots(Case):
+    @in_turn(2, 3)
     def test_homes_make_room_for_an_optimistic_update_where_that_is_worth_it(self):
         """A step whose norm clips does not win by them, and may not lose more than others win."""
         self.config({**case.CONFIG, 'hidden_size': 256, 'intermediate_size': 1024,

@@ -9,6 +9,7 @@
 #include "cli/log/runlog.h"
 #include "cli/message/activity.h"
 #include "cli/message/progress.h"
+#include "cli/rates_text.h"
 #include "cli/system.h"
 
 #include <errno.h>
@@ -93,7 +94,8 @@ static const struct hst_step_stats stats = {
     .grad_norm = 0.91,
     .seconds = 0.5,
     .stall_s = {.nvme = 0.015, .copy = 0.001},
-    .bytes = {.nvme_read = 11, .nvme_write = 22, .h2d = 33, .d2h = 44, .net = 55},
+    .bytes =
+        {.nvme_read = 11, .nvme_write = 22, .h2d = 33, .d2h = 44, .net = 55, .net_between = 66},
     .peak = {.hbm = 1, .dram = 2, .nvme = 3},
 };
 
@@ -120,7 +122,8 @@ static void assert_file(const char *path, const char *expected)
     "{\"kind\":\"step\",\"step\":120,\"loss\":2.4131,\"grad_norm\":0.91,\"lr\":1e-05,"             \
     "\"tokens\":9100,\"seconds\":0.5,\"tok_s\":18200,"                                             \
     "\"stall_s\":{\"nvme\":0.015,\"copy\":0.001,\"update\":0,\"net\":0},"                          \
-    "\"bytes\":{\"nvme_read\":11,\"nvme_write\":22,\"h2d\":33,\"d2h\":44,\"net\":55},"             \
+    "\"bytes\":{\"nvme_read\":11,\"nvme_write\":22,\"h2d\":33,\"d2h\":44,\"net\":55,"              \
+    "\"net_between\":66},"                                                                         \
     "\"peak\":{\"hbm\":1,\"dram\":2,\"nvme\":3},\"bound_s\":" bound ",\"update\":\"deferred\"}\n"
 #define STEP_LINE STEP_LINE_OF("null")
 
@@ -164,6 +167,58 @@ static void each_log_line_is_in_the_file_at_once(void **state)
                                    "\"measured_step_s\":0.25,\"bound_by\":null}\n");
     run_log_close(&log);
     unlink(path);
+}
+
+static void a_prediction_is_off_where_all_steps_say_so(void **state)
+{
+    (void)state;
+    static const struct {
+        double predicted_s, steps_s[2];
+        bool off;
+    } cases[] = {
+        {1, {1, 1}, false},      {1, {1.25, 1.3}, false}, {1, {1.26, 1.3}, true},
+        {1, {0.79, 0.78}, true}, {1, {0.8, 0.7}, false},  {1, {0.5, 2}, false},
+        {0, {1, 1}, false}, /* nothing was predicted */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(forecast_is_off(cases[i].predicted_s, cases[i].steps_s, 2), cases[i].off);
+    assert_false(forecast_is_off(1, cases[2].steps_s, 0));
+}
+
+static void each_rate_is_told_with_unit_and_age(void **state)
+{
+    (void)state;
+    enum { MINUTE = 60000, HOUR = 60 * MINUTE, DAY = 24 * HOUR };
+    const uint64_t now = UINT64_C(1795272000123);
+    static const struct {
+        uint64_t age_ms;
+        const char *text;
+    } ages[] = {{0, "just now"},        {MINUTE - 1, "just now"},
+                {MINUTE, "1 min ago"},  {2 * HOUR - 1, "119 min ago"},
+                {2 * HOUR, "2 h ago"},  {47 * HOUR, "47 h ago"},
+                {2 * DAY, "2 days ago"}};
+    char text[RATES_TEXT_BYTES], age[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof ages / sizeof *ages; i++)
+        assert_string_equal(rates_age_text(now - ages[i].age_ms, now, age), ages[i].text);
+    assert_string_equal(rates_age_text(now + HOUR, now, age), "just now"); /* set back since */
+    assert_string_equal(rates_age_text(0, now, age), "as given");
+    assert_true(rates_age_s(now - 1500, now) == 1.5 && rates_age_s(now + 1, now) == 0);
+    static struct hst_rates rates;
+    assert_string_equal(rates_text(&rates, now, text), "");
+    rates.figures[HST_RATE_UPDATE_FP32].value = 5.2e8;
+    rates.figures[HST_RATE_COMPUTE].value = 2.034e11;
+    rates.figure_ms[HST_RATE_UPDATE_FP32] = rates.figure_ms[HST_RATE_COMPUTE] = now - 3 * DAY;
+    rates.figures[HST_RATE_READ].value = 2.1e9;
+    rates.figure_ms[HST_RATE_READ] = now;
+    rates.figures[HST_RATE_NET_OPERATIONS].value = 950;
+    assert_string_equal(rates_text(&rates, now, text),
+                        "update-fp32 520 M elements/s, compute 203 GFLOP/s, 3 days ago; "
+                        "read 2.1 GB/s, just now; net-operations 950 operations/s, as given");
+    for (int r = 0; r < HST_RATE_COUNT; r++) { /* the longest that there can be */
+        rates.figures[r].value = 9.99e16;
+        rates.figure_ms[r] = now - (r % 2 ? 119 : 118) * (uint64_t)MINUTE;
+    }
+    assert_true(strlen(rates_text(&rates, now, text)) < RATES_TEXT_BYTES - 100);
 }
 
 static void a_forecast_says_what_was_measured_and_what_would_help(void **state)
@@ -292,6 +347,19 @@ static void the_step_line_reads_as_documented(void **state)
                               "update 50% | eta 0s");
 }
 
+static void what_is_left_of_a_resumed_run_is_told_by_its_own_steps(void **state)
+{
+    (void)state;
+    char line[PROGRESS_LINE_BYTES];
+    struct step_report resumed = step; /* 10 steps in 100 s: 500 are left */
+    resumed.began = 490;
+    resumed.step = 500;
+    resumed.elapsed_s = 100;
+    progress_format(&resumed, line);
+    assert_non_null(strstr(line, "step 500/1000 50% "));
+    assert_non_null(strstr(line, "| eta 1h23m"));
+}
+
 static void what_a_run_is_at_reads_as_documented(void **state)
 {
     (void)state;
@@ -336,6 +404,11 @@ static void without_a_terminal_a_line_comes_every_10_seconds(void **state)
     assert_true(progress_due(&s, 100));
     s.step = s.steps;
     assert_true(progress_due(&s, 100));
+    s.began = 500; /* of a resumed run too the first is told */
+    s.step = 501;
+    assert_true(progress_due(&s, 100));
+    s.step = 502;
+    assert_false(progress_due(&s, 100));
 }
 
 static uint64_t typed(const char *text)
@@ -461,12 +534,15 @@ int main(void)
         cmocka_unit_test(what_a_terminal_would_obey_is_escaped),
         cmocka_unit_test(json_is_written_with_9_digits_and_escapes),
         cmocka_unit_test(each_log_line_is_in_the_file_at_once),
+        cmocka_unit_test(a_prediction_is_off_where_all_steps_say_so),
+        cmocka_unit_test(each_rate_is_told_with_unit_and_age),
         cmocka_unit_test(a_forecast_says_what_was_measured_and_what_would_help),
         cmocka_unit_test(a_log_that_can_not_be_written_is_refused),
         cmocka_unit_test(a_log_whose_disk_is_full_ends_with_a_whole_line),
         cmocka_unit_test(what_is_not_a_log_is_neither_replaced_nor_followed),
         cmocka_unit_test(without_a_path_nothing_is_logged),
         cmocka_unit_test(the_step_line_reads_as_documented),
+        cmocka_unit_test(what_is_left_of_a_resumed_run_is_told_by_its_own_steps),
         cmocka_unit_test(what_a_run_is_at_reads_as_documented),
         cmocka_unit_test(without_a_terminal_a_line_comes_every_10_seconds),
         cmocka_unit_test(a_size_to_be_typed_is_short),

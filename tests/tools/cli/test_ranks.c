@@ -86,18 +86,6 @@ static void a_rank_is_one_of_a_world_that_mpi_carries(void **state)
     }
 }
 
-static void what_is_one_process_is_none_of_several(void **state)
-{
-    (void)state;
-    struct hst_error error = {0};
-    set(&CASES[0]);
-    assert_int_equal(launch_check(&error), 0);
-    set(&CASES[1]);
-    assert_int_equal(launch_check(&error), -EINVAL);
-    assert_non_null(strstr(error.message, "Fix: start it once, without mpirun."));
-    set(&CASES[0]);
-}
-
 /* ---- voice ---- */
 
 static volatile sig_atomic_t ended;
@@ -185,7 +173,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_is_one_of_a_world_that_mpi_carries),
-        cmocka_unit_test(what_is_one_process_is_none_of_several),
         cmocka_unit_test(rank_0_speaks_as_one_process_does),
         cmocka_unit_test(others_name_themselves_and_their_node),
         cmocka_unit_test(an_end_is_told_unless_the_launcher_has_brought_it),

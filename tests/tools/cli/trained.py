@@ -8,10 +8,13 @@ import json
 import os
 import struct
 import subprocess
+import sys
 import unittest
 
 from case import CONFIG
 from program import PROGRAM, Folder, run
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 2))
+from short import by_turns  # noqa: E402
 
 
 class Lengths(Folder):
@@ -275,6 +278,8 @@ class Trained(Folder):
         with open(self.path('out', 'model.safetensors'), 'rb') as f:
             self.assertNotIn(b'"x"', f.read(8192))
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main()

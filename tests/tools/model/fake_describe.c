@@ -48,7 +48,8 @@ static void take_part(struct hst_engine *e)
     const uint32_t ranks = launch ? launch->ranks : 1, rank = launch ? launch->rank : 0;
     const uint32_t ways = e->config.ways ? e->config.ways : ranks;
     assert_true(ways % ranks == 0 && e->config.batch_tokens % ways == 0 && rank < ranks);
-    e->part = (struct hst_part){.rank = rank, .ranks = ranks, .nodes = 1, .ways = ways};
+    e->part =
+        (struct hst_part){.rank = rank, .ranks = ranks, .nodes = 1, .locals = 1, .ways = ways};
     e->part.tokens = e->config.batch_tokens / ranks;
     e->part.first_token = rank * e->part.tokens;
     e->part.micro_count = e->micro_count = ways / ranks * way_micros(e);

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB ((size_t)1 << 20)
+#define MIB  ((size_t)1 << 20)
+#define ROOM (32 * MIB)
 
 static const struct llama_config config = {
     .hidden = 64,
@@ -88,7 +89,7 @@ static int set_up(void **state)
     struct context *c = calloc(1, sizeof *c);
     if (!c || harness_device(&c->dev, &c->stream) < 0)
         return -1;
-    c->memory = aligned_alloc(4096, 16 * MIB);
+    c->memory = aligned_alloc(4096, ROOM);
     describe(c, &config, &run, HST_BF16);
     *state = c;
     return c->memory ? 0 : -1;
@@ -116,7 +117,7 @@ static int enqueue(struct context *c, int which, size_t bytes, double most, doub
 static double part(struct context *c, int which, size_t bytes, double most)
 {
     double amount = -1;
-    memset(c->memory, 0x3c, 16 * MIB);
+    memset(c->memory, 0x3c, ROOM);
     assert_int_equal(enqueue(c, which, bytes, most, &amount), 0);
     assert_int_equal(hst_stream_sync(c->stream), 0);
     for (size_t i = bytes; i < bytes + MIB; i++)
@@ -174,10 +175,10 @@ static void amounts_are_those_of_a_grain(void **state)
     struct llama_config few = config;
     few.vocab = 301;
     describe(c, &few,
-             &(struct llama_run){.seq_len = 128, .batch_tokens = 2560, .micro_batch_tokens = 2560},
+             &(struct llama_run){.seq_len = 128, .batch_tokens = 4608, .micro_batch_tokens = 4608},
              HST_BF16);
-    assert_true(o[HEAD].amount == 1024 && o[HEAD].times == 3); /* chunks, the last one shorter */
-    assert_true(part(c, HEAD, 14 * MIB, INFINITY) == 1024);
+    assert_true(o[HEAD].amount == 2048 && o[HEAD].times == 3); /* chunks, the last one shorter */
+    assert_true(part(c, HEAD, 28 * MIB, INFINITY) == 2048);
 }
 
 static void little_is_asked_for_in_tokens(void **state)

@@ -5,14 +5,10 @@ that refuse io_uring or O_DIRECT, RAM, full file systems, signals, a drive that 
 
 program.py PATH_OF_NVME_BENCH SOURCE_ROOT
 """
-import ctypes
-import errno
-import fcntl
 import html.parser
 import json
 import math
 import os
-import platform
 import pwd
 import re
 import resource
@@ -22,75 +18,22 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 2))
+from sandbox import (CLONE_NEWNS, KNOWN_MACHINE, LIBC, MS_PRIVATE, MS_REC,  # noqa: E402
+                     forbid_fallocate, forbid_io_uring, forbid_o_direct, forbid_writing_zeros,
+                     mount_tmpfs)
+from short import by_turns  # noqa: E402
+
 PROGRAM, ROOT = sys.argv[1:3]
-LIBC = ctypes.CDLL(None, use_errno=True)
 SMALL = ['--size', '32M', '--sustain', '16M', '--blocks', '256K', '--depths', '1,4', '--threads',
          '1,2', '--idle', '0']
 SIM = ['sim:read=7G,write=5G,lat=80us', *SMALL]
 PLAN = ['--plan', '8B', '--gpu-tflops', '150']
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 0x40000
-IO_URING_SETUP = 425  # the same number on every architecture
-FCNTL = 72 if platform.machine() == 'x86_64' else 25
-KNOWN_MACHINE = platform.machine() in ('x86_64', 'aarch64')
 
 
 def run(*args, **more):
     return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, timeout=120,
                           **more)
-
-
-def install_filter(*steps):
-    """In the child: a system call filter of (code, if true, if false, value)."""
-
-    class Program(ctypes.Structure):
-        _fields_ = [('length', ctypes.c_uint16), ('filter', ctypes.c_void_p)]
-
-    text = b''.join(int.to_bytes(code, 2, 'little') + bytes((jt, jf)) + int.to_bytes(k, 4, 'little')
-                    for code, jt, jf, k in steps)
-    buffer = ctypes.create_string_buffer(text, len(text))
-    program = Program(len(steps), ctypes.cast(buffer, ctypes.c_void_p))
-    if LIBC.prctl(38, 1, 0, 0, 0) or LIBC.prctl(22, 2, ctypes.byref(program)):
-        os._exit(99)
-
-
-def forbid_io_uring():
-    """As Docker's default profile does."""
-    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, IO_URING_SETUP), (6, 0, 0, 0x50000 | errno.EPERM),
-                   (6, 0, 0, 0x7FFF0000))
-
-
-def forbid_o_direct():
-    """As a file system without it does: fcntl(F_SETFL, … O_DIRECT …) is refused."""
-    install_filter((0x20, 0, 0, 0), (0x15, 0, 5, FCNTL), (0x20, 0, 0, 24),
-                   (0x15, 0, 3, fcntl.F_SETFL), (0x20, 0, 0, 32), (0x45, 0, 1, os.O_DIRECT),
-                   (6, 0, 0, 0x50000 | errno.EINVAL), (6, 0, 0, 0x7FFF0000))
-
-
-def forbid_fallocate():
-    """As a file system without it."""
-    number = 285 if platform.machine() == 'x86_64' else 47
-    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno.EOPNOTSUPP),
-                   (6, 0, 0, 0x7FFF0000))
-
-
-def forbid_writing_zeros():
-    """Nor the plain writes that take its place; the I/O itself goes through io_uring."""
-    forbid_fallocate()
-    number = 18 if platform.machine() == 'x86_64' else 68
-    install_filter((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno.EIO),
-                   (6, 0, 0, 0x7FFF0000))
-
-
-def mount_tmpfs(directory, size):
-    """In the child: a small file system that only it sees."""
-
-    def mount():
-        options = ctypes.c_char_p(f'size={size}'.encode())
-        if (LIBC.unshare(CLONE_NEWNS) or LIBC.mount(None, b'/', None, MS_REC | MS_PRIVATE, None)
-                or LIBC.mount(b'tmpfs', directory.encode(), b'tmpfs', 0, options)):
-            os._exit(99)
-
-    return mount
 
 
 class Page(html.parser.HTMLParser):
@@ -595,6 +538,8 @@ class Machine(Case):
             done = run(*SIM, '--fault', f'op={op} nth={nth} times=all err=EIO')
             self.assert_refused(done, code, 1, f'a {op} failed (Input/output error)')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1])

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
-from short import whole_alone  # noqa: E402
+from short import by_turns, whole_alone  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
 MIB = 1 << 20
@@ -462,6 +462,8 @@ class Verdict(Case):
                 unit = 1000 if key == 'tokens_needed' else 1
                 self.assertEqual(f'{value / unit:.{digits}f}', shown, f'{model} on {drive}: {key}')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1])

@@ -17,7 +17,7 @@ def step(number, **more):
             'lr': 1e-5 * number, 'tokens': 48, 'seconds': 0.25, 'tok_s': 192.0,
             'stall_s': {'nvme': 0.125, 'copy': 0, 'update': 0.0625, 'net': 0},
             'bytes': {'nvme_read': 1048576 * number, 'nvme_write': 2048, 'h2d': 0, 'd2h': 0,
-                      'net': 0},
+                      'net': 4096 * number, 'net_between': 1024},
             'peak': {'hbm': 0, 'dram': 4128768, 'nvme': 25165824}, 'bound_s': None,
             'update': 'deferred', **more}
 

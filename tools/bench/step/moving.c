@@ -203,21 +203,21 @@ static int sum_ways(void *arg)
 static int adamw(void *arg)
 {
     struct ground *g = arg;
-    return hst_op_adamw(g->stream, &(struct hst_adamw){.count = g->sizes.elements,
-                                                       .dtype = HST_BF16,
-                                                       .weight = g->buffers[0],
-                                                       .remainder = g->buffers[1],
-                                                       .m = g->buffers[2],
-                                                       .v = g->buffers[3],
-                                                       .grad = g->buffers[4],
-                                                       .grad_scale = 1,
-                                                       .beta1_hi = 0.9f,
-                                                       .one_minus_beta1 = 0.1f,
-                                                       .beta2_hi = 0.99f,
-                                                       .one_minus_beta2 = 0.01f,
-                                                       .inv_sqrt_bias2 = 1,
-                                                       .eps = 1e-8f,
-                                                       .decay = 1});
+    return hst_op_optimize(g->stream, &(struct hst_optimize){.count = g->sizes.elements,
+                                                             .dtype = HST_BF16,
+                                                             .weight = g->buffers[0],
+                                                             .remainder = g->buffers[1],
+                                                             .m = g->buffers[2],
+                                                             .v = g->buffers[3],
+                                                             .grad = g->buffers[4],
+                                                             .grad_scale = 1,
+                                                             .beta1_hi = 0.9f,
+                                                             .one_minus_beta1 = 0.1f,
+                                                             .beta2_hi = 0.99f,
+                                                             .one_minus_beta2 = 0.01f,
+                                                             .inv_sqrt_bias2 = 1,
+                                                             .eps = 1e-8f,
+                                                             .decay = 1});
 }
 
 static int clear_states(struct ground *g)

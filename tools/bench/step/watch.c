@@ -99,7 +99,7 @@ SEE(embedding)
 SEE(embedding_backward)
 SEE(cross_entropy)
 SEE(norm2)
-SEE(adamw)
+SEE(optimize)
 
 static int see_copy(struct hst_stream *stream, void *dst, const void *src, size_t size_bytes)
 {
@@ -172,7 +172,7 @@ static const struct hst_dev_ops front_ops = {
     .embedding_backward_work_bytes = embedding_work,
     .cross_entropy = see_cross_entropy,
     .norm2 = see_norm2,
-    .adamw = see_adamw,
+    .optimize = see_optimize,
 };
 
 int watch_open(struct hst_dev *dev, struct hst_stream *stream, struct watch **watch)

@@ -52,6 +52,6 @@ struct watched watched_embedding(const struct hst_embedding *a);
 struct watched watched_embedding_backward(const struct hst_embedding_backward *a);
 struct watched watched_cross_entropy(const struct hst_cross_entropy *a);
 struct watched watched_norm2(const struct hst_norm2 *a);
-struct watched watched_adamw(const struct hst_adamw *a);
+struct watched watched_optimize(const struct hst_optimize *a);
 
 #endif

@@ -197,9 +197,10 @@ struct watched watched_norm2(const struct hst_norm2 *a)
 }
 
 /* Weight, moments and what is left of the master are read and written, the gradient is read. */
-struct watched watched_adamw(const struct hst_adamw *a)
+struct watched watched_optimize(const struct hst_optimize *a)
 {
     double left = a->remainder ? 2 : a->master ? 4 : 0;
-    double each = 2 * (size_of(a->dtype) + left + 8) + size_of(a->dtype);
-    return moves((double)a->count * each, "adamw %zu", a->count);
+    double moments = (a->m ? 4 : 0) + (a->v ? 4 : 0);
+    double each = 2 * (size_of(a->dtype) + left + moments) + size_of(a->dtype);
+    return moves((double)a->count * each, "update %zu", a->count);
 }

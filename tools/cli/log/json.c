@@ -97,6 +97,12 @@ void json_put_whole(struct json_writer *json, const char *key, uint64_t value)
     fprintf(json->out, "%" PRIu64, value);
 }
 
+void json_put_number(struct json_writer *json, const char *key, const char *text)
+{
+    put_key(json, key);
+    fputs(text, json->out);
+}
+
 void json_put_bool(struct json_writer *json, const char *key, bool value)
 {
     put_key(json, key);

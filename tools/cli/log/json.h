@@ -28,6 +28,8 @@ void json_put_real(struct json_writer *json, const char *key, double value);
 /** Seconds, as microseconds to the nanosecond. */
 void json_put_micros(struct json_writer *json, const char *key, double seconds);
 void json_put_whole(struct json_writer *json, const char *key, uint64_t value);
+/** A number as it stands. */
+void json_put_number(struct json_writer *json, const char *key, const char *text);
 void json_put_bool(struct json_writer *json, const char *key, bool value);
 /** Null where it is not known, which 0 stands for. */
 void json_put_known(struct json_writer *json, const char *key, double value);

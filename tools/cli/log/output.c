@@ -77,9 +77,10 @@ static int open_old(const struct output_kind *kind, const char *path, bool creat
     close(fd);
     return native ? native
                   : fail(error, FAIL_WRITE, -EEXIST,
-                         "the %s '%.300s' is there and is not the %s of a run: it is kept. Fix: "
+                         "the %s '%.300s' is there and is not the %s of %s: it is kept. Fix: "
                          "give %s another path.",
-                         kind->noun, path, kind->noun, kind->option);
+                         kind->noun, path, kind->noun, kind->owner ? kind->owner : "a run",
+                         kind->option);
 }
 
 int output_check(const struct output_kind *kind, const char *path, struct hst_error *error)

@@ -9,6 +9,7 @@
 
 struct output_kind {
     const char *noun;   /* "log" */
+    const char *owner;  /* of what it is: "a plan"; null: "a run" */
     const char *option; /* "--log" */
     const char *begin;  /* what every file of this kind begins with, and other files do not */
     size_t begin_bytes; /* of it, at most 64; 0: up to its NUL */

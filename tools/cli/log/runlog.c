@@ -240,6 +240,15 @@ static void put_plans(struct json_writer *json, const struct run_plans *plans)
     json_put_end(json);
 }
 
+static void put_options(struct json_writer *json, const struct run_start *start)
+{
+    if (!start->put_options)
+        return;
+    json_put_object(json, "options");
+    start->put_options(json, start->options);
+    json_put_end(json);
+}
+
 int run_log_start(struct run_log *log, const struct run_start *start, struct hst_error *error)
 {
     if (!has_lines(log))
@@ -264,6 +273,8 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     json_put_whole(&json, "ranks", start->part->ranks);
     json_put_whole(&json, "nodes", start->part->nodes);
     json_put_whole(&json, "ways", start->part->ways);
+    if (start->part->ranks > 1)
+        json_put_whole(&json, "zero_stage", start->zero_stage);
     json_put_text(&json, "transport", start->part->transport);
     if (start->rows) {
         json_put_whole(&json, "rows", start->rows);
@@ -277,6 +288,7 @@ int run_log_start(struct run_log *log, const struct run_start *start, struct hst
     put_plans(&json, &start->plans);
     json_put_known(&json, "predicted_start_up_s", start->predicted_start_up_s);
     json_put_known(&json, "start_up_s", start->start_up_s);
+    put_options(&json, start);
     int native = end_line(log, &json, error);
     return native || !log->gap_to ? native : put_gap(log, error);
 }
@@ -295,6 +307,7 @@ static void put_stats(struct json_writer *json, const struct hst_step_stats *sta
     json_put_whole(json, "h2d", stats->bytes.h2d);
     json_put_whole(json, "d2h", stats->bytes.d2h);
     json_put_whole(json, "net", stats->bytes.net);
+    json_put_whole(json, "net_between", stats->bytes.net_between);
     json_put_end(json);
     json_put_object(json, "peak");
     json_put_whole(json, "hbm", stats->peak.hbm);

@@ -7,6 +7,7 @@
  * without a reader.
  */
 #include "base/fail.h"
+#include "cli/log/json.h"
 #include "cli/message/report.h"
 
 #include <hoistway/predict.h>
@@ -48,12 +49,16 @@ struct run_start {
     uint64_t documents;
     double fill; /* of the rows, from 0 to 1 */
     const struct hst_part *part; /* ranks, and how they are joined */
+    uint32_t zero_stage;         /* of several: 0 to 3 */
     const struct hst_memory *memory;
     const struct hst_decision *decision; /* its step_s is told as the prediction */
     uint64_t hbm_free;                   /* of a GPU's memory, bytes; 0: no GPU, and not told */
     struct run_plans plans;
     double start_up_s;           /* from the plan until weights are there */
     double predicted_start_up_s; /* 0: not predicted */
+    /* writes the members of "options"; null: none */
+    void (*put_options)(struct json_writer *json, const void *context);
+    const void *options; /* its context */
 };
 
 struct run_summary {

@@ -25,11 +25,13 @@ int cli_fail(const struct hst_error *error);
  * tools' are rank 0's, as they are alike on all of them; the engine's are each rank's own. */
 enum cli_code {
     CLI_RATES = 106,     /* rates measured before cannot be used */
+    CLI_DISTURBED = 108, /* other work ran while rates were measured */
     CLI_WRITE = 107,     /* the log cannot be written any more */
     CLI_DEVICE = 201,    /* the device in use */
     CLI_ROOM = 301,      /* an export waits for room on its disk */
     CLI_NO_THREAD = 310, /* nothing shows what the program is at */
     CLI_VALUE = 402,     /* a value is not used as it was given */
+    CLI_CONFIG = 405,    /* what of a DeepSpeed configuration has no effect, or is overruled */
     CLI_TENSOR = 415,    /* a tensor of the model is not used, or not finite */
     CLI_PASSES = 421,    /* the data is short: sequences come more than once */
     CLI_SMALL_IDS = 422, /* ids of the data are far below the vocabulary, or too short for it */

@@ -34,7 +34,8 @@ void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYT
     char rate[TEXT_BYTES], eta[TEXT_BYTES];
     struct stall stall = greatest_stall(step->stats);
     double seconds = fmax(step->stats->seconds, 1e-9);
-    double left = step->elapsed_s / (double)step->step * (double)(step->steps - step->step);
+    double done = (double)(step->step - step->began);
+    double left = step->elapsed_s / done * (double)(step->steps - step->step);
     char norm[64];
     if (step->stats->skipped && step->scaled)
         snprintf(norm, sizeof norm, "skipped at loss scale %.10g", step->stats->loss_scale);
@@ -52,7 +53,8 @@ void progress_format(const struct step_report *step, char line[PROGRESS_LINE_BYT
 
 bool progress_due(const struct step_report *step, double last_s)
 {
-    return step->step == 1 || step->step == step->steps || step->elapsed_s - last_s >= INTERVAL_S;
+    return step->step == step->began + 1 || step->step == step->steps ||
+           step->elapsed_s - last_s >= INTERVAL_S;
 }
 
 void progress_init(struct progress *progress, bool quiet)

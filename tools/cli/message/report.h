@@ -6,6 +6,7 @@
 
 struct step_report {
     uint64_t step, steps;
+    uint64_t began;  /* the step that this run goes on behind; 0: a new one */
     uint64_t tokens; /* of this step */
     double loss, lr;
     double elapsed_s; /* since training began */

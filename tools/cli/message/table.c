@@ -22,9 +22,19 @@ static void print_cells(const struct hst_memory *memory, const char *name, const
     fprintf(out, "\n");
 }
 
-void table_print(const struct hst_memory *memory, FILE *out)
+/* A GPU is one rank's alone. */
+static void print_node(const struct hst_memory *memory, const char *name, const uint64_t *bytes,
+                       uint32_t locals, FILE *out)
 {
-    char count[TEXT_BYTES];
+    uint64_t all[HST_TIER_COUNT] = {0};
+    for (int t = 0; t < HST_TIER_COUNT; t++)
+        all[t] = t == HST_TIER_HBM ? 0 : bytes[t] * locals;
+    print_cells(memory, name, all, out);
+}
+
+void table_print(const struct hst_memory *memory, uint32_t locals, FILE *out)
+{
+    char count[TEXT_BYTES], node[32];
     fprintf(out, "%-10s", "");
     for (int t = 0; t < HST_TIER_COUNT; t++)
         if (shown(memory, t))
@@ -34,6 +44,11 @@ void table_print(const struct hst_memory *memory, FILE *out)
         print_cells(memory, hst_class_name((enum hst_class)c), memory->bytes[c], out);
     print_cells(memory, "total", memory->total, out);
     print_cells(memory, "budget", memory->budget, out);
+    if (locals > 1) {
+        snprintf(node, sizeof node, "node of %" PRIu32, locals);
+        print_node(memory, node, memory->total, locals, out);
+        print_node(memory, "its budget", memory->budget, locals, out);
+    }
     fprintf(out, "%s parameters in tiles of %" PRIu64 " elements, %" PRIu32 " thread%s, I/O %s\n",
             text_count((double)memory->parameters, count), memory->tile_elements, memory->threads,
             text_s(memory->threads), memory->io);

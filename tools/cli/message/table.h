@@ -6,8 +6,9 @@
 
 /**
  * The tier table: classes × tiers in bytes, totals and budgets; tiers without a budget are left
- * out.
+ * out. locals: ranks that the node's memory and drives are shared by; of several, what all of them
+ * take, and may, are two more rows.
  */
-void table_print(const struct hst_memory *memory, FILE *out);
+void table_print(const struct hst_memory *memory, uint32_t locals, FILE *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a process that a launcher has started as one of several may go on. A verb that is
- * one process would be several whole runs that know nothing of each other, on one store, one log
+ * Decides whether a process that a launcher has started as one of several may go on. Ranks that
+ * nothing joins would be several whole runs that know nothing of each other, on one store, one log
  * and one export. Variables that are half set, or that are no numbers, are nobody's: such a process
  * is alone.
  */
@@ -16,13 +16,6 @@ static int refuse(const struct hst_launch *launch, const char *why, struct hst_e
                 "knows nothing of the others: %s. Fix: start it once, %s.",
                 launch->launcher, launch->ranks, launch->variable, launch->ranks, why,
                 launch->alone);
-}
-
-int launch_check(struct hst_error *error)
-{
-    struct hst_launch launch;
-    hst_launch_read(NULL, NULL, &launch, NULL);
-    return launch.ranks == 1 ? 0 : refuse(&launch, "this verb is one process yet", error);
 }
 
 int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,

@@ -6,10 +6,6 @@
 
 #include <hoistway/ranks.h>
 
-/** Of a verb that is one process: refuses to be one of several. E501. To be called before anything
- * is written. */
-int launch_check(struct hst_error *error);
-
 /**
  * Of a verb that may be one of several ranks: reads which. Refuses a world that no transport
  * carries, launchers that contradict each other, and flags of which one is missing. E501.

@@ -16,7 +16,7 @@ struct found {
     size_t index; /* over all sets */
 };
 
-struct parser {
+struct cli_parser {
     const struct cli_verb *verb;
     struct hst_error *error;
     bool given[CLI_MAX_OPTIONS];
@@ -47,27 +47,40 @@ static bool find(const struct cli_verb *verb, const char *name, size_t length, s
     return false;
 }
 
-static int unknown_option(const struct parser *p, const char *name, int length)
+const struct hst_option *cli_option_find(const struct cli_parser *p, const char *name,
+                                         const struct hst_option **kin)
+{
+    struct found found, kins;
+    *kin = NULL;
+    if (find(p->verb, name, strlen(name), &found))
+        return found.option;
+    if (p->verb->kin && find(p->verb->kin, name, strlen(name), &kins))
+        *kin = kins.option;
+    return NULL;
+}
+
+int cli_option_unknown(const struct cli_parser *p, const char *name, const char *place)
 {
     const char *names[CLI_MAX_OPTIONS];
-    char typed[64], command[64];
+    const struct hst_option *kin;
+    char command[64];
     size_t count = 0;
     for (size_t s = 0; s < p->verb->set_count; s++)
         for (size_t i = 0; i < p->verb->sets[s].count && count < CLI_MAX_OPTIONS; i++)
             names[count++] = p->verb->sets[s].options[i].name;
-    struct found kin;
-    snprintf(typed, sizeof typed, "%.*s", length, name);
-    if (p->verb->kin && find(p->verb->kin, typed, strlen(typed), &kin))
+    (void)cli_option_find(p, name, &kin);
+    if (kin)
         return fail(p->error, FAIL_USAGE, -EINVAL,
-                    "unknown option --%s of %s: it is an option of %s. Fix: leave it out.", typed,
-                    p->verb->name, p->verb->kin->name);
-    const char *nearest = cli_nearest(typed, names, count);
+                    "%sunknown option --%s of %s: it is an option of %s. Fix: leave it out.", place,
+                    name, p->verb->name, p->verb->kin->name);
+    const char *nearest = cli_nearest(name, names, count);
     if (nearest)
-        return fail(p->error, FAIL_USAGE, -EINVAL, "unknown option --%s of %s. Did you mean --%s?",
-                    typed, p->verb->name, nearest);
+        return fail(p->error, FAIL_USAGE, -EINVAL,
+                    "%sunknown option --%.64s of %s. Did you mean --%s?", place, name,
+                    p->verb->name, nearest);
     return fail(p->error, FAIL_USAGE, -EINVAL,
-                "unknown option --%s of %s. '%s --help' lists its options.", typed, p->verb->name,
-                cli_command(p->verb, command));
+                "%sunknown option --%.64s of %s. '%s --help' lists its options.", place, name,
+                p->verb->name, cli_command(p->verb, command));
 }
 
 /*
@@ -86,7 +99,7 @@ static const char *value_of(const struct hst_option *o, const char *equals, int 
     return argv[++*i];
 }
 
-static int parse_value(struct parser *p, const struct found *found, const char *value)
+static int parse_value(struct cli_parser *p, const struct found *found, const char *value)
 {
     const struct hst_option *o = found->option;
     char why[400], command[64], meant[CLI_MEANT_BYTES];
@@ -99,14 +112,17 @@ static int parse_value(struct parser *p, const struct found *found, const char *
                 cli_command(p->verb, command));
 }
 
-static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
+static int parse_option(struct cli_parser *p, int argc, char *const *argv, int *i)
 {
     const char *name = argv[*i] + 2;
     const char *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     struct found found;
-    if (!find(p->verb, name, length, &found))
-        return unknown_option(p, name, length < 64 ? (int)length : 64);
+    if (!find(p->verb, name, length, &found)) {
+        char typed[64];
+        snprintf(typed, sizeof typed, "%.*s", length < 64 ? (int)length : 64, name);
+        return cli_option_unknown(p, typed, "");
+    }
     const struct hst_option *o = found.option;
     if (p->given[found.index])
         return fail(p->error, FAIL_VALUE, -EINVAL,
@@ -125,6 +141,20 @@ static int parse_option(struct parser *p, int argc, char *const *argv, int *i)
     return 0;
 }
 
+enum cli_supplied cli_supply(struct cli_parser *p, const char *option, const char *value,
+                             char why[CLI_WHY_BYTES])
+{
+    struct found found;
+    if (!find(p->verb, option, strlen(option), &found))
+        return CLI_NO_OPTION;
+    if (p->given[found.index])
+        return CLI_OVERRULED;
+    if (value && hst_option_parse(found.option, value, found.target, why, CLI_WHY_BYTES))
+        return CLI_BAD_VALUE;
+    p->given[found.index] = value != NULL;
+    return CLI_TAKEN;
+}
+
 const char *cli_required(const struct cli_verb *verb, const char *name)
 {
     const size_t length = strlen(name);
@@ -136,7 +166,7 @@ const char *cli_required(const struct cli_verb *verb, const char *name)
 }
 
 /* One entry of the required ones: any of its alternatives will do. */
-static int check_alternatives(const struct parser *p, const char *entry)
+static int check_alternatives(const struct cli_parser *p, const char *entry)
 {
     char command[64], wanted[256] = "";
     for (const char *at = entry; *at; at += strcspn(at, "|"), at += *at == '|') {
@@ -153,7 +183,7 @@ static int check_alternatives(const struct parser *p, const char *entry)
                 wanted, cli_command(p->verb, command));
 }
 
-static int check_required(const struct parser *p)
+static int check_required(const struct cli_parser *p)
 {
     int native = 0;
     for (const char *const *entry = p->verb->required; !native && entry && *entry; entry++)
@@ -181,7 +211,8 @@ static int take_operand(const struct cli_verb *verb, const char *text, struct hs
 int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *help,
               struct hst_error *error)
 {
-    struct parser p = {.verb = verb, .error = error};
+    struct cli_parser p = {.verb = verb, .error = error};
+    bool done = false;
     *help = false;
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -193,5 +224,6 @@ int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *he
         if (bad)
             return bad;
     }
-    return check_required(&p);
+    int native = verb->more ? verb->more(&p, verb->more_context, &done, error) : 0;
+    return native || done ? native : check_required(&p);
 }

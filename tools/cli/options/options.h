@@ -22,6 +22,13 @@ struct cli_operands {
     const char *values[CLI_MAX_OPERANDS]; /* borrowed from the arguments */
 };
 
+struct cli_parser;
+/** Says more than the arguments do: what a file has. Behind all of them, before the required ones
+ * are looked for. *done: nothing else is wanted, as with --help. Returns 0, or negative with
+ * *error. */
+typedef int cli_more_fn(struct cli_parser *parser, void *context, bool *done,
+                        struct hst_error *error);
+
 #define CLI_MAX_SETS    6u
 #define CLI_MAX_OPTIONS 96u /* of a verb, all sets together */
 
@@ -35,6 +42,8 @@ struct cli_verb {
     size_t set_count;
     struct cli_operands *operands; /* null: only options are taken */
     const struct cli_verb *kin; /* whose options are told to be its own; may be null */
+    cli_more_fn *more;          /* may be null */
+    void *more_context;
 };
 
 /** It returns what is typed before the options: "hoistway train", "nvme-bench". Static storage of
@@ -51,6 +60,22 @@ const char *cli_command(const struct cli_verb *verb, char dst[64]);
 int cli_parse(const struct cli_verb *verb, int argc, char *const *argv, bool *help,
               struct hst_error *error);
 
+enum cli_supplied { CLI_TAKEN = 0, CLI_OVERRULED, CLI_NO_OPTION, CLI_BAD_VALUE };
+#define CLI_WHY_BYTES 400u
+/** For cli_more_fn: an option's value that is not of the command line. Where that has the option,
+ * it stays. The text must stay where it is. CLI_BAD_VALUE: *why says what is wrong with it. A null
+ * value asks alone. */
+enum cli_supplied cli_supply(struct cli_parser *parser, const char *option, const char *value,
+                             char why[CLI_WHY_BYTES]);
+
+/** For cli_more_fn: the option of a name; null: the verb has none. *kin is then its kin's option,
+ * or null. */
+const struct hst_option *cli_option_find(const struct cli_parser *parser, const char *name,
+                                         const struct hst_option **kin);
+/** For cli_more_fn: refuses a name that no option has (E401), as on the command line. `place`
+ * stands before the text: "FILE:2:5: ". Returns -EINVAL. */
+int cli_option_unknown(const struct cli_parser *parser, const char *name, const char *place);
+
 /** The entry of verb->required that holds an option's name, or null. */
 const char *cli_required(const struct cli_verb *verb, const char *name);
 
@@ -61,6 +86,14 @@ void cli_help(const struct cli_verb *verb, FILE *out);
 const char *cli_synonym(const char *name, const char *const *candidates, size_t count);
 /** The same, else the name nearest to `name` by edit distance; null where none is near. */
 const char *cli_nearest(const char *name, const char *const *candidates, size_t count);
+
+#define CLI_TEXT_BYTES 64u
+/**
+ * A value in the words of the command line, from its field of `target`; of a flag that is set "".
+ * Null: it was not given. Returns dst, a choice's name or the text itself.
+ */
+const char *cli_option_text(const struct hst_option *option, const void *target,
+                            char dst[CLI_TEXT_BYTES]);
 
 #define CLI_MEANT_BYTES 64u
 /** It guesses what a value that `option` has refused was meant to be, a value that it takes. False:

@@ -83,6 +83,23 @@ bool store_next(struct store_list *list)
     return true;
 }
 
+int store_alone(const char **store, char filled[STORE_TEXT_BYTES], struct hst_error *error)
+{
+    const struct hst_store_place alone = {.rank = 0};
+    int words = *store ? hst_store_words(*store, &alone, NULL, 0, error) : 0;
+    if (words > 0)
+        words = hst_store_words(*store, &alone, filled, STORE_TEXT_BYTES, error);
+    if (words > 0)
+        *store = filled;
+    return words < 0 ? words : 0;
+}
+
+bool store_has_words(const char *store)
+{
+    const struct hst_store_place any = {.rank = 0};
+    return store && hst_store_words(store, &any, NULL, 0, NULL) > 0;
+}
+
 int store_check_local(const char *directory, struct hst_error *error)
 {
     char path[PATH_MAX];

@@ -18,6 +18,15 @@ struct store_list {
 /** Writes the next one; false after the last. */
 bool store_next(struct store_list *list);
 
+#define STORE_TEXT_BYTES 8192u
+/**
+ * For one process: the words {rank}, {local} and {node} of *store become 0, and *store `filled`.
+ * Without such a word, or null, it stays. Refuses other words in braces (E402).
+ */
+int store_alone(const char **store, char filled[STORE_TEXT_BYTES], struct hst_error *error);
+/** True where ranks have directories of their own: which, the engine knows. */
+bool store_has_words(const char *store);
+
 /**
  * Refuses a store directory on a network file system (E105); the engine refuses all others that
  * cannot be used.

@@ -7,6 +7,7 @@
 #include "cli/message/activity.h"
 #include "cli/message/message.h"
 #include "cli/options/options.h"
+#include "cli/options/store.h"
 #include "cli/options/verb.h"
 #include "verbs/bench/adam.h"
 #include "verbs/bench/comm.h"
@@ -273,11 +274,12 @@ static int bench_verb_step(int argc, char **argv)
         .set_count = 1,
     };
     struct hst_error error = {0};
+    char store[STORE_TEXT_BYTES];
     int code;
     if (!cli_ready(&verb, argc, argv, &code))
         return code;
-    int rc = 0;
-    if (options.step.run.device && !options.tax && !options.updates)
+    int rc = store_alone(&options.step.run.store, store, &error);
+    if (rc == 0 && options.step.run.device && !options.tax && !options.updates)
         rc = fail(
             &error, FAIL_USAGE, -EINVAL,
             "--device goes with --tax or --updates: the others measure the host. Fix: leave it "

@@ -6,6 +6,7 @@
 #include "cli/message/message.h"
 #include "cli/options/options.h"
 #include "cli/options/verb.h"
+#include "verbs/rates_file.h"
 
 #include <hoistway/ranks.h>
 
@@ -16,6 +17,7 @@ struct comm_options {
     uint64_t size_bytes;
     uint32_t pairs;
     bool json;
+    const char *save_rates;
 };
 
 static const struct hst_option comm_table[] = {
@@ -37,6 +39,13 @@ static const struct hst_option comm_table[] = {
      .least = 1,
      .greatest = HST_PAIRS_MOST,
      .help = "turns of each contestant, after one that warms up"},
+    {.name = "save-rates",
+     .group = "output",
+     .type = HST_OPTION_TEXT,
+     .offset = offsetof(struct comm_options, save_rates),
+     .argument = "FILE",
+     .default_text = "no file",
+     .help = "what a step's operations reach, for plan --net-rates; rank 0 writes it"},
     {.name = "json",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -83,10 +92,14 @@ static void print_text(const struct hst_ranks_measured *m)
 
 static int measure(const struct comm_options *o, struct hst_error *error)
 {
-    const struct hst_ranks_measure in = {o->size_bytes, o->pairs};
+    static struct hst_rates rates; /* large: not on the stack */
+    const struct hst_ranks_measure in = {o->size_bytes, o->pairs, o->save_rates ? &rates : NULL};
     struct hst_ranks_measured measured;
     char why[400];
-    int rc = hst_ranks_measure(&in, &measured, why);
+    int rc = rates_file_check(o->save_rates, error);
+    if (rc)
+        return rc;
+    rc = hst_ranks_measure(&in, &measured, why);
     if (rc) {
         fail(error, FAIL_COMM, rc, "%s", why);
         fail_fix(error, "mpirun -n 2 hoistway bench comm.");
@@ -96,7 +109,7 @@ static int measure(const struct comm_options *o, struct hst_error *error)
         print_json(&measured);
     else if (measured.rank == 0)
         print_text(&measured);
-    return 0;
+    return measured.rank == 0 && o->save_rates ? rates_file_write(o->save_rates, &rates, error) : 0;
 }
 
 int bench_verb_comm(int argc, char **argv)

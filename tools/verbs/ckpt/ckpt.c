@@ -3,6 +3,7 @@
 #include "verbs/ckpt/ckpt.h"
 
 #include "cli/message/message.h"
+#include "cli/message/voice.h"
 #include "cli/options/verb.h"
 #include "hf/hf.h"
 #include "model/llama.h"
@@ -35,7 +36,7 @@ int ckpt_store(const struct cli_operands *operands, char store[CKPT_STORE_BYTES]
 void ckpt_progress_begin(struct ckpt_progress *progress, const char *what, bool quiet)
 {
     *progress = (struct ckpt_progress){.stopped = stop_catch()};
-    progress_init(&progress->progress, quiet);
+    progress_init(&progress->progress, quiet || voice_is_other());
     progress_begin(&progress->progress, what);
 }
 
@@ -139,13 +140,14 @@ static int verb_list(int argc, char **argv)
         .operands = &operands,
     };
     struct hst_error error = {0};
-    char store[CKPT_STORE_BYTES];
+    struct ckpt_source source = {.ranks = NULL};
     int code;
     if (!cli_ready(&verb, argc, argv, &code))
         return code;
-    int native = ckpt_store(&operands, store, &error);
-    native = native ? native : ckpt_list(store, options.json, SIZE_MAX, &error);
-    return native ? cli_fail(&error) : CLI_EXIT_OK;
+    int native = ckpt_source_open(&source, &operands, "ckpt list", &error);
+    native = native ? native : ckpt_list(&source, options.json, SIZE_MAX, &error);
+    code = native ? ckpt_source_fail(&source, native, &error) : CLI_EXIT_OK;
+    return ckpt_source_close(&source, ckpt_source_goes_on(&source, native, &error), code);
 }
 
 /* ---- the verb ---- */
@@ -165,7 +167,8 @@ static void print_help(void)
 {
     printf("usage: hoistway ckpt WHAT STORE... [options]\n\n"
            "Works on what a run has committed. STORE are the directories that --store had, in "
-           "their order;\nnothing is written to them.\n\n");
+           "their order;\nnothing is written to them. Under mpirun each rank reads the files that "
+           "its node has.\n\n");
     for (size_t i = 0; i < VERB_COUNT; i++)
         printf("  %-10s %s\n", verbs[i].name, verbs[i].about);
     printf("\n'hoistway ckpt WHAT --help' lists the options.\n");

@@ -7,6 +7,7 @@
 #include "cli/stop.h"
 
 #include <hoistway/ckpt.h>
+#include <hoistway/ranks.h>
 
 #define CKPT_STORE_BYTES 8192u
 
@@ -14,12 +15,45 @@
 int ckpt_store(const struct cli_operands *operands, char store[CKPT_STORE_BYTES],
                struct hst_error *error);
 
+/** It refuses, for one process, words that are ranks' numbers. E402. */
+int ckpt_store_alone(const char *store, struct hst_error *error);
+
+/* The store that a verb reads (source.c). */
+struct ckpt_source {
+    char store[CKPT_STORE_BYTES];
+    struct hst_launch launch;
+    struct hst_ckpt_ranks *ranks; /* null: one process */
+    const volatile sig_atomic_t *stopped;
+};
+/**
+ * Finds out who reads it, and joins the others; what they print goes nowhere but on rank 0. work:
+ * what is asked, which must be the same for all. Errors: E402, E501 to E504, E613, E617. To be
+ * closed after an error too.
+ */
+int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *operands,
+                     const char *work, struct hst_error *error);
+/** As hst_ckpt_open. */
+int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
+                        struct hst_ckpt **ckpt, struct hst_error *error);
+/** As hst_ckpt_kept. Errors: the transport's. */
+int ckpt_source_kept(const struct ckpt_source *source, uint64_t *steps, size_t capacity,
+                     size_t *count, struct hst_error *error);
+/** With this error what comes next may be begun: it is one process's, or all of them have it. */
+bool ckpt_source_goes_on(const struct ckpt_source *source, int native, struct hst_error *error);
+/** Tells an error once, by whom it is of; returns its exit code. native: what the call returned,
+ * which may have left *error empty. */
+int ckpt_source_fail(const struct ckpt_source *source, int native, struct hst_error *error);
+/** Leaves the others, or ends them with `code` where this one does not go on with them. Returns
+ * the exit code. */
+int ckpt_source_close(struct ckpt_source *source, bool goes_on, int code);
+
 /**
  * Prints what a store holds. A version that is damaged has a row that says so. Text has at most so
  * many rows, of the last version and the newest kept ones. Errors, with *error: those of
  * hst_ckpt_open, of the first that cannot be opened.
  */
-int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *error);
+int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most,
+              struct hst_error *error);
 
 /* Bytes on their way, told on stderr. */
 struct ckpt_progress {

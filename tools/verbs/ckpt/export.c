@@ -4,7 +4,7 @@
 #include "verbs/train/export.h"
 #include "base/text.h"
 #include "cli/message/message.h"
-#include "cli/options/launch.h"
+#include "cli/message/voice.h"
 #include "cli/options/path.h"
 #include "cli/options/store.h"
 #include "verbs/ckpt/ckpt.h"
@@ -20,6 +20,7 @@ struct options {
     uint64_t step; /* HST_NO_VERSION: the last version */
     uint32_t world;
     bool quiet;
+    char asked[128];
 };
 
 static const struct hst_option export_table[] = {
@@ -113,6 +114,17 @@ static enum hst_dtype dtype_of(enum hst_precision precision)
                                              : HST_F16;
 }
 
+/* It is given back when it is over, or the launcher ends this one. */
+static int write_export(struct train_export *x, struct saving *saving, struct hst_error *error)
+{
+    const struct hst_writer none = {.write = NULL}; /* rank 0 writes what all of them read */
+    if (voice_is_other())
+        return save(saving, x->dtype != x->working, &none, error);
+    int native = train_export_check(x, error);
+    native = native ? native : train_export_begin(x, error);
+    return native ? native : train_export_write(x, save, saving, error);
+}
+
 static int export(const struct options *o, struct hst_ckpt *ckpt, struct hst_error *error)
 {
     struct hst_ckpt_info info;
@@ -129,12 +141,10 @@ static int export(const struct options *o, struct hst_ckpt *ckpt, struct hst_err
         .dtype = native ? working : export_dtype(o->export_dtype, model.source, working),
         .progress = &progress.progress,
     };
-    native = native ? native : train_export_check(&x, error);
     ckpt_progress_begin(&progress, "reserving room for the export", o->quiet);
     const struct hst_ckpt_watch watch = {.progress = ckpt_progress_stopped, .context = &progress};
     struct saving saving = {ckpt, &watch};
-    native = native ? native : train_export_begin(&x, error);
-    native = native ? native : train_export_write(&x, save, &saving, error);
+    native = native ? native : write_export(&x, &saving, error);
     progress_end(&progress.progress);
     if (native == 0)
         train_export_warn(&x);
@@ -166,6 +176,14 @@ static int reshard(const struct options *o, struct hst_ckpt *ckpt, struct hst_er
     return native;
 }
 
+/* All ranks must have been asked for this alike; their directories may be each one's own. */
+static const char *asked(struct options *o, const char *name)
+{
+    snprintf(o->asked, sizeof o->asked, "%s --version %" PRIu64 " --world %" PRIu32 " --type %d",
+             name, o->step, o->world, (int)o->export_dtype);
+    return o->asked;
+}
+
 /* They would be in the way of a run that begins there, and of one that lists what is kept. */
 static int check_outside(const char *store, const char *out, struct hst_error *error)
 {
@@ -180,33 +198,38 @@ static int check_outside(const char *store, const char *out, struct hst_error *e
 }
 
 /* `work` closes the handle. */
+static int work_with(struct options *options, const char *name,
+                     int (*work)(const struct options *, struct hst_ckpt *, struct hst_error *))
+{
+    struct hst_error error = {0};
+    struct hst_ckpt *ckpt = NULL;
+    struct ckpt_source source = {.ranks = NULL};
+    int native = ckpt_source_open(&source, &options->operands, asked(options, name), &error);
+    native = native ? native : check_outside(source.store, options->out, &error);
+    if (native == 0)
+        native = ckpt_source_version(&source, options->step, true, &ckpt, &error);
+    native = native ? native : work(options, ckpt, &error);
+    const int code = native ? ckpt_source_fail(&source, native, &error) : CLI_EXIT_OK;
+    return ckpt_source_close(&source, ckpt_source_goes_on(&source, native, &error), code);
+}
+
 static int run(struct cli_verb *verb, int argc, char **argv, struct options *options,
                int (*work)(const struct options *, struct hst_ckpt *, struct hst_error *))
 {
     struct hst_error error = {0};
-    struct hst_ckpt *ckpt = NULL;
-    char store[CKPT_STORE_BYTES];
     bool help;
     options->step = HST_NO_VERSION;
     options->operands.argument = "STORE...";
     verb->operands = &options->operands;
     verb->set_count = 1;
     verb->sets[0].target = options;
-    int native = cli_parse(verb, argc, argv, &help, &error);
-    if (native == 0 && help) {
-        cli_help(verb, stdout);
-        return CLI_EXIT_OK;
-    }
-    native = native ? native : launch_check(&error); /* what is written has one name for all */
-    native = native ? native : ckpt_store(&options->operands, store, &error);
-    native = native ? native : check_outside(store, options->out, &error);
-    const struct hst_ckpt_config config = {
-        .size = sizeof config, .store = store, .step = options->step, .hold = true};
-    native = native ? native : hst_ckpt_open(&config, &ckpt, &error);
-    native = native ? native : work(options, ckpt, &error);
-    if (native == -ECANCELED)
-        return CLI_EXIT_STOPPED_AT_ONCE;
-    return native ? cli_fail(&error) : CLI_EXIT_OK;
+    const int native = cli_parse(verb, argc, argv, &help, &error);
+    if (native)
+        return cli_fail(&error);
+    if (!help)
+        return work_with(options, verb->name, work);
+    cli_help(verb, stdout);
+    return CLI_EXIT_OK;
 }
 
 int ckpt_verb_export(int argc, char **argv)

@@ -79,20 +79,25 @@ static void model_of(const struct hst_ckpt_info *info, char text[24])
 
 /* ---- rows ---- */
 
+/* A copy of another number of ranks, which they leave to one process, is not damaged. */
+static const char *why_not(const struct row *row)
+{
+    return row->error.code == (int)HST_E_VALUE ? "not read" : "damaged";
+}
+
 static const char *state_of(const struct row *row)
 {
-    return !row->ckpt                 ? "damaged"
+    return !row->ckpt                 ? why_not(row)
            : row->info.in_use         ? "in use"
            : row->info.damaged_copies ? "damaged copies"
            : row->info.clean          ? "clean"
                                       : "not closed";
 }
 
-static int open_row(const char *store, uint64_t step, struct row *row)
+static int open_row(const struct ckpt_source *source, uint64_t step, struct row *row)
 {
-    const struct hst_ckpt_config config = {.size = sizeof config, .store = store, .step = step};
     *row = (struct row){.step = step, .kept = step != HST_NO_VERSION};
-    const int native = hst_ckpt_open(&config, &row->ckpt, &row->error);
+    const int native = ckpt_source_version(source, step, false, &row->ckpt, &row->error);
     if (native)
         return native;
     hst_ckpt_info(row->ckpt, &row->info);
@@ -120,8 +125,8 @@ static void print_row(const struct row *row)
     const struct hst_ckpt_info *i = &row->info;
     struct hst_error line;
     if (!row->ckpt) {
-        printf("%8" PRIu64 "  %-9s  damaged: %s\n", row->step, row->kept ? "kept" : "committed",
-               on_a_line(row->error.message, &line));
+        printf("%8" PRIu64 "  %-9s  %s: %s\n", row->step, row->kept ? "kept" : "committed",
+               why_not(row), on_a_line(row->error.message, &line));
         return;
     }
     const struct position p = position_of(i);
@@ -218,22 +223,28 @@ static void print_json(const char *store, const struct row *rows, size_t count)
 }
 
 /* A version that is damaged has a row; what is no store of this user's is refused. */
-int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *error)
+int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most,
+              struct hst_error *error)
 {
     uint64_t steps[KEPT_MAX];
-    const size_t found = hst_ckpt_kept(store, steps, KEPT_MAX);
+    size_t found;
+    int native = ckpt_source_kept(source, steps, KEPT_MAX, &found, error);
+    if (native)
+        return native;
     const size_t kept = found < KEPT_MAX ? found : KEPT_MAX;
     struct row *rows = calloc(kept + 1, sizeof *rows);
     if (!rows)
         return fail(error, FAIL_BUDGET, -ENOMEM, "no memory. Fix: end other programs.");
-    int native = open_row(store, HST_NO_VERSION, &rows[0]);
-    const bool shown = native == 0 || rows[0].error.code == HST_E_STORE_DAMAGED;
+    native = open_row(source, HST_NO_VERSION, &rows[0]);
+    bool shown = (native == 0 || rows[0].error.code == HST_E_STORE_DAMAGED) &&
+                 ckpt_source_goes_on(source, native, &rows[0].error);
     struct hst_error first = rows[0].error;
     size_t count = 1;
     for (size_t k = 0; k < kept && shown; k++) {
-        const int rc = open_row(store, steps[k], &rows[count]);
+        const int rc = open_row(source, steps[k], &rows[count]);
         if (rc == -ENOENT && rows[0].info.in_use)
             continue; /* the run has removed it meanwhile */
+        shown = ckpt_source_goes_on(source, rc, &rows[count].error);
         if (rc && native == 0) {
             native = rc;
             first = rows[count].error;
@@ -241,9 +252,9 @@ int ckpt_list(const char *store, bool json, size_t rows_most, struct hst_error *
         count++;
     }
     if (shown && json)
-        print_json(store, rows, count);
+        print_json(source->store, rows, count);
     else if (shown)
-        print_text(store, rows, count, rows_most);
+        print_text(source->store, rows, count, rows_most);
     for (size_t k = 0; k < count; k++)
         hst_ckpt_close(&rows[k].ckpt);
     free(rows);

@@ -44,11 +44,13 @@ static const struct hst_option table[] = {
 
 struct run {
     const struct options *options;
+    struct ckpt_source source;
     struct json_writer json;
     struct ckpt_progress progress;
     uint64_t unread; /* damaged blocks that cannot be read at all */
     uint64_t damaged;
     int exit_code; /* of versions that could not be verified */
+    bool goes_on;  /* with the other ranks */
 };
 
 static void print_damage(const struct hst_ckpt_damage *d)
@@ -133,11 +135,11 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
     return native;
 }
 
-static int exit_of(const struct hst_error *error)
+static int exit_of(const struct run *run, int native, struct hst_error *error)
 {
+    const int code = ckpt_source_fail(&run->source, native, error);
     if (error->native == -ECANCELED)
-        return CLI_EXIT_STOPPED_AT_ONCE;
-    const int code = cli_fail(error);
+        return code;
     switch (error->code) {
     case HST_E_STORE_FORMAT:
     case HST_E_STORE_MIXED:
@@ -153,37 +155,45 @@ static int exit_of(const struct hst_error *error)
 }
 
 /* Tells why it could not be verified. Returns whether the next version may be all the same. */
-static bool verify_one(struct run *run, const char *store, uint64_t step)
+static bool verify_one(struct run *run, uint64_t step)
 {
-    const struct hst_ckpt_config config = {
-        .size = sizeof config, .store = store, .step = step, .hold = true};
     struct hst_ckpt *ckpt = NULL;
     struct ckpt_model model = {.source = NULL};
     struct hst_error error = {0};
-    int native = hst_ckpt_open(&config, &ckpt, &error);
+    int native = ckpt_source_version(&run->source, step, true, &ckpt, &error);
     if (native == 0 && run->options->model)
         native = ckpt_model_open(run->options->model, ckpt, &model, &error);
     native = native ? native : verify_opened(run, ckpt, &error);
     hst_ckpt_close(&ckpt);
     ckpt_model_close(&model);
-    const int code = native ? exit_of(&error) : CLI_EXIT_OK;
+    const int code = native ? exit_of(run, native, &error) : CLI_EXIT_OK;
+    run->goes_on = ckpt_source_goes_on(&run->source, native, &error);
     run->exit_code = code > run->exit_code ? code : run->exit_code;
-    return code == CLI_EXIT_OK || code == EXIT_DATA || code == EXIT_IO;
+    const bool left_out = error.code == (int)HST_E_VALUE; /* a copy of other ranks */
+    return run->goes_on &&
+           (code == CLI_EXIT_OK || code == EXIT_DATA || code == EXIT_IO || left_out);
 }
 
 /* The store's last version, then those that are kept. */
-static void verify_all(struct run *run, const char *store)
+static void verify_all(struct run *run)
 {
     uint64_t steps[KEPT_MAX];
-    const size_t found = hst_ckpt_kept(store, steps, KEPT_MAX);
+    size_t found;
+    struct hst_error error = {0};
+    const int native = ckpt_source_kept(&run->source, steps, KEPT_MAX, &found, &error);
+    if (native) {
+        run->exit_code = exit_of(run, native, &error);
+        run->goes_on = false;
+        return;
+    }
     if (run->options->json) {
         json_put_object(&run->json, NULL);
-        json_put_text(&run->json, "store", store);
+        json_put_text(&run->json, "store", run->source.store);
         json_put_array(&run->json, "versions");
     }
-    bool goes_on = verify_one(run, store, HST_NO_VERSION);
+    bool goes_on = verify_one(run, HST_NO_VERSION);
     for (size_t k = 0; k < found && k < KEPT_MAX && goes_on; k++)
-        goes_on = verify_one(run, store, steps[k]);
+        goes_on = verify_one(run, steps[k]);
     if (run->options->json) {
         json_put_end(&run->json);
         json_put_whole(&run->json, "damaged_blocks", run->damaged);
@@ -206,14 +216,18 @@ int ckpt_verb_verify(int argc, char **argv)
         .operands = &operands,
     };
     struct hst_error error = {0};
-    char store[CKPT_STORE_BYTES];
     int code;
     if (!cli_ready(&verb, argc, argv, &code))
         return code;
     struct run run = {.options = &options, .json = {.out = stdout}};
-    if (ckpt_store(&operands, store, &error))
-        return cli_fail(&error);
-    verify_all(&run, store);
+    const int native = ckpt_source_open(&run.source, &operands, "ckpt verify", &error);
+    if (native) {
+        code = exit_of(&run, native, &error);
+        return ckpt_source_close(&run.source, ckpt_source_goes_on(&run.source, native, &error),
+                                 code);
+    }
+    verify_all(&run);
     code = run.unread > 0 ? EXIT_IO : run.damaged > 0 ? EXIT_DATA : CLI_EXIT_OK;
-    return code > run.exit_code ? code : run.exit_code;
+    code = code > run.exit_code ? code : run.exit_code;
+    return ckpt_source_close(&run.source, run.goes_on, code);
 }

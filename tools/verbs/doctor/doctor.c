@@ -113,6 +113,8 @@ static void check_blas(struct doctor *d)
     static const char *const flavours[] = {"serial", "pthread", "OpenMP"};
     const struct hst_dev_config config = {.size = sizeof config};
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    const struct hst_matmul bf16 = {
+        .m = 1, .n = 1, .k = 1, .a.dtype = HST_BF16, .b.dtype = HST_BF16, .c.dtype = HST_BF16};
     char math[HST_DEV_MATH_BYTES];
     struct hst_dev *device;
     int (*parallel)(void) = NULL;
@@ -120,11 +122,12 @@ static void check_blas(struct doctor *d)
         doctor_report(d, "blas", STATUS_FAIL, blas_fix(failure.why), "%s", failure.text);
         return;
     }
+    (void)hst_matmul_work_bytes(device, &bf16); /* from then on it tells who makes bf16's, too */
     hst_dev_math(device, math, sizeof math);
     hst_dev_close(&device);
     *(void **)&parallel = hst_dev_host_blas("openblas_get_parallel");
     int flavour = parallel ? parallel() : -1;
-    doctor_report(d, "blas", STATUS_OK, NULL, "%s: %s flavour; numbers depend on both", math,
+    doctor_report(d, "blas", STATUS_OK, NULL, "%s: %s flavour; numbers depend on it", math,
                   flavour >= 0 && flavour < 3 ? flavours[flavour] : "unknown");
 }
 
@@ -301,7 +304,8 @@ int verb_doctor(int argc, char **argv)
     const char *temporary = getenv("TMPDIR");
     struct doctor d = {.default_store = temporary && *temporary ? temporary : "/tmp"};
     d.store = d.default_store;
-    char verdict[512];
+    char verdict[512], filled[STORE_TEXT_BYTES];
+    struct hst_error error = {0};
     int code;
     const struct cli_verb verb = {
         .name = "doctor",
@@ -311,6 +315,13 @@ int verb_doctor(int argc, char **argv)
     };
     if (!cli_ready(&verb, argc, argv, &code))
         return code;
+    bool others;
+    if (doctor_check_net(&d, &others, &error))
+        return cli_fail(&error);
+    if (others)
+        return CLI_EXIT_OK;
+    if (d.store != d.default_store && store_alone(&d.store, filled, &error))
+        return cli_fail(&error);
     static const struct {
         const char *what;
         void (*check)(struct doctor *);

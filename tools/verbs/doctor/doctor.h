@@ -63,6 +63,13 @@ void doctor_check_rates(struct doctor *d);
 void doctor_keep_rate(struct doctor *d, const char *of, enum hst_rate rate,
                       const struct hst_figure *figure);
 
+/**
+ * net.c: what joins ranks. Of several all must call it. *others: this is not the first of them, and
+ * has done its part. Errors, with *error filled: variables of launchers that contradict each other;
+ * those of hst_ranks_measure, after which the process has to end.
+ */
+int doctor_check_net(struct doctor *d, bool *others, struct hst_error *error);
+
 /** doctor_gpu.c: each GPU with its memory, libraries, link, copies and distance. */
 void doctor_check_gpus(struct doctor *d);
 /** doctor_clock.c: the clock of the card at this PCI address, while it works. */

@@ -73,6 +73,18 @@ static void report_drive(struct doctor *d, const struct hst_rates *r)
                       text_size(r->drives[0].written_bytes, written));
 }
 
+static void report_trust(struct doctor *d, const struct hst_rates *r)
+{
+    if (r->disturbed[0])
+        doctor_report(d, "rates", STATUS_WARN, "end what else runs here, and call doctor again",
+                      "measured just now, in %.1f s; they may be too low: %s", r->seconds,
+                      r->disturbed);
+    else
+        doctor_report(d, "rates", STATUS_OK, NULL,
+                      "measured just now, in %.1f s, beside nothing that disturbs them",
+                      r->seconds);
+}
+
 void doctor_check_rates(struct doctor *d)
 {
     static const struct hst_gemm product = {
@@ -95,6 +107,7 @@ void doctor_check_rates(struct doctor *d)
     if (hst_probe(&probe, &rates))
         return;
     report_host(d, &rates);
+    report_trust(d, &rates);
     if (store)
         report_drive(d, &rates);
     for (enum hst_rate r = 0; r < HST_RATE_COUNT; r++)

@@ -261,13 +261,15 @@ static int inspect_one(const char *path, enum kind kind, const struct inspect_op
 static int inspect(const struct cli_operands *operands, const struct inspect_options *o,
                    struct hst_error *error)
 {
-    char store[CKPT_STORE_BYTES], first[CKPT_STORE_BYTES];
+    struct ckpt_source source = {.ranks = NULL};
+    char *store = source.store, first[CKPT_STORE_BYTES];
     enum kind kind = KIND_TOKENS;
     if (operands->count == 0)
         return fail(error, FAIL_MISSING, -EINVAL,
                     "nothing is named to inspect. Fix: name a model's directory, a store, data, a "
                     "log or another file; hoistway inspect --help lists them.");
     int native = ckpt_store(operands, store, error);
+    native = native ? native : ckpt_store_alone(store, error);
     if (native)
         return native;
     snprintf(first, sizeof first, "%.*s", (int)strcspn(operands->values[0], ","),
@@ -286,7 +288,7 @@ static int inspect(const struct cli_operands *operands, const struct inspect_opt
     if (kind == KIND_STORE)
         native = refuse_views(first, &o->views, error);
     if (kind == KIND_STORE && !native)
-        return ckpt_list(store, o->json, o->all || o->json ? SIZE_MAX : SCREEN_LINES - 3, error);
+        return ckpt_list(&source, o->json, o->all || o->json ? SIZE_MAX : SCREEN_LINES - 3, error);
     if (native)
         return native;
     if (operands->count > 1)

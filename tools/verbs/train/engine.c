@@ -35,10 +35,19 @@ static uint64_t document_tokens(const struct train *t)
              : 0;
 }
 
+uint64_t train_micro_batch(const struct train *t, uint64_t batch_tokens)
+{
+    const struct train_options *o = t->options;
+    uint64_t wish = o->engine.micro_batch_tokens;
+    if (wish == 0)
+        wish = t->device.gpu ? LLAMA_MICRO_BATCH_GPU : LLAMA_MICRO_BATCH_HOST;
+    return llama_micro_batch_tokens(wish, o->seq_len, batch_tokens / train_options_ways(o));
+}
+
 int train_device_choose(struct train *t)
 {
     const struct train_options *o = t->options;
-    uint64_t batch = o->engine.batch_tokens, wish = o->engine.micro_batch_tokens;
+    const uint64_t batch = o->engine.batch_tokens;
     const uint32_t ways = train_options_ways(o);
     /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
     bool gpu = !o->engine.device && o->engine.hbm_bytes;
@@ -50,19 +59,26 @@ int train_device_choose(struct train *t)
                  t->device.why);
         t->device.why[0] = '\0'; /* told */
     }
-    if (wish == 0)
-        wish = t->device.gpu ? LLAMA_MICRO_BATCH_GPU : LLAMA_MICRO_BATCH_HOST;
-    t->run = (struct llama_run){
-        .seq_len = o->seq_len,
-        .batch_tokens = batch,
-        .micro_batch_tokens = llama_micro_batch_tokens(wish, o->seq_len, batch / ways),
-        .ways = ways,
-        .ranks = train_options_ranks(o),
-        .documents = data_holds_documents(t->data),
-        .document_tokens = document_tokens(t),
-        .evaluates_other =
-            t->eval.data && data_holds_documents(t->eval.data) != data_holds_documents(t->data)};
+    t->run =
+        (struct llama_run){.seq_len = o->seq_len,
+                           .batch_tokens = batch,
+                           .micro_batch_tokens = train_micro_batch(t, batch),
+                           .ways = ways,
+                           .ranks = train_options_ranks(o),
+                           .documents = data_holds_documents(t->data),
+                           .document_tokens = document_tokens(t),
+                           .evaluates_other = t->eval.data && data_holds_documents(t->eval.data) !=
+                                                                  data_holds_documents(t->data)};
     return check_state(t);
+}
+
+/* The fastest home tiers follow from measurements where a model's load takes longer than the probes
+ * do; of others a plan may have left them. */
+#define MEASURED_FROM 1000000000u /* parameters */
+
+bool train_is_large(const struct train *t)
+{
+    return llama_parameter_count(t->model) >= MEASURED_FROM;
 }
 
 void train_rates_find(struct train *t, enum forecast_how how)
@@ -70,6 +86,13 @@ void train_rates_find(struct train *t, enum forecast_how how)
     struct hst_gemm gemms[HST_GEMMS_MAX];
     struct llama_operations operations;
     struct hst_config config = t->options->engine;
+    config.store = train_store(t);
+    if (t->engine && train_options_ranks(t->options) > 1)
+        config.threads = hst_engine_threads(t->engine);
+    else if (config.launch) { /* of a plan: all of the node, which its ranks share */
+        config.launch = NULL;
+        config.threads = 0;
+    }
     config.stopped = train_asked_to_stop;
     config.stopped_context = t;
     llama_operations(t->model, train_dtype(t), &operations);
@@ -134,7 +157,7 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     config.micro_batch_tokens = t->run.micro_batch_tokens;
     config.ways = t->run.ways;
     config.device = t->device.name;
-    config.log = o->passing ? log_warnings : cli_engine_log;
+    config.log = t->aside ? NULL : o->passing ? log_warnings : cli_engine_log;
     config.log_context = &t->progress;
     config.error = t->error;
     config.accept = train_accepts;
@@ -153,6 +176,10 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     if (native)
         return train_engine_failed(t, native, "starting the engine");
     native = train_ranks_compare(t);
+    if (!native && store_has_words(o->engine.store))
+        native = train_inputs_check_store(t);
+    if (!native && plan == HST_PLAN_TO_TRAIN)
+        native = train_ranks_measure(t);
     native = native ? native : llama_add_units(t->model, t->engine);
     if (!native)
         native = hst_engine_seal(t->engine, HST_ORDER_FORWARD);

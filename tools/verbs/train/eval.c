@@ -10,10 +10,10 @@
 #include "cli/message/activity.h"
 #include "cli/message/message.h"
 #include "cli/message/say.h"
-#include "verbs/ckpt/ckpt.h"
 #include "verbs/train/run.h"
 
 #include <errno.h>
+#include <hoistway/ckpt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -71,40 +71,44 @@ size_t train_eval_cursor(const struct train *t, char *text, size_t bytes)
     return (size_t)evaluation_write(&line, text, bytes);
 }
 
-/* True where the best version so far can still be exported. */
-static bool is_kept(const struct train *t, uint64_t step)
+/* It is so on all of several ranks, whatever a crash has left to one. */
+static int kept_by_all(struct train *t, uint64_t step, bool *kept)
 {
-    uint64_t steps[1024];
-    const size_t count = hst_ckpt_kept(t->options->engine.store, steps, 1024);
-    for (size_t i = 0; i < count && i < 1024; i++)
-        if (steps[i] == step)
-            return true;
-    return false;
+    int64_t ranks = hst_engine_has_kept(t->engine, step);
+    const int native = hst_engine_sum(t->engine, &ranks, 1);
+    *kept = ranks == (int64_t)train_options_ranks(t->options);
+    return native ? train_engine_failed(t, native, "looking for the best version") : 0;
 }
 
-void train_eval_resume(struct train *t, const char *cursor)
+int train_eval_resume(struct train *t, const char *cursor)
 {
     struct train_evaluation *e = &t->eval;
     struct evaluation_line line;
     if (!e->data || !evaluation_read(cursor, &line))
-        return;
+        return 0;
     const struct evaluation_best best = line.best;
     e->due = line.due;
     if (best.step == 0)
-        return;
+        return 0;
     e->replaced = best.step;
+    bool kept = true, now = false; /* before this version; this one */
+    int native = t->options->keep_best ? kept_by_all(t, best.step, &kept) : 0;
+    native = native || kept ? native : kept_by_all(t, t->began, &now);
+    if (native)
+        return native;
     if (line.data != e->identity)
         cli_warn(CLI_EVALUATION,
                  "the run was evaluated on other data before: step %" PRIu64
                  ", its best so far, is not compared with those to come",
                  best.step);
-    else if (t->options->keep_best && !is_kept(t, best.step) && !is_kept(t, t->began))
+    else if (!kept && !now)
         cli_warn(CLI_EVALUATION,
                  "step %" PRIu64
                  ", the best so far, was not kept: --keep-best is about those to come",
                  best.step);
     else
         e->best = best;
+    return 0;
 }
 
 /* ---- one evaluation ---- */
@@ -250,44 +254,17 @@ int train_evaluate(struct train *t, uint64_t step)
 
 /* ---- the best version ---- */
 
-struct saving {
-    struct hst_ckpt *ckpt;
-    struct hst_ckpt_watch watch;
-};
-
-static int save(void *from, bool masters, const struct hst_writer *writer, struct hst_error *error)
-{
-    const struct saving *s = from;
-    return masters ? hst_ckpt_save_masters(s->ckpt, writer, &s->watch, error)
-                   : hst_ckpt_save(s->ckpt, writer, &s->watch, error);
-}
-
-static int asked_to_stop(void *context, uint64_t done_bytes, uint64_t total_bytes)
-{
-    (void)done_bytes;
-    (void)total_bytes;
-    return train_stopped(context);
-}
-
 bool train_eval_exports_kept(const struct train *t)
 {
     return t->options->keep_best && t->eval.best.step > 0 && t->eval.best.step != t->done;
 }
 
-int train_eval_export(struct train *t)
+int train_eval_save(void *from, bool masters, const struct hst_writer *writer,
+                    struct hst_error *error)
 {
-    const struct hst_ckpt_config config = {.size = sizeof config,
-                                           .store = t->options->engine.store,
-                                           .step = t->eval.best.step,
-                                           .hold = true};
-    struct ckpt_model model = {0};
-    struct saving saving = {.watch = {.progress = asked_to_stop, .context = t}};
-    int native = hst_ckpt_open(&config, &saving.ckpt, t->error);
-    native = native ? native : ckpt_model_open(t->options->model, saving.ckpt, &model, t->error);
-    native = native ? native : train_export_write(&t->export, save, &saving, t->error);
-    hst_ckpt_close(&saving.ckpt); /* it names the model's engine */
-    ckpt_model_close(&model);
-    return native;
+    const struct train *t = from;
+    (void)error; /* the engine keeps its own */
+    return hst_engine_save_kept(t->engine, t->eval.best.step, masters, writer);
 }
 
 void train_eval_tell(const struct train *t)

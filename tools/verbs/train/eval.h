@@ -32,8 +32,9 @@ int train_eval_check_options(const struct train_options *options, struct hst_err
 
 /** Opens what is evaluated on, behind train_settle, for that model. E402, E420 to E423. */
 int train_eval_open(struct train *t, const struct llama_config *model);
-/** This is what is left of a run that goes on: from the cursor of its version. */
-void train_eval_resume(struct train *t, const char *cursor);
+/** This is what is left of a run that goes on: from the cursor of its version. Of several ranks all
+ * make the call. Returns as train_inputs_open. */
+int train_eval_resume(struct train *t, const char *cursor);
 /** Adds the line to a cursor. Returns its bytes. */
 size_t train_eval_cursor(const struct train *t, char *text, size_t bytes);
 /**
@@ -43,8 +44,9 @@ size_t train_eval_cursor(const struct train *t, char *text, size_t bytes);
 int train_evaluate(struct train *t, uint64_t step);
 /** True where the export is of another version than the last one. */
 bool train_eval_exports_kept(const struct train *t);
-/** Then: exports that. Returns 0 or negative errno with *t->error. */
-int train_eval_export(struct train *t);
+/** Then: a train_save of a struct train, of that. */
+int train_eval_save(void *from, bool masters, const struct hst_writer *writer,
+                    struct hst_error *error);
 /** Lines of the summary. */
 void train_eval_tell(const struct train *t);
 void train_eval_close(struct train *t);

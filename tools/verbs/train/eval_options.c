@@ -97,6 +97,10 @@ static int check_keep_best(const struct train_options *o, struct hst_error *erro
                     "--keep-best and --keep %" PRIu32 " both say which copies of versions are kept "
                     "beside the store. Fix: leave one of them out.",
                     o->engine.keep);
+    if (train_options_ranks(o) > 1 && o->engine.zero_stage == HST_ZERO_0)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--keep-best keeps no copies of ranks of --zero-stage 0 yet. Fix: --zero-stage "
+                    "1, or leave it out.");
     return 0;
 }
 
@@ -117,7 +121,7 @@ int train_eval_check_options(const struct train_options *o, struct hst_error *er
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--sample-tokens is for a run with samples, and there are none. Fix: --samples "
                     "4, or leave it out.");
-    if (o->samples && o->quiet && !o->log)
+    if (o->samples && o->quiet && !o->log && !train_options_other(o))
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--samples %" PRIu64 " with --quiet are shown nowhere: the log alone has them "
                     "then. Fix: --log FILE, or leave one of them out.",

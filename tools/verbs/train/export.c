@@ -192,10 +192,10 @@ static int write_nothing(void *context, const struct hst_param_ref *param, uint6
     return -EPROTO; /* the engine writes on rank 0 alone */
 }
 
-int train_export_follow(const struct train_export *x, struct hst_engine *engine)
+int train_export_follow(const struct train_export *x, train_save *save, void *from)
 {
     const struct hst_writer writer = {.write = write_nothing};
-    return train_export_save_engine(engine, x->dtype != x->working, &writer, NULL);
+    return save(from, x->dtype != x->working, &writer, NULL);
 }
 
 void train_export_warn(const struct train_export *x)

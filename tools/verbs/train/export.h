@@ -46,7 +46,7 @@ int train_export_write(struct train_export *export, train_save *save, void *from
                        struct hst_error *error);
 /** A rank other than 0 makes the engine's part of train_export_write with the others, and writes
  * nothing. The engine's errors. */
-int train_export_follow(const struct train_export *export, struct hst_engine *engine);
+int train_export_follow(const struct train_export *export, train_save *save, void *from);
 /** Warns where weights are infinite in what was written (W430). */
 void train_export_warn(const struct train_export *export);
 /** It tells, where what was written is rounded, in one line of stdout how to get the master. */

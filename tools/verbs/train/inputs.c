@@ -195,14 +195,34 @@ static int check_outputs(struct train *t)
         native = trace_check(o->trace, t->error);
     if (!native)
         native = views_check(&o->views, t->error);
-    t->store_made = true;
-    for (struct store_list list = {.rest = o->engine.store}; !native && store_next(&list);) {
+    const char *store = train_store(t);
+    t->store_made = store != NULL;
+    for (struct store_list list = {.rest = store}; !native && store_next(&list);) {
         native = store_check_local(list.directory, t->error);
         t->store_made = t->store_made && access(list.directory, F_OK) < 0;
     }
-    if (!native &&
+    if (!native && store &&
         keeps_versions(o)) /* before its engine is made, which does not know that it begins */
-        native = hst_store_check(o->engine.store, !o->resume, t->error);
+        native = hst_store_check(store, !o->resume, t->error);
+    return native;
+}
+
+const char *train_store(const struct train *t)
+{
+    const char *store = t->options->engine.store;
+    if (t->engine)
+        return hst_engine_store(t->engine);
+    return store_has_words(store) ? NULL : store;
+}
+
+/* It looks at what the engine has not: that knows this rank's files, and no output. */
+int train_inputs_check_store(struct train *t)
+{
+    struct train_options own = *t->options;
+    own.engine.store = train_store(t);
+    int native = train_options_check_outputs(&own, t->error);
+    for (struct store_list list = {.rest = own.engine.store}; !native && store_next(&list);)
+        native = store_check_local(list.directory, t->error);
     return native;
 }
 

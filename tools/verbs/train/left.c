@@ -18,7 +18,7 @@ void train_left_begin(struct train *t)
 
 void train_left_step(struct train *t, uint64_t free_bytes)
 {
-    if (free_bytes < t->left.least)
+    if (free_bytes && free_bytes < t->left.least) /* 0: it was not asked at this step */
         t->left.least = free_bytes;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "base/text.h"
 #include "cli/message/message.h"
+#include "verbs/train/config.h"
 #include "verbs/train/run.h"
 
 #include <errno.h>
@@ -120,6 +121,7 @@ int train_settle(struct train *t)
         return native;
     native = settle_steps(t);
     native = native ? native : train_options_schedule(&t->settled, &t->schedule, t->error);
+    native = native ? native : train_config_scheduler(&t->settled, &t->peer, t->error);
     if (!native)
         tell_passes(t);
     return native;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This file begins the log of a run, and the views that are made of it. */
 #include "cli/message/message.h"
+#include "verbs/train/options_file.h"
 #include "verbs/train/run.h"
 
 #include <string.h>
@@ -30,6 +31,19 @@ static int open_log(struct train *t)
     return native;
 }
 
+/* The decisions of data, device and ranks stand there as if it had been given. */
+static void put_options(struct json_writer *json, const void *context)
+{
+    const struct train *t = context;
+    struct train_options o = *t->options;
+    o.epochs = 0; /* which o.steps are */
+    o.engine.device = t->device.name;
+    o.engine.precision = train_precision(t);
+    o.engine.micro_batch_tokens = t->run.micro_batch_tokens;
+    o.engine.ways = t->part.ways;
+    train_options_put(json, &o, &t->peer);
+}
+
 int train_log_begin(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -54,6 +68,7 @@ int train_log_begin(struct train *t)
         .batch_tokens = t->run.batch_tokens,
         .micro_batch_tokens = t->run.micro_batch_tokens,
         .part = &t->part,
+        .zero_stage = HST_ZERO_0 - o->engine.zero_stage,
         .rows = packing ? packing->row_count : 0,
         .documents = packing ? packing->document_count : 0,
         .fill = packing ? train_fill(packing, o->seq_len) : 0,
@@ -63,6 +78,8 @@ int train_log_begin(struct train *t)
         .plans = train_plans(t),
         .start_up_s = t->started_s,
         .predicted_start_up_s = t->start_up.why[0] ? 0 : t->start_up.seconds,
+        .put_options = put_options,
+        .options = t,
     };
     t->log.sync = !o->engine.durability || strcmp(o->engine.durability, "none") != 0;
     native = native ? native : run_log_start(&t->log, &start, t->error);
@@ -70,7 +87,7 @@ int train_log_begin(struct train *t)
         views_show(&t->views);
     if (!native && t->views.native)
         native = views_close(&t->views, t->error);
-    const uint32_t pid = t->part.ranks > 1 ? t->part.rank : 1;
+    const uint32_t pid = t->part.ranks > 1 ? o->engine.launch->rank : 1; /* as in its file's name */
     return native ? native : trace_open(&t->trace, o->trace, pid, t->error);
 }
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/options/path.h"
 #include "cli/options/store.h"
+#include "verbs/train/config.h"
 #include "verbs/train/eval.h"
 #include "verbs/train/train.h"
 
@@ -112,6 +113,11 @@ static const struct hst_option output_table[] = {
      .argument = "FILE",
      .default_text = "none",
      .help = "a page of the run, with its charts, written when it ends"},
+    {.name = "print-options",
+     .group = "output",
+     .type = HST_OPTION_FLAG,
+     .offset = FIELD(print_options),
+     .help = "writes the options as a file for --options, and ends"},
     {.name = "quiet",
      .group = "output",
      .type = HST_OPTION_FLAG,
@@ -139,6 +145,25 @@ static const struct hst_option rank_table[] = {
 /* These decide where bytes go and how long a step takes, or stand beside that in a command line:
  * plan takes them too. */
 static const struct hst_option common_table[] = {
+    {.name = "config",
+     .group = "input",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(config),
+     .argument = "FILE",
+     .default_text = "none",
+     .help = "a DeepSpeed configuration; the command line wins over it"},
+    {.name = "explain-config",
+     .group = "input",
+     .type = HST_OPTION_FLAG,
+     .offset = FIELD(explain_config),
+     .help = "tells what becomes of each key of --config, and ends"},
+    {.name = "options",
+     .group = "input",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(options_path),
+     .argument = "FILE",
+     .default_text = "none",
+     .help = "these options by name, as JSON; the command line wins over it"},
     {.name = "data",
      .group = "input",
      .type = HST_OPTION_TEXT,
@@ -308,29 +333,40 @@ void train_options_init(struct train_options *options)
     };
 }
 
-int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
-                        struct hst_error *error)
+size_t train_options_sets(struct train_options *options, struct cli_set sets[CLI_MAX_SETS])
 {
     size_t common_count, engine_count, eval_count;
     const struct hst_option *common = train_options_common(&common_count);
     const struct hst_option *eval = train_eval_options(&eval_count);
     const struct hst_option *engine = hst_engine_options(&engine_count);
-    const struct cli_verb verb = {
+    const struct cli_set all[] = {
+        {input_table, sizeof input_table / sizeof input_table[0], options},
+        {common, common_count, options},
+        {eval, eval_count, options},
+        {engine, engine_count, &options->engine},
+        {rank_table, sizeof rank_table / sizeof rank_table[0], options},
+        {output_table, sizeof output_table / sizeof output_table[0], options}};
+    static_assert(sizeof all / sizeof all[0] <= CLI_MAX_SETS, "a verb has room for them");
+    memcpy(sets, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
+                        struct hst_error *error)
+{
+    struct cli_verb verb = {
         .name = "train",
         .about = "Fine-tunes a model whose weights and optimizer states need not fit in memory.",
         .see = SEE_TABLE,
         .required = required,
-        .sets = {{input_table, sizeof input_table / sizeof input_table[0], options},
-                 {common, common_count, options},
-                 {eval, eval_count, options},
-                 {engine, engine_count, &options->engine},
-                 {rank_table, sizeof rank_table / sizeof rank_table[0], options},
-                 {output_table, sizeof output_table / sizeof output_table[0], options}},
-        .set_count = 6,
+        .more = train_config_more,
+        .more_context = options,
     };
+    verb.set_count = train_options_sets(options, verb.sets);
     int native = cli_parse(&verb, argc, argv, help, error);
     if (native == 0 && *help)
         cli_help(&verb, stdout);
+    *help = *help || options->explain_config || options->print_options;
     train_options_complete(options);
     return native;
 }
@@ -383,7 +419,7 @@ static int check_outputs_apart(const struct train_options *o, const struct outpu
     return native;
 }
 
-static int check_outputs(const struct train_options *o, struct hst_error *error)
+int train_options_check_outputs(const struct train_options *o, struct hst_error *error)
 {
     const struct output outputs[OUTPUTS] = {{"--log", o->log},
                                             {"--trace", o->trace},
@@ -501,5 +537,5 @@ int train_options_check(const struct train_options *options, struct hst_error *e
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--allow-config-change says what a run may go on with, and --resume is not "
                     "given. Fix: --resume, or leave it out.");
-    return check_outputs(options, error);
+    return train_options_check_outputs(options, error);
 }

@@ -12,9 +12,11 @@
 #include "verbs/train/run.h"
 
 #include <errno.h>
+#include <hoistway/predict.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what a rank is asked for ---- */
 
@@ -32,22 +34,49 @@ static int trace_of_rank(struct train_ranks *ranks, struct train_options *o,
     return 0;
 }
 
+/*
+ * A run that goes on has the ways of its store where none are named. Ranks are not joined yet, so
+ * it is looked for under all numbers that directories may have. Who finds nothing there has the
+ * default, and ranks that differ then are refused.
+ */
+static void ways_of_store(const struct hst_launch *launch, struct train_options *o)
+{
+    const uint32_t locals = launch->locals ? launch->locals : 1;
+    const struct hst_store_place place = {launch->rank, launch->local,
+                                          (launch->rank - launch->local) / locals};
+    if (!o->resume || o->engine.ways || !o->engine.store)
+        return;
+    o->engine.ways = hst_store_ways(o->engine.store, &place);
+    o->store_ways = o->engine.ways > 0;
+    if (o->store_ways && !o->quiet && o->engine.ways != launch->ranks)
+        cli_note(CLI_RESUME, "--ways %" PRIu32 ", as the store has it", o->engine.ways);
+}
+
 int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct hst_error *error)
 {
     int native = launch_read(&o->launch, &ranks->launch, error);
-    if (native || ranks->launch.ranks == 1)
+    if (native)
         return native;
+    if (ranks->launch.ranks == 1) {
+        ways_of_store(&ranks->launch, o);
+        train_options_complete(o);
+        /* the words of one that is resumed find other ranks' files, too */
+        return o->resume ? 0 : store_alone(&o->engine.store, ranks->store, error);
+    }
     o->engine.launch = &ranks->launch;
     if (!o->engine.device) /* devices other than it are refused */
         o->engine.device = "host";
     voice_of(ranks->launch.rank, o->stopped);
+    ways_of_store(&ranks->launch, o);
     train_options_complete(o);
     if (voice_is_other()) {
         o->quiet = true;
         o->log = NULL;
         o->views = (struct views_paths){.csv = NULL};
     }
-    return trace_of_rank(ranks, o, error);
+    const struct hst_store_place any = {.rank = 0};
+    native = o->engine.store ? hst_store_words(o->engine.store, &any, NULL, 0, error) : 0;
+    return native < 0 ? native : trace_of_rank(ranks, o, error);
 }
 
 /* ---- ranks are alike ---- */
@@ -129,6 +158,18 @@ int train_ranks_compare(struct train *t)
     return native ? native : same_inputs(t);
 }
 
+int train_ranks_measure(struct train *t)
+{
+    const struct train_options *o = t->options;
+    const bool large = train_is_large(t);
+    if (train_options_ranks(o) == 1 || (!large && o->steps < TRAIN_PREDICTED_AFTER))
+        return 0;
+    if (large)
+        train_rates_find(t, FORECAST_PROBE);
+    const int native = train_stopped(t); /* what was measured until then is a part */
+    return native ? native : hst_engine_net_rates(t->engine, &t->rates);
+}
+
 void train_ranks_tell(const struct train *t)
 {
     const struct hst_part *p = &t->part;
@@ -140,14 +181,25 @@ void train_ranks_tell(const struct train *t)
 
 /* ---- the end of one is the end of all ---- */
 
+#define OTHERS_WAIT_S 5
+
 int train_ranks_end(struct train *t, int native)
 {
-    const bool all = native == -ECANCELED && t->stop.agreed;
-    if (!native || all || train_options_ranks(t->options) == 1 || !t->engine)
+    const bool all = !native || (native == -ECANCELED && t->stop.agreed);
+    if (train_options_ranks(t->options) == 1 || !t->engine)
         return native;
+    if (all) {
+        const int left = hst_engine_leave(t->engine);
+        if (!left)
+            return native;
+        native = train_engine_failed(t, left, "ending with the other ranks");
+    }
+    if (voice_is_other() && t->error->code == HST_E_NONFINITE)
+        sleep(OTHERS_WAIT_S); /* all know it: rank 0 tells it, and ends this one meanwhile */
     int status = t->result.resumable ? CLI_EXIT_STOPPED : CLI_EXIT_STOPPED_AT_ONCE;
     if (native != -ECANCELED)
         status = cli_fail(t->error);
+    train_export_end(&t->export); /* nothing that it has begun is left */
     hst_engine_abort(t->engine, status);
     return native;
 }

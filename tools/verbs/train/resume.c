@@ -15,9 +15,19 @@
 #include <string.h>
 
 /* These may be changed on purpose: how far a step goes, and on what. */
-static const char *const CHANGEABLE[] = {"lr ",    "schedule ",   "warmup ", "lr-end ", "decay ",
-                                         "steps ", "tokens ",     "data ",   "pack ",   "long ",
-                                         "rows ",  "eval-split ", NULL};
+static const char *const CHANGEABLE[] = {"lr ",    "schedule ", "scheduler ",  "warmup ", "lr-end ",
+                                         "decay ", "steps ",    "tokens ",     "data ",   "pack ",
+                                         "long ",  "rows ",     "eval-split ", NULL};
+
+/* The scheduler of a configuration: all that its rates depend on. */
+static size_t peer_lines(const struct schedule_peer *p, double lr, char *text, size_t text_bytes)
+{
+    return (size_t)snprintf(
+        text, text_bytes,
+        "lr %.15g\nschedule %s v%d\nscheduler %s %.15g to %.15g, %" PRIu64 " of %" PRIu64 "\n", lr,
+        PEER_NAMES[p->kind - PEER_WARMUP], SCHEDULE_VERSION, p->linear ? "linear" : "log",
+        p->lr_begin, p->lr_end, p->warmup_steps, p->kind == PEER_WARMUP ? 0 : p->total_steps);
+}
 
 /* All that a step's learning rate depends on. */
 static size_t schedule_lines(const struct schedule *s, char *text, size_t text_bytes)
@@ -50,6 +60,9 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
     n += (int)train_window_line(hf_model_config(t->source), o->seq_len, text + n,
                                 TRAIN_CURSOR_BYTES - (size_t)n);
     n += (int)train_eval_cursor(t, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
+    if (t->peer.kind != PEER_NONE)
+        return (size_t)n +
+               peer_lines(&t->peer, t->schedule.lr, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     return (size_t)n + schedule_lines(&t->schedule, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
 }
 
@@ -171,6 +184,13 @@ static double percent_of(const struct train *t, const char *line)
                                     : 0;
 }
 
+static void add_typed(const struct change *c, struct words *fix)
+{
+    add(fix, "%s--%.*s", fix->bytes ? " " : "", typed_length(c->was, c->was_length), c->was);
+}
+
+#define PEER_FIX "a --config with that scheduler"
+
 static void add_change(const struct train *t, const struct change *c, struct changes *changes)
 {
     const char *comma = changes->was.bytes ? ", " : "";
@@ -183,9 +203,10 @@ static void add_change(const struct train *t, const struct change *c, struct cha
     changes->all_may = changes->all_may && is_changeable(c->was);
     if (starts(c->was, "tokens "))
         changes->data = true;
-    else
-        add(&changes->fix, "%s--%.*s", changes->fix.bytes ? " " : "",
-            typed_length(c->was, c->was_length), c->was);
+    else if (!starts(c->was, "schedule Warmup") && !starts(c->was, "scheduler "))
+        add_typed(c, &changes->fix);
+    else if (!strstr(changes->fix.text, PEER_FIX)) /* both lines are of it */
+        add(&changes->fix, "%s" PEER_FIX, changes->fix.bytes ? " and " : "");
 }
 
 /* It tells what is listed beside others. What this run has no line of follows from its schedule,
@@ -368,7 +389,9 @@ int train_resume(struct train *t)
     train_cursor(t, is);
     tell_changes(was, is);
     t->began = t->done = t->version_step = step;
-    train_eval_resume(t, was);
+    native = train_eval_resume(t, was);
+    if (native)
+        return native;
     tell_older(t);
     if (!t->options->quiet)
         cli_note(CLI_RESUME, "going on after step %" PRIu64 " of %" PRIu64, step,

@@ -3,8 +3,11 @@
 #define HOISTWAY_TOOLS_VERBS_TRAIN_RUN_H
 /* A run of `hoistway train` from its first check to its last line. */
 #include "cli/options/device.h"
+#include "cli/options/store.h"
 #include "cli/forecast.h"
+#include "cli/rates_text.h"
 #include "cli/loss_watch.h"
+#include "cli/schedule_peer.h"
 #include "cli/message/progress.h"
 #include "cli/log/runlog.h"
 #include "cli/log/trace.h"
@@ -19,12 +22,19 @@
 struct train_ranks {
     struct hst_launch launch;
     char trace[4096]; /* this rank's own file */
+    char store[STORE_TEXT_BYTES]; /* of one process, where its words were filled in */
 };
+
+/** Computation is measured in the second step: only then is there something to say. */
+#define TRAIN_PREDICTED_AFTER 2
+/** The run compares so many steps after that with what was predicted. */
+#define TRAIN_AGAIN_STEPS 2
 
 struct train {
     const struct train_options *options; /* behind train_settle those of `settled` */
     struct train_options settled;
     struct schedule schedule;
+    struct schedule_peer peer; /* in its place, where a configuration has one (kind) */
     struct device_choice device;
     struct hst_error *error;
     struct llama_run run;
@@ -67,7 +77,14 @@ struct train {
     uint64_t nonfinite_count; /* of the weights that were read */
     char nonfinite_tensor[128];
     struct data_batch batch; /* of one step: one block, whose first part is inputs */
+    bool aside; /* a plan beside another one: its engine tells nothing */
     struct hst_rates rates;     /* what is known of the machine */
+    char rates_line[RATES_TEXT_BYTES]; /* those that were planned with; "": none */
+    struct train_again {
+        double steps_s[TRAIN_AGAIN_STEPS]; /* the first steps after the prediction */
+        unsigned count;
+        double seconds; /* that measuring again took */
+    } again;
     struct hst_start_up start_up; /* as it was predicted */
     double started_s;             /* what it took: of planning and loading so far */
     struct train_result result;
@@ -87,6 +104,12 @@ int train_data_open(struct train *t, const struct llama_config *model);
  */
 int train_inputs_check(struct train *t);
 
+/** This rank's directories of the store; null: none, or those of several ranks before there is an
+ * engine, which knows who is where. */
+const char *train_store(const struct train *t);
+/** Checks them, once they are known, beside the outputs. Returns as train_inputs_open. */
+int train_inputs_check_store(struct train *t);
+
 /** It tells how the data of t->options is opened to be trained on. */
 struct data_config train_data_config(const struct train *t, const struct llama_config *model);
 /**
@@ -104,6 +127,19 @@ void train_tell_micro_batch(const struct train *t);
 /** Chooses the device, and the micro-batch, whose default is the device's. Returns 0, or -EINVAL
     *with t->error where the device's precision is none for --state. */
 int train_device_choose(struct train *t);
+/** Tokens of a micro-batch of such a batch: those that are wished, or the device's. */
+uint64_t train_micro_batch(const struct train *t, uint64_t batch_tokens);
+/** A model whose home tiers are worth what it takes to measure the machine. */
+bool train_is_large(const struct train *t);
+/** Somebody sees what is predicted. */
+bool train_is_told(const struct train *t);
+/** Fills t->rates with those of the store's drives and the link, which a prediction needs beside
+ * what steps have measured. anew: not of the last minute. */
+void train_rates_measure(struct train *t, bool anew);
+/** Predicts a step by t->rates and what steps have measured, or says why not. */
+void train_predict(struct train *t);
+/** A step has taken so long: measures rates again, once, where the first ones refute them. */
+void train_again_step(struct train *t, uint64_t number, double step_s);
 /** Fills t->rates, of t->device and t->model. */
 void train_rates_find(struct train *t, enum forecast_how how);
 /**
@@ -202,15 +238,23 @@ int train_stopped(const struct train *t);
 /** It adds this rank's wish to the second sum of the step or evaluation at hand; and takes what all
  * of them have wished. */
 int train_stop_vote(const struct train *t);
+/** It is that wish, for who has sums of its own to add it to. */
+bool train_stop_wish(const struct train *t);
+/** "User defined signal 1": what has asked for it. */
+const char *train_signal_words(const struct train *t);
 void train_stop_count(struct train *t, double wishes);
 
 /**
  * Of a run that a launcher may have started as one of several: finds out, and makes *o the options
- * of this rank. Of one process it does nothing. *ranks lives as long as the run. E107, E402, E501.
+ * of this rank. Of one process it fills in the words of --store alone. *ranks lives as long as the
+ * run. E107, E402, E501.
  */
 int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct hst_error *error);
 /** Ends all ranks that do not have the same command line and inputs. The engine's errors. */
 int train_ranks_compare(struct train *t);
+/** Once several ranks are joined, it measures the network between them, where anything is to
+ * be predicted, and of a large model the machine, all ranks at once. The engine's errors. */
+int train_ranks_measure(struct train *t);
 /** Tells how many there are, and how they are joined. */
 void train_ranks_tell(const struct train *t);
 /** Of several ranks it tells what has failed, and ends all of them; does not return then. Returns

@@ -3,6 +3,8 @@
  * Samples of a run: the likeliest id behind each prompt, then the likeliest behind that, and so on.
  * There is no cache of keys and values. Each new token is one forward over all prompts at once, as
  * an evaluation makes it, which runs wherever a step runs. Nothing of it reaches the weights.
+ * Several ranks make those that lie in their parts of the batch, and tell each other what they
+ * found.
  */
 #include "base/now.h"
 #include "base/text.h"
@@ -181,11 +183,23 @@ void train_samples_close(struct train *t)
 
 /* ---- one time ---- */
 
+/* t->batch has this rank's part at its begin, whatever else it has room for. */
+static bool is_own(const struct train *t, const struct train_sample *sample)
+{
+    return sample->begin >= t->part.first_token &&
+           sample->begin - t->part.first_token < t->part.tokens;
+}
+
+static uint64_t own_begin(const struct train *t, const struct train_sample *sample)
+{
+    return sample->begin - t->part.first_token;
+}
+
 /* What no sample lies in sees itself alone, and nothing sees it. */
 static void clear(struct train *t)
 {
     const struct data_batch *to = &t->batch;
-    for (uint64_t i = 0; i < t->run.batch_tokens; i++) {
+    for (uint64_t i = 0; i < t->part.tokens; i++) {
         to->inputs[i] = 0;
         to->targets[i] = DATA_NO_TARGET;
         if (data_holds_documents(t->data)) {
@@ -201,11 +215,14 @@ static void put_prompt(struct train *t, uint64_t i)
     const struct prompts *p = &t->samples.prompts;
     sample->made = 0;
     sample->ended = sample->lost = false;
-    memcpy(t->batch.inputs + sample->begin, p->ids + p->starts[i], sample->length * sizeof *p->ids);
+    if (!is_own(t, sample))
+        return;
+    const uint64_t begin = own_begin(t, sample);
+    memcpy(t->batch.inputs + begin, p->ids + p->starts[i], sample->length * sizeof *p->ids);
     for (uint64_t k = 0; data_holds_documents(t->data) && k < sample->length + sample->most - 1;
          k++) {
-        t->batch.first[sample->begin + k] = (uint32_t)(sample->begin % t->options->seq_len);
-        t->batch.position[sample->begin + k] = (uint32_t)k;
+        t->batch.first[begin + k] = (uint32_t)(begin % t->options->seq_len);
+        t->batch.position[begin + k] = (uint32_t)k;
     }
 }
 
@@ -217,21 +234,29 @@ static bool is_end(const struct train_samples *s, uint32_t id)
     return false;
 }
 
-/* The last of its tokens, behind which the next one is looked for. */
-static uint64_t last_of(const struct train_sample *sample)
+/* The last of its tokens, behind which the next one is looked for: of this rank's part. */
+static uint64_t last_of(const struct train *t, const struct train_sample *sample)
 {
-    return sample->begin + sample->length + sample->made - 1;
+    return own_begin(t, sample) + sample->length + sample->made - 1;
 }
 
-static void take(struct train *t, struct train_sample *sample, const struct llama_choice *choice)
+/* An id, or this. */
+#define NO_ID (INT64_C(1) << 32)
+
+static int64_t found_id(const struct llama_choice *choice)
 {
-    sample->lost = choice->logit == -INFINITY;
+    return choice->logit == -INFINITY ? NO_ID : (int64_t)choice->id;
+}
+
+static void take(struct train *t, struct train_sample *sample, int64_t found)
+{
+    sample->lost = found == NO_ID;
     if (sample->lost)
         return;
-    sample->ended = is_end(&t->samples, choice->id);
-    sample->ids[sample->made++] = choice->id;
-    if (!sample->ended && sample->made < sample->most)
-        t->batch.inputs[last_of(sample)] = choice->id;
+    sample->ended = is_end(&t->samples, (uint32_t)found);
+    sample->ids[sample->made++] = (uint32_t)found;
+    if (is_own(t, sample) && !sample->ended && sample->made < sample->most)
+        t->batch.inputs[last_of(t, sample)] = (uint32_t)found;
 }
 
 static bool goes_on(const struct train_sample *sample)
@@ -239,9 +264,13 @@ static bool goes_on(const struct train_sample *sample)
     return !sample->ended && !sample->lost && sample->made < sample->most;
 }
 
-/* One more token of each of the samples [first, end) that go on. *asked: how many did. */
-static int sweep(struct train *t, uint64_t first, uint64_t end, struct llama_choice *choices,
-                 size_t *asked)
+/* This is what a sweep asks for, and what all ranks have found. */
+struct asking {
+    struct llama_choice *choices; /* this rank's own: room for all */
+    int64_t *found;               /* of all; behind them who wishes to stop */
+};
+
+static int choose(struct train *t, const struct asking *asking, size_t own)
 {
     const struct data_batch *to = &t->batch;
     const bool packed = data_holds_documents(t->data);
@@ -249,27 +278,50 @@ static int sweep(struct train *t, uint64_t first, uint64_t end, struct llama_cho
                                       .targets = to->targets,
                                       .first = packed ? to->first : NULL,
                                       .position = packed ? to->position : NULL};
+    const int native = llama_choose(t->model, t->engine, &batch, asking->choices, own);
+    return native ? train_engine_failed(t, native, "the samples") : 0;
+}
+
+/* found[i] ← of the ith that goes on, which one rank has looked for. */
+static int share(struct train *t, uint64_t first, uint64_t end, const struct asking *asking,
+                 size_t asked)
+{
+    const struct train_sample *list = t->samples.list;
+    size_t own = 0, at = 0;
+    for (uint64_t i = first; i < end; i++)
+        if (goes_on(&list[i]))
+            asking->found[at++] = is_own(t, &list[i]) ? found_id(&asking->choices[own++]) : 0;
+    asking->found[asked] = train_stop_wish(t);
+    const int native = hst_engine_sum(t->engine, asking->found, asked + 1);
+    train_stop_count(t, native ? 0 : (double)asking->found[asked]);
+    return native ? train_engine_failed(t, native, "the samples") : 0;
+}
+
+/* One more token of each of the samples [first, end) that go on. *asked: how many did. */
+static int sweep(struct train *t, uint64_t first, uint64_t end, const struct asking *asking,
+                 size_t *asked)
+{
     struct train_sample *list = t->samples.list;
-    size_t count = 0;
-    for (uint64_t i = first; i < end; i++)
-        if (goes_on(&list[i]))
-            choices[count++].token = last_of(&list[i]);
-    *asked = count;
-    int native = count ? train_stopped(t) : 0;
-    if (native || count == 0)
+    size_t own = 0;
+    *asked = 0;
+    for (uint64_t i = first; i < end; i++) {
+        *asked += goes_on(&list[i]);
+        if (goes_on(&list[i]) && is_own(t, &list[i]))
+            asking->choices[own++].token = last_of(t, &list[i]);
+    }
+    int native = *asked ? train_stopped(t) : 0;
+    if (native || *asked == 0)
         return native;
-    native = llama_choose(t->model, t->engine, &batch, choices, count);
-    if (native)
-        return train_engine_failed(t, native, "the samples");
-    count = 0;
-    for (uint64_t i = first; i < end; i++)
+    native = choose(t, asking, own);
+    native = native ? native : share(t, first, end, asking, *asked);
+    for (uint64_t i = first, at = 0; i < end && !native; i++)
         if (goes_on(&list[i]))
-            take(t, &list[i], &choices[count++]);
-    return 0;
+            take(t, &list[i], asking->found[at++]);
+    return native;
 }
 
 /* These are those of one batch. */
-static int make_batch(struct train *t, uint64_t first, uint64_t end, struct llama_choice *choices)
+static int make_batch(struct train *t, uint64_t first, uint64_t end, const struct asking *asking)
 {
     size_t asked = 1;
     int native = 0;
@@ -278,9 +330,22 @@ static int make_batch(struct train *t, uint64_t first, uint64_t end, struct llam
         put_prompt(t, i);
     while (!native && asked) {
         const double begin_s = now_s();
-        native = sweep(t, first, end, choices, &asked);
+        native = sweep(t, first, end, asking, &asked);
         if (!native)
             train_samples_tell_forward(t, now_s() - begin_s);
+    }
+    return native;
+}
+
+static int make_batches(struct train *t, const struct asking *asking)
+{
+    const uint64_t count = t->samples.prompts.count;
+    const struct train_sample *list = t->samples.list;
+    int native = 0;
+    for (uint64_t first = 0, end = 0; first < count && !native; first = end) {
+        while (end < count && list[end].sweep_row == list[first].sweep_row)
+            end++;
+        native = make_batch(t, first, end, asking);
     }
     return native;
 }
@@ -288,18 +353,15 @@ static int make_batch(struct train *t, uint64_t first, uint64_t end, struct llam
 static int make_all(struct train *t)
 {
     const uint64_t count = t->samples.prompts.count;
-    const struct train_sample *list = t->samples.list;
-    struct llama_choice *choices = calloc(count, sizeof *choices);
-    int native = 0;
-    if (!choices)
-        return fail(t->error, FAIL_BUDGET, -ENOMEM,
-                    "no memory for the samples. Fix: fewer --samples.");
-    for (uint64_t first = 0, end = 0; first < count && !native; first = end) {
-        while (end < count && list[end].sweep_row == list[first].sweep_row)
-            end++;
-        native = make_batch(t, first, end, choices);
-    }
-    free(choices);
+    const struct asking asking = {calloc(count, sizeof *asking.choices),
+                                  calloc(count + 1, sizeof *asking.found)};
+    int native = -ENOMEM;
+    if (asking.choices && asking.found)
+        native = make_batches(t, &asking);
+    else
+        fail(t->error, FAIL_BUDGET, native, "no memory for the samples. Fix: fewer --samples.");
+    free(asking.choices);
+    free(asking.found);
     return native;
 }
 
@@ -413,9 +475,10 @@ int train_sample(struct train *t, uint64_t step)
     return 0;
 }
 
-/* All else is done by then: a stop ends them alone. */
+/* All else is done by then: a stop ends them alone, on all ranks. */
 int train_sample_last(struct train *t)
 {
+    t->stop.together = t->stop.together || (t->samples.wait && t->part.ranks > 1);
     const int native = t->samples.wait ? train_sample(t, t->done) : 0;
     if (native != -ECANCELED || !train_stopped(t))
         return native;
@@ -423,7 +486,7 @@ int train_sample_last(struct train *t)
     cli_warn(CLI_SAMPLES,
              "no samples after step %" PRIu64 ": the run was asked to stop (%s) when all else was "
              "done, and ends as without them",
-             t->done, strsignal(*t->options->stopped));
+             t->done, train_signal_words(t));
     return 0;
 }
 

@@ -12,7 +12,7 @@ struct train;
 
 struct train_sample {
     uint64_t sweep_row; /* samples of one batch go through together: the batch's first row of all */
-    uint64_t begin;     /* of its prompt, in its batch */
+    uint64_t begin;     /* of its prompt, in its batch, of which each rank has a part */
     uint64_t length;    /* of the prompt */
     uint64_t most, made; /* new tokens */
     uint32_t *ids;       /* those that were made */
@@ -48,8 +48,8 @@ void train_samples_tell_cost(struct train *t);
 void train_samples_tell_forward(struct train *t, double seconds);
 /** Makes, tells and logs all of them behind this step. Returns as train_evaluate. */
 int train_sample(struct train *t, uint64_t step);
-/** Those that wait, behind the export: where the run is asked to stop, it tells that they are none.
- * Returns as train_evaluate, but for that. */
+/** It makes those that wait, behind the export: where the run is asked to stop, it tells that
+ * they are none. Returns as train_evaluate, but for that. */
 int train_sample_last(struct train *t);
 /** Its line of the summary. */
 void train_samples_tell(const struct train *t);

@@ -29,9 +29,14 @@ int train_stopped(const struct train *t)
 }
 
 /* One rank that left alone would leave the others waiting for it. */
+bool train_stop_wish(const struct train *t)
+{
+    return t->stop.together && is_asked(t);
+}
+
 int train_stop_vote(const struct train *t)
 {
-    return t->stop.together && is_asked(t) ? hst_sum_add(t->engine, 1, 1.0) : 0;
+    return train_stop_wish(t) ? hst_sum_add(t->engine, 1, 1.0) : 0;
 }
 
 void train_stop_count(struct train *t, double wishes)
@@ -63,10 +68,10 @@ static bool keeps_versions(const struct train_options *o)
 static int version_held(const struct train *t, uint64_t *step, struct hst_error *error)
 {
     *step = t->loaded ? hst_engine_version(t->engine) : HST_NO_VERSION;
-    if (*step != HST_NO_VERSION || !t->options->engine.store)
+    if (*step != HST_NO_VERSION || !train_store(t))
         return 0;
     const struct hst_ckpt_config config = {
-        .size = sizeof config, .store = t->options->engine.store, .step = HST_NO_VERSION};
+        .size = sizeof config, .store = train_store(t), .step = HST_NO_VERSION};
     struct hst_ckpt *ckpt = NULL;
     struct hst_ckpt_info info;
     int native = hst_ckpt_open(&config, &ckpt, error);
@@ -95,7 +100,7 @@ static void held_words(const struct train *t, char words[HELD_BYTES])
                  "the store holds step %" PRIu64 ", and --resume goes on from there", step);
 }
 
-static const char *signal_words(const struct train *t)
+const char *train_signal_words(const struct train *t)
 {
     return is_asked(t) ? strsignal(*t->options->stopped) : "a signal to another rank";
 }
@@ -115,7 +120,7 @@ int train_tell_stopped(struct train *t)
     held_words(t, held);
     if (t->stop.agreed ? !voice_is_other() : voice_tells_end()) {
         activity_interrupt();
-        say("%sstopped (%s) %s: %s\n", voice_prefix(), signal_words(t), when, held);
+        say("%sstopped (%s) %s: %s\n", voice_prefix(), train_signal_words(t), when, held);
     }
     train_warn_skipped(t);
     if (!failed)

@@ -11,7 +11,9 @@
 #include "cli/message/message.h"
 #include "cli/message/say.h"
 #include "cli/message/table.h"
+#include "cli/message/voice.h"
 #include "cli/stop.h"
+#include "verbs/train/config.h"
 #include "verbs/train/run.h"
 #include "verbs/verbs.h"
 
@@ -70,23 +72,12 @@ void train_warn_skipped(const struct train *t)
 
 /* ---- plan and load ---- */
 
-/* The fastest home tiers follow from measurements where a model's load takes longer than the probes
- * do; of others a plan may have left them. */
-#define MEASURED_FROM 1000000000u /* parameters */
-
-/* Ranks that measured a machine at once would measure each other, and of the network nothing is
- * known. */
-static bool is_predicted(const struct train *t)
-{
-    return train_options_ranks(t->options) == 1;
-}
-
 static int plan(struct train *t)
 {
     const struct train_options *o = t->options;
-    bool large = llama_parameter_count(t->model) >= MEASURED_FROM;
     progress_begin(&t->progress, "measuring the machine");
-    train_rates_find(t, large && is_predicted(t) ? FORECAST_MEASURED : FORECAST_CACHED);
+    if (train_options_ranks(o) == 1) /* else once they are joined */
+        train_rates_find(t, train_is_large(t) ? FORECAST_MEASURED : FORECAST_CACHED);
     int native = train_stopped(t); /* what was measured until then is a part */
     if (native)
         return native;
@@ -96,12 +87,15 @@ static int plan(struct train *t)
     if (native)
         return native;
     t->started_s = now_s() - begin_s;
+    if (train_is_large(t)) /* else who has measured them was told */
+        forecast_tell_disturbed(&t->rates, NULL);
+    rates_text(&t->rates, rates_now_ms(), t->rates_line);
     (void)hst_engine_start_up(t->engine, &t->rates, &t->start_up); /* sealed */
     progress_begin(&t->progress, "reserving room for the export");
     native = train_batch_reserve(t);
     if (native)
         return native;
-    const bool exports = o->export_directory && t->part.rank == 0;
+    const bool exports = o->export_directory && !voice_is_other();
     return exports ? train_export_begin(&t->export, t->error) : 0;
 }
 
@@ -237,41 +231,47 @@ void train_tell_plan(struct train *t)
     t->told = true;
     tell_device(t);
     train_ranks_tell(t);
-    table_print(&t->result.memory, stdout);
+    table_print(&t->result.memory, t->part.locals, stdout);
+    if (t->rates_line[0])
+        printf("rates: %s\n", t->rates_line);
     (void)say_flush(stdout); /* the end of the run looks at it again */
 }
 
 /* ---- what a step will take ---- */
 
-/* Computation is measured in the second step: only then is there something to say. */
-#define PREDICTED_AFTER 2
-
-static bool is_told(const struct train *t)
+bool train_is_told(const struct train *t)
 {
     return !t->options->quiet || t->options->log;
 }
 
-static int measure_rates(struct train *t)
+void train_rates_measure(struct train *t, bool anew)
 {
     struct hst_config config = t->options->engine;
+    config.store = train_store(t);
     config.stopped = train_asked_to_stop;
     config.stopped_context = t;
+    forecast_measure(&config, t->device.name, &t->result.memory, anew, &t->rates);
+}
+
+static int measure_rates(struct train *t)
+{
     const struct hst_rates planned = t->rates;
+    const bool ranks = train_options_ranks(t->options) > 1; /* each measures beside the others */
     progress_begin(&t->progress, "measuring the drives");
-    if (is_predicted(t) && is_told(t) && t->options->steps >= PREDICTED_AFTER)
-        forecast_measure(&config, t->device.name, &t->result.memory, &t->rates);
+    if ((ranks || train_is_told(t)) && t->options->steps >= TRAIN_PREDICTED_AFTER)
+        train_rates_measure(t, false);
+    for (int r = HST_RATE_NET_GATHER; r < HST_RATE_COUNT; r++)
+        t->rates.figures[r] = planned.figures[r]; /* measured before the plan */
     train_samples_predict(t, &planned);
     return 0;
 }
 
-static void predict(struct train *t)
+void train_predict(struct train *t)
 {
     struct hst_prediction *p = &t->result.prediction;
-    int native = is_predicted(t) ? hst_engine_predict(t->engine, &t->rates, p) : 0;
+    int native = hst_engine_predict(t->engine, &t->rates, p);
     if (native)
         snprintf(p->why, sizeof p->why, "%s", strerror(-native));
-    else if (!is_predicted(t))
-        snprintf(p->why, sizeof p->why, "a step of several ranks is not predicted yet");
 }
 
 /* ---- steps ---- */
@@ -309,6 +309,12 @@ static void watch_loss(struct train *t, uint64_t number, double loss)
              number);
 }
 
+static double rate_of(const struct train *t, uint64_t step)
+{
+    return t->peer.kind == PEER_NONE ? schedule_lr(&t->schedule, step)
+                                     : schedule_peer_lr(&t->peer, t->schedule.lr, step);
+}
+
 static int train_step(struct train *t, uint64_t number, double begin_s)
 {
     char what[32];
@@ -321,7 +327,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
         return native;
     char cursor[TRAIN_CURSOR_BYTES];
     const struct hst_step_in in = {.size = sizeof in,
-                                   .lr = schedule_lr(&t->schedule, number),
+                                   .lr = rate_of(t, number),
                                    .cursor = cursor,
                                    .cursor_bytes = train_cursor(t, cursor)};
     struct hst_step_stats stats;
@@ -338,6 +344,7 @@ static int train_step(struct train *t, uint64_t number, double begin_s)
     t->result.seconds = now_s() - begin_s;
     const struct step_report report = {.step = number,
                                        .steps = o->steps,
+                                       .began = t->began,
                                        .tokens = t->run.batch_tokens,
                                        .loss = loss,
                                        .lr = in.lr,
@@ -372,7 +379,7 @@ static int look_at(struct train *t, uint64_t step)
 /* This is what no step has taken. */
 static double looked_s(const struct train *t)
 {
-    return t->eval.seconds + t->samples.seconds;
+    return t->eval.seconds + t->samples.seconds + t->again.seconds;
 }
 
 static int train_steps(struct train *t)
@@ -384,14 +391,16 @@ static int train_steps(struct train *t)
     for (uint64_t number = t->began + 1; !native && number <= t->options->steps; number++) {
         if (t->eval.ended)
             break;
+        const double before_s = t->result.seconds;
         native = train_stopped(t);
         native = native ? native : train_step(t, number, begin_s + looked_s(t));
         if (native)
             return native;
         t->done = number;
         first_s = number == t->began + 1 ? t->result.seconds : first_s;
-        if (is_told(t) && number == t->began + PREDICTED_AFTER)
-            predict(t);
+        if (train_is_told(t) && number == t->began + TRAIN_PREDICTED_AFTER)
+            train_predict(t);
+        train_again_step(t, number, t->result.seconds - before_s);
         native = look_at(t, number);
     }
     if (native)
@@ -427,11 +436,11 @@ static int export_model(struct train *t)
 {
     if (!t->options->export_directory)
         return 0;
-    if (train_eval_exports_kept(t))
-        return train_eval_export(t);
-    int native = t->part.rank > 0 ? train_export_follow(&t->export, t->engine)
-                                  : train_export_write(&t->export, train_export_save_engine,
-                                                       t->engine, t->error);
+    const bool kept = train_eval_exports_kept(t);
+    train_save *save = kept ? train_eval_save : train_export_save_engine;
+    void *from = kept ? (void *)t : (void *)t->engine;
+    int native = voice_is_other() ? train_export_follow(&t->export, save, from)
+                                  : train_export_write(&t->export, save, from, t->error);
     return native ? train_engine_failed(t, native, "the export") : 0;
 }
 
@@ -470,7 +479,7 @@ static void tell_summary(const struct train *t)
     train_samples_tell(t);
     if (steps > 0)
         train_left_tell(t);
-    if (steps >= PREDICTED_AFTER)
+    if (steps >= TRAIN_PREDICTED_AFTER)
         printf("%s\n", forecast_text(&r->prediction, r->step_s, forecast));
     if (!t->options->export_directory || t->options->passing)
         return;
@@ -505,15 +514,19 @@ static int check_told(struct train *t)
     return 0;
 }
 
-static void close_all(struct train *t)
+/* Before ranks end: a launcher ends them all once the first has gone with a status. */
+static void close_outputs(struct train *t)
 {
-    struct hst_error ignored;
-    progress_begin(&t->progress, "closing");
-    /* of a run that failed with an error of its own */
+    struct hst_error ignored; /* of a run that failed with an error of its own */
     (void)tell_version(t, &ignored);
     (void)views_close(&t->views, &ignored);
     run_log_close(&t->log);
     (void)trace_close(&t->trace, &ignored);
+}
+
+static void close_all(struct train *t)
+{
+    progress_begin(&t->progress, "closing");
     train_export_end(&t->export);
     free(t->batch.inputs);
     hst_engine_destroy(&t->engine);
@@ -550,14 +563,12 @@ int train_run(const struct train_options *options, struct train_result *result,
     progress_end(&t.progress);
     if (native == -ECANCELED && train_stopped(&t)) /* what failed by itself is told as that */
         native = train_tell_stopped(&t);
-    if (native && result)
-        *result = t.result;
-    if (!native) {
+    if (!native)
         tell_summary(&t);
-        if (result)
-            *result = t.result;
-        native = check_told(&t);
-    }
+    if (result)
+        *result = t.result;
+    native = native ? native : check_told(&t);
+    close_outputs(&t);
     native = train_ranks_end(&t, native);
     close_all(&t);
     return native;
@@ -578,7 +589,10 @@ int verb_train(int argc, char **argv)
     if (!native && !help)
         native = train_ranks_begin(&ranks, &options, &error);
     if (!native && !help)
+        train_config_tell(&options);
+    if (!native && !help)
         native = train_run(&options, &result, &error);
+    train_config_close(&options);
     if (native == -ECANCELED)
         return result.resumable ? CLI_EXIT_STOPPED : CLI_EXIT_STOPPED_AT_ONCE;
     return native ? cli_fail(&error) : CLI_EXIT_OK;

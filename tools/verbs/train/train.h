@@ -20,6 +20,11 @@ struct train_options {
     struct hst_config engine; /* micro_batch_tokens 0: the default; device null: a GPU if there is
                                  one */
     const char *model, *data;
+    const char *config; /* a DeepSpeed configuration; null: none */
+    bool explain_config, print_options;
+    const char *options_path; /* --options; null: none */
+    struct train_options_file *from_options; /* what it holds; null: none. train_config_close */
+    struct train_config *from_file; /* what it was made into; null: none. train_config_close */
     enum data_format data_format;
     enum token_dtype token_dtype;
     enum data_order order;
@@ -32,6 +37,7 @@ struct train_options {
     uint64_t seq_len, seed;
     /* they were not given, and data that has less makes them less */
     bool default_seq_len, default_batch;
+    bool store_ways; /* engine.ways are those of the store that is gone on from */
     double lr, lr_end;
     struct hst_share warmup, decay;
     const char *eval;  /* files; null: eval_split of the data, or no evaluation */
@@ -66,12 +72,16 @@ void train_options_complete(struct train_options *options);
 uint32_t train_options_ways(const struct train_options *options);
 /** Ranks that train together. */
 uint32_t train_options_ranks(const struct train_options *options);
+/** True of a rank other than the first, which neither tells nor logs. */
+bool train_options_other(const struct train_options *options);
 /**
  * Reads the command line of train into options that hold the defaults; prints the help if asked
  * for.
  */
 int train_options_parse(struct train_options *options, int argc, char *const *argv, bool *help,
                         struct hst_error *error);
+/** Its option tables with their targets in *options. Returns how many. */
+size_t train_options_sets(struct train_options *options, struct cli_set sets[CLI_MAX_SETS]);
 /** It stands in plan's help, too: both print that table. */
 #define SEE_TABLE "docs/plan.md, \"How to read the table\", explains the words of the answer."
 /** It returns those of its options that plan takes as well; their target is a struct
@@ -84,6 +94,8 @@ extern const struct cli_verb train_options_own;
  * are the engine's to refuse.
  */
 int train_options_check(const struct train_options *options, struct hst_error *error);
+/** Checks what it writes: no two are one file, and none is in another's directory. */
+int train_options_check_outputs(const struct train_options *options, struct hst_error *error);
 #define TRAIN_NEAR_BYTES 64u
 /** "80 or 120": the multiples of `unit` next to a batch that is none. Returns text. */
 const char *train_batch_near(uint64_t batch, uint64_t unit, char text[TRAIN_NEAR_BYTES]);

@@ -20,12 +20,17 @@ uint32_t train_options_ranks(const struct train_options *options)
     return options->engine.launch ? options->engine.launch->ranks : 1;
 }
 
+bool train_options_other(const struct train_options *options)
+{
+    return options->engine.launch && options->engine.launch->rank > 0;
+}
+
 uint32_t train_options_ways(const struct train_options *options)
 {
     return options->engine.ways ? options->engine.ways : train_options_ranks(options);
 }
 
-/* Of several ways each has a sequence at least, and all have as many. */
+/* Each of several ways has a sequence at least, and all have as many. */
 static uint64_t default_batch_of(uint64_t seq_len, uint32_t ways)
 {
     const uint64_t least = seq_len * ways, held = DEFAULT_BATCH_TOKENS / least;
@@ -103,6 +108,12 @@ static int check_ways(const struct train_options *o, struct hst_error *error)
     const uint32_t ranks = train_options_ranks(o), ways = train_options_ways(o);
     if (ranks == 1 || (ways % ranks == 0 && is_power_of_two(ways / ranks)))
         return 0;
+    if (o->store_ways)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "the store has %" PRIu32 " way%s, which %" PRIu32
+                    " ranks cannot share: each has one way, or a power of two of them. Fix: start "
+                    "as many ranks as can, or give another --store.",
+                    ways, ways == 1 ? "" : "s", ranks);
     return fail(error, FAIL_VALUE, -EINVAL,
                 "--ways %" PRIu32 " cannot be shared by %" PRIu32
                 " ranks: each has one way, or a power of two of them. Fix: --ways %" PRIu32
@@ -110,25 +121,16 @@ static int check_ways(const struct train_options *o, struct hst_error *error)
                 ways, ranks, ranks, 2 * ranks);
 }
 
-/* What one process can do and several cannot yet. */
+/* One process can do this and several cannot yet. */
 int train_options_check_ranks(const struct train_options *o, struct hst_error *error)
 {
-    static const char *const fix = "Fix: leave it out, or start one process";
     const char *device = o->engine.device;
-    const char *what = o->samples                              ? "--samples"
-                       : o->keep_best                          ? "--keep-best"
-                       : o->engine.keep                        ? "--keep"
-                       : device && strcmp(device, "host") != 0 ? "--device"
-                                                               : NULL;
     int native = check_hop(o, error);
     native = native ? native : check_ways(o, error);
-    if (native || !what || train_options_ranks(o) == 1)
+    if (native || train_options_ranks(o) == 1 || !device || strcmp(device, "host") == 0)
         return native;
-    if (strcmp(what, "--device") == 0)
-        return fail(error, FAIL_RANKS, -EINVAL,
-                    "--device %.60s is for one process: several ranks compute on the host alone "
-                    "yet. Fix: --device host, or start one process.",
-                    device);
     return fail(error, FAIL_RANKS, -EINVAL,
-                "%s is for one process: several ranks cannot do that yet. %s.", what, fix);
+                "--device %.60s is for one process: several ranks compute on the host alone yet. "
+                "Fix: --device host, or start one process.",
+                device);
 }

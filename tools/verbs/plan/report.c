@@ -4,14 +4,26 @@
 #include "cli/log/decision.h"
 #include "cli/log/json.h"
 #include "cli/message/table.h"
-#include "verbs/plan.h"
+#include "cli/rates_text.h"
+#include "verbs/plan/answer.h"
+#include "verbs/plan/plan.h"
+
+#include <hoistway/plan.h>
 
 #include <inttypes.h>
 #include <string.h>
 
-uint64_t plan_smallest(const struct hst_memory *memory, enum hst_tier tier)
+/* The ranks of a node share the budgets of its memory and of its drives, each has a device. */
+static uint64_t as_given(const struct plan *p, enum hst_tier tier, uint64_t bytes)
 {
-    return memory->total[tier] > memory->budget[tier] ? memory->total[tier] : 0;
+    return tier == HST_TIER_HBM ? bytes : bytes * p->locals;
+}
+
+/* The least budget of a tier that would do, as it is given; 0: there is enough. */
+static uint64_t smallest(const struct plan *p, enum hst_tier tier)
+{
+    const struct hst_memory *memory = &p->t.result.memory;
+    return memory->total[tier] > memory->budget[tier] ? as_given(p, tier, memory->total[tier]) : 0;
 }
 
 static uint64_t micro_batches(const struct plan *p)
@@ -139,12 +151,15 @@ static void print_samples(const struct plan *p, FILE *out)
 /* Half of a store, whose files have two slots of everything. */
 static uint64_t kept_bytes(const struct plan *p)
 {
-    const bool fp16 = strcmp(p->precision, "fp16") == 0;
-    const bool short_states = p->t.options->engine.state == HST_STATE_BF16;
-    return p->t.options->keep_best ? p->t.result.memory.parameters * (fp16           ? 12u
-                                                                      : short_states ? 8u
-                                                                                     : 12u)
-                                   : 0;
+    struct hst_config config = p->t.options->engine;
+    struct hst_param_bytes bytes;
+    config.precision = train_precision(&p->t);
+    if (!p->t.options->keep_best || !hst_config_bytes(&config, &bytes))
+        return 0;
+    const bool follow =
+        config.precision == HST_PRECISION_FP16; /* from masters: no bytes of theirs */
+    const double each = bytes.state + (follow ? 0 : bytes.weight);
+    return (uint64_t)((double)p->t.result.memory.parameters * each);
 }
 
 static void print_kept(const struct plan *p, FILE *out)
@@ -162,16 +177,23 @@ static void print_start_up(const struct plan *p, FILE *out)
         fprintf(out, "%s\n", hst_start_up_text(&p->start_up, text));
 }
 
+static void print_rates(const struct plan *p, FILE *out)
+{
+    char text[RATES_TEXT_BYTES];
+    if (*rates_text(&p->t.rates, rates_now_ms(), text))
+        fprintf(out, "rates: %s\n", text);
+}
+
 /* Which of the budgets that would do are more than this machine has, and what it has. */
-static void print_lacking(const struct hst_memory *memory, FILE *out)
+static void print_lacking(const struct plan *p, FILE *out)
 {
     static const char *const names[HST_TIER_COUNT] = {
         [HST_TIER_HBM] = "HBM", [HST_TIER_DRAM] = "DRAM", [HST_TIER_NVME] = "NVMe"};
     const char *before = "; no more than";
     for (int t = 0; t < HST_TIER_COUNT; t++) {
-        const uint64_t most = memory->most[t];
+        const uint64_t most = as_given(p, (enum hst_tier)t, p->t.result.memory.most[t]);
         char size[TEXT_BYTES];
-        if (most == 0 || plan_smallest(memory, (enum hst_tier)t) <= most)
+        if (most == 0 || smallest(p, (enum hst_tier)t) <= most)
             continue;
         fprintf(out, "%s %s of %s", before, text_size(most, size), names[t]);
         before = " and";
@@ -184,11 +206,11 @@ static void print_lacking(const struct hst_memory *memory, FILE *out)
  * Budgets that work, in words that --hbm, --dram and --nvme take. They are in one line, since all
  * of them are needed; there is none where no budget is short, but a drive of several.
  */
-static void print_smallest(const struct hst_memory *memory, FILE *out)
+static void print_smallest(const struct plan *p, FILE *out)
 {
     const char *before = "the smallest that would do:";
     for (int t = 0; t < HST_TIER_COUNT; t++) {
-        uint64_t bytes = plan_smallest(memory, (enum hst_tier)t);
+        uint64_t bytes = smallest(p, (enum hst_tier)t);
         char size[TEXT_BYTES];
         if (bytes == 0)
             continue;
@@ -198,7 +220,7 @@ static void print_smallest(const struct hst_memory *memory, FILE *out)
     }
     if (*before)
         return;
-    print_lacking(memory, out);
+    print_lacking(p, out);
     fprintf(out, "\n");
 }
 
@@ -225,7 +247,11 @@ static void print_length(const struct plan *p, FILE *out)
 void plan_print(const struct plan *p, FILE *out)
 {
     const struct llama_run *r = &p->t.run;
-    table_print(&p->t.result.memory, out);
+    const uint32_t ranks = train_options_ranks(p->t.options), locals = p->locals;
+    table_print(&p->t.result.memory, locals, out);
+    if (ranks > 1)
+        fprintf(out, "rank 0 of %" PRIu32 " on %" PRIu32 " node%s, %" PRIu32 " way%s\n", ranks,
+                ranks / locals, ranks == locals ? "" : "s", r->ways, text_s(r->ways));
     fprintf(out,
             "%s on %s, a step of %" PRIu64 " token%s in %" PRIu64 " micro-batch%s of %" PRIu64 "\n",
             p->precision, p->t.device.name, r->batch_tokens, text_s(r->batch_tokens),
@@ -233,7 +259,7 @@ void plan_print(const struct plan *p, FILE *out)
     print_length(p, out);
     if (!p->fits) {
         fprintf(out, "does not fit: %s\n", p->refusal.message);
-        print_smallest(&p->t.result.memory, out);
+        print_smallest(p, out);
         return;
     }
     print_update(p, out);
@@ -245,6 +271,8 @@ void plan_print(const struct plan *p, FILE *out)
     print_samples(p, out);
     print_kept(p, out);
     print_start_up(p, out);
+    print_rates(p, out);
+    plan_print_answer(p, out);
 }
 
 /* ---- JSON ---- */
@@ -257,23 +285,29 @@ static void put_tiers(struct json_writer *json, const char *key, const uint64_t 
     json_put_end(json);
 }
 
-static void put_memory(struct json_writer *json, const struct hst_memory *memory)
+/* A rank's; and what those of a node take. */
+static void put_memory(struct json_writer *json, const struct hst_memory *memory, uint32_t locals)
 {
     json_put_object(json, "memory");
     for (int c = 0; c < HST_CLASS_COUNT; c++)
         put_tiers(json, hst_class_name((enum hst_class)c), memory->bytes[c]);
     put_tiers(json, "total", memory->total);
     put_tiers(json, "budget", memory->budget);
+    if (locals > 1) {
+        uint64_t node[HST_TIER_COUNT];
+        for (int t = 0; t < HST_TIER_COUNT; t++)
+            node[t] = memory->total[t] * locals;
+        put_tiers(json, "node_total", node);
+    }
     json_put_end(json);
 }
 
-static void put_smallest(struct json_writer *json, const struct hst_memory *memory)
+static void put_smallest(struct json_writer *json, const struct plan *p)
 {
     json_put_object(json, "smallest");
     for (int t = 0; t < HST_TIER_COUNT; t++)
-        if (plan_smallest(memory, (enum hst_tier)t) > 0)
-            json_put_whole(json, hst_tier_name((enum hst_tier)t),
-                           plan_smallest(memory, (enum hst_tier)t));
+        if (smallest(p, (enum hst_tier)t) > 0)
+            json_put_whole(json, hst_tier_name((enum hst_tier)t), smallest(p, (enum hst_tier)t));
     json_put_end(json);
 }
 
@@ -307,6 +341,8 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
     json_put_whole(json, "grain_tokens", t->run.micro_batch_tokens);
     json_put_whole(json, "micro_batches", micro_batches(p));
+    json_put_whole(json, "ranks", train_options_ranks(t->options));
+    json_put_whole(json, "nodes", train_options_ranks(t->options) / p->locals);
     put_length(json, p);
     decision_put(json, &p->decision);
 }
@@ -381,6 +417,17 @@ static void put_rates(struct json_writer *json, const struct hst_rates *rates)
     for (int r = 0; r < HST_RATE_COUNT; r++)
         json_put_known(json, hst_rate_name((enum hst_rate)r), rates->figures[r].value);
     json_put_end(json);
+    const uint64_t now_ms = rates_now_ms();
+    json_put_object(json, "rate_ages_s");
+    for (int r = 0; r < HST_RATE_COUNT; r++) {
+        const char *name = hst_rate_name((enum hst_rate)r);
+        if (rates->figure_ms[r] == 0)
+            json_put_null(json, name);
+        else
+            json_put_real(json, name, rates_age_s(rates->figure_ms[r], now_ms));
+    }
+    json_put_end(json);
+    json_put_text(json, "disturbed", rates->disturbed[0] ? rates->disturbed : NULL);
 }
 
 void plan_print_json(const struct plan *p, FILE *out)
@@ -393,9 +440,10 @@ void plan_print_json(const struct plan *p, FILE *out)
     put_prediction(&json, p);
     put_evaluation(&json, p);
     put_start_up(&json, p);
-    put_memory(&json, &p->t.result.memory);
-    put_smallest(&json, &p->t.result.memory);
+    put_memory(&json, &p->t.result.memory, p->locals);
+    put_smallest(&json, p);
     put_rates(&json, &p->t.rates);
+    plan_put_answer(&json, p);
     json_put_end(&json);
     fputc('\n', out);
 }

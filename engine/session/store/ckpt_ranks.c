@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A store that is read by ranks, each of which finds some of its files: what <hoistway/ckpt.h> has
+ * of them. They are joined, and find files, as those that train are; nothing is planned or sealed.
+ */
+#include "base/report.h"
+#include "ckpt/ckpt.h"
+#include "comm/report.h"
+#include "session/ranks/ranks.h"
+#include "session/store/shares.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NODE_BYTES = 64, LOOK_MS = 50 };
+
+struct hst_ckpt_ranks {
+    struct hst_engine engine; /* as far as ranks and files are an engine's */
+    char node[NODE_BYTES];
+    uint32_t writer; /* the process that the launcher has numbered 0 */
+    int (*stopped)(void *context);
+    void *stopped_context;
+    /* This holds what is under way: who stops waiting may free its own memory. */
+    unsigned char *room;
+    size_t room_bytes;
+    bool agreed; /* the last error is that of all */
+};
+
+static int no_memory(struct hst_error *error)
+{
+    return store_refuse(error, HST_E_BUDGET, -ENOMEM,
+                        "no memory for what ranks tell each other. Fix: end other programs");
+}
+
+/* ---- operations that can be given up ---- */
+
+static int wait_for(struct hst_ckpt_ranks *r, uint64_t ticket)
+{
+    struct comm *comm = r->engine.comm;
+    int rc;
+    while ((rc = comm_test(comm, ticket)) == -EAGAIN) {
+        struct pollfd at = {.fd = comm_fd(comm), .events = POLLIN};
+        if (r->stopped && r->stopped(r->stopped_context))
+            return -ECANCELED;
+        (void)poll(&at, 1, LOOK_MS);
+    }
+    return rc;
+}
+
+static int run(struct hst_ckpt_ranks *r, struct comm_op op)
+{
+    uint64_t ticket;
+    op.patient = true;
+    r->agreed = false;
+    int rc = comm_begin(r->engine.comm, &op, &ticket);
+    rc = rc ? rc : wait_for(r, ticket);
+    return rc == 0 || rc == -ECANCELED ? rc : comm_report(r->engine.comm, &r->engine.report, 0, rc);
+}
+
+/* Null: no memory. */
+static unsigned char *room_for(struct hst_ckpt_ranks *r, size_t bytes)
+{
+    if (bytes <= r->room_bytes)
+        return r->room;
+    unsigned char *room = realloc(r->room, bytes);
+    r->room = room ? room : r->room;
+    r->room_bytes = room ? bytes : r->room_bytes;
+    return room;
+}
+
+static int take(void *context, uint32_t process, void *memory, size_t bytes)
+{
+    struct hst_ckpt_ranks *r = context;
+    unsigned char *room = room_for(r, bytes);
+    if (!room)
+        return -ENOMEM;
+    const bool own = process == r->engine.ranks.rank;
+    if (own)
+        memcpy(room, memory, bytes);
+    const int rc = run(r, (struct comm_op){.kind = COMM_BCAST,
+                                           .name = "what a rank has of the store",
+                                           .in = room,
+                                           .out = room,
+                                           .count = bytes,
+                                           .root = process});
+    if (rc == 0 && !own)
+        memcpy(memory, room, bytes);
+    return rc;
+}
+
+static int share(void *context, const void *own, void *all, size_t bytes)
+{
+    struct hst_ckpt_ranks *r = context;
+    const size_t of_all = bytes * r->engine.ranks.ranks;
+    unsigned char *room = room_for(r, bytes + of_all);
+    if (!room)
+        return -ENOMEM;
+    memcpy(room + of_all, own, bytes);
+    const int rc = run(r, (struct comm_op){.kind = COMM_SHARE,
+                                           .name = "what ranks find",
+                                           .in = room + of_all,
+                                           .out = room,
+                                           .count = bytes});
+    if (rc == 0)
+        memcpy(all, room, of_all);
+    return rc;
+}
+
+/* ---- what is wrong ---- */
+
+/* A rank says this of itself when they agree. */
+struct outcome {
+    int rc;
+    struct hst_error error;
+    char who[NODE_BYTES + 32];
+};
+
+/* *error ← that of `one`, and whose it is unless all say the same. */
+static void tell_of(const struct outcome *all, uint32_t processes, uint32_t one,
+                    struct hst_error *error)
+{
+    bool same = true;
+    for (uint32_t p = 0; p < processes; p++)
+        same = same && all[p].rc == all[one].rc &&
+               strcmp(all[p].error.message, all[one].error.message) == 0;
+    *error = all[one].error;
+    if (!same)
+        snprintf(error->message, sizeof error->message, "%.95s%.*s", all[one].who,
+                 (int)(sizeof error->message - sizeof all->who), all[one].error.message);
+}
+
+static int agree(void *context, int rc, struct hst_error *error)
+{
+    struct hst_ckpt_ranks *r = context;
+    const uint32_t processes = r->engine.ranks.ranks;
+    struct outcome own, *all = calloc(processes, sizeof *all);
+    if (!all)
+        return no_memory(error);
+    memset(&own, 0, sizeof own);
+    own.rc = rc;
+    if (rc)
+        own.error = *error;
+    snprintf(own.who, sizeof own.who, "rank %u (%s): ", r->engine.config.launch->rank, r->node);
+    int told = share(r, &own, all, sizeof own);
+    const bool heard = told == 0;
+    for (uint32_t p = 0; p < processes && told == 0; p++) {
+        told = all[p].rc;
+        if (told)
+            tell_of(all, processes, p, error);
+    }
+    r->agreed = heard && told;
+    free(all);
+    return told;
+}
+
+/* It tells a failure in the engine's words. */
+static int failed(const struct hst_ckpt_ranks *r, int rc, struct hst_error *error)
+{
+    if (r->engine.report.error.code)
+        *error = r->engine.report.error;
+    else if (rc == -ECANCELED)
+        store_refuse(error, HST_E_READ, rc, "stopped");
+    else if (!error->code)
+        no_memory(error);
+    return rc;
+}
+
+static int fill(void *context, const char *store, char *text, size_t bytes, struct hst_error *error)
+{
+    const struct hst_ckpt_ranks *r = context;
+    const struct comm_info *ranks = &r->engine.ranks;
+    const struct hst_store_place place = {ranks->rank, ranks->local, ranks->node};
+    return hst_store_words(store, &place, text, bytes, error) < 0 ? -EINVAL : 0;
+}
+
+static void name(void *context, const char *directory, char *text, size_t bytes)
+{
+    const struct hst_ckpt_ranks *r = context;
+    snprintf(text, bytes, "%s:%s", r->node, directory);
+}
+
+/* ---- joining ---- */
+
+static int check_found(struct hst_ckpt_ranks *r, struct hst_error *error)
+{
+    struct report *report = &r->engine.report;
+    const struct shares *shares = &r->engine.shares;
+    int rc = 0;
+    if (shares->map.fate == SHARE_MISSING && shares->error.code) { /* others do not know of it */
+        *error = shares->error;
+        rc = error->native;
+    }
+    rc = agree(r, rc, error);
+    if (rc)
+        return rc;
+    rc = shares_check(&r->engine);
+    if (rc && report->error.code)
+        *error = report->error;
+    else if (rc)
+        store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                     "%s holds no version on any of %u ranks. Fix: name the directories of a "
+                     "store that a run has begun, as --store had them",
+                     r->engine.config.store, r->engine.ranks.ranks);
+    report->error = (struct hst_error){0}; /* it is no engine's end */
+    return agree(r, rc, error);
+}
+
+static int find_writer(struct hst_ckpt_ranks *r)
+{
+    const uint32_t processes = r->engine.ranks.ranks, own = r->engine.config.launch->rank;
+    uint32_t *all = calloc(processes, sizeof *all);
+    const int rc = all ? share(r, &own, all, sizeof own) : -ENOMEM;
+    for (uint32_t p = 0; p < processes && rc == 0; p++)
+        r->writer = all[p] == 0 ? p : r->writer;
+    free(all);
+    return rc;
+}
+
+static int join(struct hst_ckpt_ranks *r, const struct hst_ckpt_ranks_config *config,
+                struct hst_error *error)
+{
+    struct hst_engine *engine = &r->engine;
+    int rc = ranks_open(engine);
+    if (rc == 0 && !engine->comm) /* a world of one, which says the same things to itself */
+        rc = comm_self_open(&engine->comm);
+    rc = rc ? rc : hst_engine_same(engine, "the version of hoistway", hst_version());
+    rc = rc ? rc : hst_engine_same(engine, "what is asked", config->work);
+    if (rc)
+        return failed(r, rc, error);
+    rc = hst_store_words(engine->store, &(struct hst_store_place){0}, NULL, 0, error);
+    rc = agree(r, rc < 0 ? rc : 0, error);
+    if (rc)
+        return rc;
+    rc = shares_find(engine);
+    rc = rc ? rc : find_writer(r);
+    return rc ? failed(r, rc, error) : check_found(r, error);
+}
+
+int hst_ckpt_ranks_join(const struct hst_ckpt_ranks_config *config, struct hst_ckpt_ranks **ranks,
+                        struct hst_error *error)
+{
+    *ranks = NULL;
+    if (config->size < sizeof *config || !config->launch || config->launch->ranks < 1 ||
+        !config->store || !config->work)
+        return store_refuse(error, HST_E_VALUE, -EINVAL,
+                            "ranks open a store together, each with its launch");
+    struct hst_ckpt_ranks *r = calloc(1, sizeof *r);
+    if (!r)
+        return no_memory(error);
+    r->engine.config.launch = config->launch;
+    r->engine.config.peer_timeout_s = config->peer_timeout_s;
+    r->engine.plan_in.stored = true;
+    r->engine.config.store = r->engine.store = strdup(config->store);
+    r->stopped = config->stopped;
+    r->stopped_context = config->context;
+    if (gethostname(r->node, sizeof r->node - 1))
+        snprintf(r->node, sizeof r->node, "a node without a name");
+    *ranks = r;
+    return r->engine.store ? join(r, config, error) : no_memory(error);
+}
+
+bool hst_ckpt_ranks_agreed(const struct hst_ckpt_ranks *r, int native, struct hst_error *error)
+{
+    if (!error->code)
+        failed(r, native, error);
+    return r->agreed || !r->engine.comm;
+}
+
+int hst_ckpt_ranks_leave(struct hst_ckpt_ranks **ranks, struct hst_error *error)
+{
+    struct hst_ckpt_ranks *r = *ranks;
+    if (!r)
+        return 0;
+    r->engine.report.error = (struct hst_error){0};
+    const int rc = hst_engine_leave(&r->engine);
+    if (rc)
+        return failed(r, rc, error);
+    shares_close(&r->engine);
+    free(r->engine.store);
+    free(r->room);
+    free(r);
+    *ranks = NULL;
+    return 0;
+}
+
+void hst_ckpt_ranks_abort(struct hst_ckpt_ranks *ranks, int status)
+{
+    hst_engine_abort(&ranks->engine, status);
+}
+
+/* ---- handles ---- */
+
+/* A handle has this, and gives it back. */
+struct opened {
+    struct ckpt_shares shares;
+    struct share_directories *own;              /* [world] */
+    const struct store_directory **directories; /* [world] */
+    char *paths;                                /* between commas */
+};
+
+static void release(struct ckpt_shares *shares)
+{
+    struct opened *o = (struct opened *)shares;
+    for (uint32_t rank = 0; o->own && rank < shares->world; rank++)
+        share_directories_close(&o->own[rank]);
+    free(o->own);
+    free((void *)o->directories);
+    free(o->paths);
+    free(o);
+}
+
+/* directories ← those of the copy of a step in them. */
+static int enter(struct share_directories *directories, uint64_t step, struct hst_error *error)
+{
+    char copy[KEPT_NAME_BYTES];
+    const size_t room = PATH_MAX + KEPT_NAME_BYTES;
+    char *text = malloc(room * STRIPE_DRIVES_MAX);
+    int rc = text ? 0 : no_memory(error);
+    kept_name(step, copy);
+    for (uint32_t d = 0; d < directories->drives && rc == 0; d++) {
+        char *path = text + d * room;
+        snprintf(path, room, "%s/%s", directories->list[d].path, copy);
+        store_directory_close(&directories->list[d]);
+        rc = store_directory_open(path, &directories->list[d], error);
+    }
+    free(directories->text); /* what was open has closed its own */
+    directories->text = text;
+    return rc;
+}
+
+static int open_rank(const struct hst_ckpt_ranks *r, struct opened *o, uint32_t rank, uint64_t step,
+                     struct hst_error *error)
+{
+    const uint32_t nth = shares_nth(&r->engine, rank);
+    if (nth == UINT32_MAX)
+        return 0;
+    int rc = share_directories_open(&r->engine.shares, nth, &o->own[rank], error);
+    if (rc == 0 && step != HST_NO_VERSION)
+        rc = enter(&o->own[rank], step, error);
+    o->directories[rank] = o->own[rank].list;
+    return rc;
+}
+
+/* It is of the first rank whose files it finds, or those that would be its own. */
+static int write_paths(struct hst_ckpt_ranks *r, struct opened *o)
+{
+    const size_t bytes = (size_t)STRIPE_DRIVES_MAX * (PATH_MAX + KEPT_NAME_BYTES);
+    struct hst_error ignored;
+    uint32_t rank = 0;
+    size_t n = 0;
+    o->paths = malloc(bytes);
+    if (!o->paths)
+        return -ENOMEM;
+    while (rank < o->shares.world && !o->directories[rank])
+        rank++;
+    if (rank == o->shares.world)
+        return fill(r, r->engine.store, o->paths, bytes, &ignored);
+    for (uint32_t d = 0; d < o->own[rank].drives; d++)
+        n += (size_t)snprintf(o->paths + n, bytes - n, "%s%s", d ? "," : "",
+                              o->own[rank].list[d].path);
+    return 0;
+}
+
+static int make_opened(struct hst_ckpt_ranks *r, struct opened **opened, struct hst_error *error)
+{
+    const struct share_map *map = &r->engine.shares.map;
+    struct opened *o = *opened = calloc(1, sizeof *o);
+    if (!o)
+        return no_memory(error);
+    o->shares = (struct ckpt_shares){
+        .world = map->world,
+        .drives = map->drives,
+        .processes = r->engine.ranks.ranks,
+        .process = r->engine.ranks.rank,
+        .seen = map->seen,
+        .writer = r->writer,
+        .take = take,
+        .share = share,
+        .agree = agree,
+        .fill = fill,
+        .name = name,
+        .context = r,
+        .release = release,
+    };
+    o->own = calloc(map->world, sizeof *o->own);
+    o->directories = calloc(map->world, sizeof *o->directories);
+    o->shares.directories = o->directories;
+    for (uint32_t rank = 0; o->own && rank < map->world; rank++)
+        for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
+            o->own[rank].list[d].fd = -1;
+    return o->own && o->directories ? 0 : no_memory(error);
+}
+
+/* The steps of copies, as the process tells that finds rank 0's files; of others nothing. */
+static size_t kept_here(const struct hst_ckpt_ranks *r, uint64_t *steps, size_t capacity)
+{
+    struct share_directories directories;
+    struct hst_error ignored;
+    const uint32_t nth = shares_nth(&r->engine, 0);
+    size_t count = 0;
+    if (nth == UINT32_MAX)
+        return 0;
+    if (share_directories_open(&r->engine.shares, nth, &directories, &ignored) == 0)
+        count = hst_ckpt_kept(directories.list[0].path, steps, capacity);
+    share_directories_close(&directories);
+    return count;
+}
+
+int hst_ckpt_ranks_kept(struct hst_ckpt_ranks *r, uint64_t *steps, size_t capacity, size_t *count,
+                        struct hst_error *error)
+{
+    const uint32_t teller = share_map_first(&r->engine.shares.map, r->engine.ranks.ranks, 0);
+    uint64_t found = 0;
+    if (teller == r->engine.ranks.rank)
+        found = kept_here(r, steps, capacity);
+    int rc = take(r, teller, &found, sizeof found);
+    const size_t told = found < capacity ? found : capacity;
+    if (rc == 0 && told > 0)
+        rc = take(r, teller, steps, told * sizeof *steps);
+    *count = rc ? 0 : found;
+    return rc ? failed(r, rc, error) : 0;
+}
+
+/* A copy may be older than a move of the store to other ranks. Where its file cannot be read it
+ * counts as of as many: opening it tells why. */
+static uint32_t world_of_copy(const struct hst_ckpt_ranks *r, uint64_t step)
+{
+    struct share_directories directories;
+    struct store_header header;
+    struct hst_error ignored;
+    uint32_t world = r->engine.shares.map.world;
+    int rc = share_directories_open(&r->engine.shares, shares_nth(&r->engine, 0), &directories,
+                                    &ignored);
+    rc = rc ? rc : enter(&directories, step, &ignored);
+    if (rc == 0 && store_first_look(&directories.list[0], 0, false, &header, &ignored) == 0)
+        world = header.world;
+    share_directories_close(&directories);
+    return world;
+}
+
+/* *kept ← the step, where there is a copy of it; else none. *world: of the copy. */
+static int find_copy(struct hst_ckpt_ranks *r, uint64_t step, uint64_t *kept, uint32_t *world)
+{
+    const uint32_t teller = share_map_first(&r->engine.shares.map, r->engine.ranks.ranks, 0);
+    uint64_t steps[1024];
+    *kept = HST_NO_VERSION;
+    *world = r->engine.shares.map.world;
+    if (step == HST_NO_VERSION)
+        return 0;
+    size_t count = teller == r->engine.ranks.rank ? kept_here(r, steps, 1024) : 0;
+    for (size_t i = 0; i < count && i < 1024; i++)
+        *kept = steps[i] == step ? step : *kept;
+    if (*kept != HST_NO_VERSION)
+        *world = world_of_copy(r, step);
+    const int rc = take(r, teller, kept, sizeof *kept);
+    return rc ? rc : take(r, teller, world, sizeof *world);
+}
+
+static int refuse_world(const struct hst_ckpt_ranks *r, uint64_t step, uint32_t world,
+                        struct hst_error *error)
+{
+    return store_refuse(error, HST_E_VALUE, -EINVAL,
+                        "the copy of step %llu in %s is of %u ranks and the store of %u: ranks "
+                        "read copies of as many as the store has. Fix: bring all files of that "
+                        "copy into one directory, and run hoistway ckpt there without mpirun",
+                        (unsigned long long)step, r->engine.config.store, world,
+                        r->engine.shares.map.world);
+}
+
+static int refuse_step(const struct hst_ckpt_ranks *r, uint64_t is, uint64_t wanted,
+                       struct hst_error *error)
+{
+    return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                        "the store in %s has no version of step %llu: its last one is of step "
+                        "%llu. Fix: hoistway ckpt list tells which are kept",
+                        r->engine.config.store, (unsigned long long)wanted, (unsigned long long)is);
+}
+
+int hst_ckpt_ranks_open(struct hst_ckpt_ranks *r, const struct hst_ckpt_config *config,
+                        struct hst_ckpt **ckpt, struct hst_error *error)
+{
+    struct opened *o = NULL;
+    struct hst_ckpt *made = NULL;
+    uint64_t kept;
+    uint32_t world;
+    int rc = find_copy(r, config->step, &kept, &world);
+    if (rc)
+        return failed(r, rc, error);
+    if (world != r->engine.shares.map.world) {
+        r->agreed = true; /* one has told it to all */
+        return refuse_world(r, kept, world, error);
+    }
+    rc = make_opened(r, &o, error);
+    for (uint32_t rank = 0; rc == 0 && rank < o->shares.world; rank++)
+        rc = open_rank(r, o, rank, kept, error);
+    if (rc == 0 && write_paths(r, o))
+        rc = no_memory(error);
+    rc = agree(r, rc, error);
+    if (rc == 0) {
+        o->shares.hold = config->hold;
+        rc = ckpt_open_shares(&o->shares, o->paths, config->io, &made, error);
+    }
+    if (rc) {
+        if (o)
+            release(&o->shares);
+        return failed(r, rc, error);
+    }
+    made->kept = kept != HST_NO_VERSION;
+    if (config->step != HST_NO_VERSION && made->looks[0].ref.step != config->step) {
+        rc = refuse_step(r, made->looks[0].ref.step, config->step, error);
+        r->agreed = true;
+        hst_ckpt_close(&made);
+    }
+    *ckpt = made;
+    return rc;
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks lose to the network, and a rank to its ways: pairs by turns, medians of their ratios.
+
+    ranks.py PATH_OF_HOISTWAY PATH_OF_RANKS_BENCH PLUGIN_FOLDER [PAIRS]
+
+Two ranks, bound to one core each, train 16 layers. A: on the transport as it is. B: behind a link
+on which what a step moves takes 0.8 of its computation. The transport's own thread makes MPI's
+calls; what it would be without that thread is not shown: the executor makes none. Then one rank
+with a batch in 8 ways beside one way, in processes by turns.
+"""
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+import mpi  # noqa: E402
+
+PROGRAM, BENCH, FOLDER = (os.path.abspath(path) for path in sys.argv[1:4])
+PAIRS = int(sys.argv[4]) if len(sys.argv) > 4 else 9
+RANKS = 2
+
+
+def mpirun():
+    root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
+    return ['mpirun', *root, '--map-by', 'core', '--bind-to', 'core', '-n', str(RANKS)]
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, env=mpi.environment(FOLDER))
+    if done.returncode:
+        sys.exit(f'{" ".join(command)}: {done.stdout}{done.stderr}')
+    return json.loads(done.stdout)
+
+
+def say(what, value, wish, holds):
+    print(f'  {what:34} {value}   wanted: {wish}{"" if holds else " (missed)"}')
+
+
+def stage(number):
+    found = run([*mpirun(), BENCH, str(number), str(PAIRS)])
+    print(f'stage {number}: {RANKS} ranks, one core each, 16 layers; B has '
+          f'{found["link_bytes_per_s"] / 1e6:.1f} MB/s; {PAIRS} pairs')
+    ratio = found['ratio']
+    say('step B / step A', f'{ratio:.3f} ({found["ratio_least"]:.3f} to '
+        f'{found["ratio_most"]:.3f})', '<= 1.10', ratio <= 1.10)
+    for side in 'ab':
+        took, bound = found[side]['step_s'], found[side]['bound_s']
+        off = found[side]['predicted_s'] / took - 1
+        print(f'  {side.upper()}: a step takes {1e3 * took:.1f} ms')
+        say('bound / step', f'{bound / took:.3f}', '>= 0.90', bound / took >= 0.9)
+        say('prediction / step - 1', f'{100 * off:+.1f} %', '15 % at most', abs(off) <= 0.15)
+
+
+def step_of(ways):
+    return run([PROGRAM, 'bench', 'step', '--json', '--steps', '3', '--ways', str(ways)])
+
+
+def ways():
+    ratios = []
+    for pair in range(PAIRS):
+        order = (1, 8) if pair % 2 else (8, 1)
+        rate = {count: step_of(count)['tokens_per_s'] for count in order}
+        ratios.append(rate[1] / rate[8])
+    ratio = statistics.median(ratios)
+    print(f'one rank, 4,096 tokens a step; {PAIRS} pairs')
+    say('step --ways 8 / step --ways 1', f'{ratio:.3f} ({min(ratios):.3f} to {max(ratios):.3f})',
+        '<= 1.15', ratio <= 1.15)
+
+
+def main():
+    if not shutil.which('mpirun') or not os.path.exists(f'{FOLDER}/libhoistway-mpi.so'):
+        print('Open MPI is not installed (mpirun), or the transport over MPI was not built')
+        sys.exit(77)
+    if len(os.sched_getaffinity(0)) < RANKS:
+        print(f'{RANKS} ranks need a core each')
+        sys.exit(77)
+    for number in (2, 3):
+        stage(number)
+    ways()
+    load = os.getloadavg()[0]
+    print(f'load of the machine at the end: {load:.1f} (its own part is about {RANKS})')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A run of several ranks on two nodes, which are namespaces of networks (../comm/ranks.py): needs
+root.
+
+    nodes.py PROGRAM PLUGIN_FOLDER SOURCE_ROOT [TEST...]
+"""
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'comm'))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+import mpi  # noqa: E402
+from ranks import Nodes, alone  # noqa: E402
+
+ROOT = sys.argv[3]
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir='.')
+        self.addCleanup(scratch.cleanup)
+        self.folder = os.path.abspath(scratch.name)  # the daemons of nodes start elsewhere
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def options(self, *more, store='store', steps=3):
+        return ['train', '--device', 'host', '--model', MODEL, '--data',
+                os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
+                '--batch-tokens', '384', '--grain', '48', '--lr', '1e-3', '--threads', '1',
+                '--store', self.path(store), '--log', self.path('log.jsonl'),
+                '--export', self.path('out'), *more]
+
+    def ended(self, done):
+        """-> sums of what was exported."""
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = {}
+        for name in sorted(os.listdir(self.path('out'))):
+            with open(self.path('out', name), 'rb') as file:
+                found[name] = hashlib.sha256(file.read()).hexdigest()
+        shutil.rmtree(self.path('out'))
+        return found
+
+    def lines(self, kind):
+        with open(self.path('log.jsonl'), encoding='utf-8') as file:
+            return [line for line in map(json.loads, file) if line['kind'] == kind]
+
+    def moved(self, nodes, ranks, stage):
+        """Of each step, in shards of all units: what a rank takes in, and from the other node. The
+        export is that of one rank."""
+        shutil.rmtree(self.path('store'), ignore_errors=True)
+        done = nodes.mpirun(ranks, *self.options('--ways', '4', '--zero-stage', str(stage)))
+        self.assertEqual(self.ended(done), self.want)
+        self.assertEqual(self.lines('run')[0]['nodes'], 2)
+        shard = mpi.shard_bytes(sum(ranks), (160 * 64, *3 * [38016], 64, 160 * 64))
+        steps = {(line['bytes']['net'] / shard, line['bytes']['net_between'] / shard)
+                 for line in self.lines('step')}
+        self.assertEqual(len(steps), 1, steps)
+        return steps.pop()
+
+    def test_bytes_between_nodes(self):
+        """Weights are gathered and gradients exchanged once a step. A rank alone on its node takes
+        in all from the other. Of two on a node each takes in three shards of either. Of gradients
+        one of them comes from there, as both nodes sum first; of weights one, or both where they
+        do not lie in shared memory. Replicas gather sums of gradients in place of weights."""
+        self.want = self.ended(alone(*self.options('--ways', '4', store='alone')))
+        with Nodes(self) as nodes:
+            for stage in range(3):
+                with self.subTest(stage=stage):
+                    self.assertEqual(self.moved(nodes, (1, 1), stage), (2, 2))
+                    self.assertIn(self.moved(nodes, (2, 2), stage), ((6, 2), (6, 3)))
+
+    def test_each_rank_has_a_directory_by_its_node(self):
+        """And goes on there, with the ways of the store."""
+        want = self.ended(alone(*self.options('--ways', '8', store='alone', steps=4)))
+        words, names = '{node}-{local}-{rank}', ['0-0-0', '0-1-1', '1-0-2', '1-1-3']
+        with Nodes(self) as nodes:
+            self.ended(nodes.mpirun((2, 2), *self.options(
+                '--ways', '8', '--durability', 'step', store=words, steps=2)))
+            self.assertEqual(sorted(set(os.listdir(self.folder)) - {'alone', 'log.jsonl'}), names)
+            for rank, name in enumerate(names):
+                self.assertEqual(os.listdir(self.path(name)), [f'r{rank:05}.d0.blk'])
+            done = nodes.mpirun((2, 2), *self.options('--resume', '--durability', 'step',
+                                                      store=words, steps=4))
+        self.assertIn('--ways 8, as the store has it', done.stderr)
+        self.assertEqual(self.ended(done), want)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

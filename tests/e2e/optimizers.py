@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each optimizer through the whole program: bytes of its states, resume, reshard, ranks, refusals.
+
+    optimizers.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
+"""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import mpi  # noqa: E402
+from short import by_turns  # noqa: E402
+
+PROGRAM, ROOT, FOLDER = sys.argv[1:4]
+MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
+
+# Of each: bytes of its states in fp32, an option that it has not.
+OPTIMIZERS = {
+    'sgd': (4, '--betas=0.8,0.9'),
+    'lion': (4, '--eps=1e-8'),
+    'adagrad': (4, '--momentum=0.5'),
+}
+
+
+class Optimizers(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir='.')
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def call(self, *command, before=()):
+        return subprocess.run([*before, PROGRAM, *command], capture_output=True, text=True,
+                              timeout=120, env=mpi.environment(FOLDER))
+
+    def good(self, *command, before=()):
+        done = self.call(*command, before=before)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def refused(self, code, *command):
+        done = self.call(*command)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(f'error[E{code}]', done.stderr)
+        return done.stderr
+
+    def train(self, store, steps, *more, verb='train'):
+        """Twelve sequences a step; of `plan` the same run."""
+        return (verb, '--device=host', '--model', MODEL, '--data',
+                os.path.join(MODEL, 'tokens.bin'), f'--steps={steps}', '--seq-len=24',
+                '--batch-tokens=288', '--grain=48', '--lr=1e-3', '--threads=1', '--store',
+                self.path(store), *more)
+
+    def exported(self, name):
+        with open(os.path.join(self.path(name), 'model.safetensors'), 'rb') as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def run_of(self, store, steps, *more, before=()):
+        """-> the sum of what the run exports."""
+        self.good(*self.train(store, steps, '--durability=step', '--quiet', '--export',
+                              self.path(f'{store}.out'), *more), before=before)
+        return self.exported(f'{store}.out')
+
+    def test_a_resumed_run_ends_where_one_at_a_time_does(self):
+        seen = set()
+        for name in OPTIMIZERS:
+            for precision in ('fp32', 'bf16', 'fp16'):
+                with self.subTest(name, precision=precision):
+                    words = (f'--optimizer={name}', f'--precision={precision}')
+                    tag = f'{name}-{precision}'
+                    whole = self.run_of(f'{tag}-whole', 4, *words)
+                    self.run_of(tag, 2, *words)
+                    self.assertEqual(self.run_of(tag, 4, '--resume', *words), whole)
+                    seen.add(whole)
+        self.assertEqual(len(seen), 3 * len(OPTIMIZERS))
+
+    def test_ranks_have_the_bytes_of_one_and_reshard_keeps_them(self):
+        for name in OPTIMIZERS:
+            with self.subTest(name):
+                words = (f'--optimizer={name}', '--precision=bf16', '--place=states=nvme')
+                whole = self.run_of(f'{name}-one', 4, '--ways=2', *words)
+                two = self.run_of(f'{name}-two', 2, *words, before=mpi.launcher(2))
+                self.assertNotEqual(two, whole)
+                self.good('ckpt', 'reshard', self.path(f'{name}-two'), '--world=1', '--out',
+                          self.path(f'{name}-again'))
+                self.good('ckpt', 'verify', self.path(f'{name}-again'))
+                self.assertEqual(self.run_of(f'{name}-again', 4, '--ways=2', '--resume', *words),
+                                 whole)
+
+    def test_a_resume_under_another_optimizer_is_refused_with_both_names(self):
+        self.run_of('adamw', 1)
+        for name in OPTIMIZERS:
+            with self.subTest(name):
+                self.run_of(name, 1, f'--optimizer={name}')
+                told = self.refused(615, *self.train('adamw', 2, '--resume',
+                                                     f'--optimizer={name}'))
+                self.assertRegex(told, rf'trained with .*optimizer adamw.* this run has .*'
+                                       rf'optimizer {name}[^\n]*Fix: --optimizer adamw')
+                told = self.refused(615, *self.train(name, 2, '--resume'))
+                self.assertRegex(told, rf'trained with .*optimizer {name}.* this run has .*'
+                                       rf'optimizer adamw[^\n]*Fix: --optimizer {name}')
+
+    def test_the_plan_has_the_bytes_of_the_states(self):
+        """As in memory: a record is whole pages of each tile. A copy is of weights and states."""
+        for name, (each, _) in (*OPTIMIZERS.items(), ('adamw', (8, ''))):
+            with self.subTest(name):
+                told = json.loads(self.good(*self.train(
+                    'none', 1, f'--optimizer={name}', '--place=states=dram', '--eval-split=0.2',
+                    '--keep-best', '--json', verb='plan')))
+                least = told['memory']['weights']['dram'] * each / 4
+                states = told['memory']['states']['dram']
+                self.assertTrue(least <= states < 1.1 * least, (states, least))
+                self.assertEqual(told['keep_best_bytes'], told['parameters'] * (4 + each))
+
+    def test_numbers_that_it_has_not_are_refused(self):
+        for name, (_, option) in OPTIMIZERS.items():
+            with self.subTest(name):
+                told = self.refused(402, *self.train('none', 1, f'--optimizer={name}', option))
+                self.assertIn(f'{option.split("=")[0]} is of other optimizers: --optimizer {name} '
+                              'has none. Fix: leave it out', told)
+        told = self.refused(402, *self.train('none', 1, '--optimizer=adagrad', '--precision=bf16',
+                                             '--state=bf16'))
+        self.assertIn('--state bf16 is not for --optimizer adagrad', told)
+        told = self.refused(402, *self.train('none', 1, '--momentum=0.5'))
+        self.assertIn('--momentum is of other optimizers', told)
+        told = self.refused(402, *self.train('none', 1, '--optimizer=adam'))
+        self.assertIn('want one of adamw, sgd, lion, adagrad', told)
+
+
+load_tests = by_turns
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

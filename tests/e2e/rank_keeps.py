@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What several ranks tell and keep beside their store, as one process does: samples, the best
+version, copies of versions.
+
+    rank_keeps.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
+"""
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'data'))
+from ranks import FOLDER, GOLDEN, PROGRAM, Case, environment, mpi, sums_of  # noqa: E402
+from sample_files import draw_prompts, write  # noqa: E402
+from short import by_turns, some  # noqa: E402
+
+MODEL = {'model': 'untied-mha'}
+VOCAB = 160
+WORSE = ('--eval-split', '0.3', '--eval-every', '2', '--keep-best')  # at a rate that spoils it
+RATE = '0.5'
+
+
+class Keeps(Case):
+    def setUp(self):
+        super().setUp()
+        self.rate = '1e-3'
+        if mpi.missing(FOLDER):
+            self.skipTest('no mpirun, or no libhoistway-mpi.so')
+
+    def command(self, *more, **kind):
+        words = super().command(*more, **kind)
+        words[words.index('--lr') + 1] = self.rate
+        return words
+
+    def run_it(self, *more, before=(), code=0, **kind):
+        done = subprocess.run([*before, *self.command(*more, **kind)], capture_output=True,
+                              text=True, env=environment(), timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def again(self):
+        for name in os.listdir(self.folder):
+            if not name.endswith('.safetensors'):
+                shutil.rmtree(self.path(name), ignore_errors=True)
+
+    def kept(self, folder='store'):
+        return sorted(name for name in os.listdir(self.path(folder)) if name.startswith('step-'))
+
+    def same(self, look, *more, ranks, **kind):
+        """look(done) of one process and of several ranks."""
+        self.again()
+        want = look(self.run_it('--ways', '4', *more, **kind))
+        for n in ranks:
+            with self.subTest(more, ranks=n):
+                self.again()
+                got = look(self.run_it('--ways', '4', *more, before=mpi.launcher(n), **kind))
+                self.assertEqual(got, want)
+
+    # ---- samples ----
+
+    def data(self):
+        """-> documents, and a row of tokens, both with prompts."""
+        rng = random.Random(7)
+        prompts = draw_prompts(2, 7, VOCAB, 9)
+        documents = [[rng.randrange(VOCAB) for _ in range(rng.randrange(2, 24))]
+                     for _ in range(120)]
+        return (write(self.path('packed.safetensors'), VOCAB, prompts, documents),
+                write(self.path('plain.safetensors'), VOCAB, prompts, ids=sum(documents, [])))
+
+    def said(self, done):
+        """All that is told of samples but for seconds, which one process may know from before;
+        the log's lines, and what was trained."""
+        told = [re.sub(r', about [\d.e+-]+ s\b', '', line) for line in done.stderr.splitlines()
+                if 'sample' in line and 'a forward of the samples took' not in line]
+        lines = [{key: value for key, value in line.items() if key not in ('time', 'seconds')}
+                 for line in self.lines('sample')]
+        self.assertTrue(lines)
+        return told, lines, self.numbers(), sums_of(self.path('out'))
+
+    def test_the_same_samples(self):
+        packed, plain = self.data()
+        nvme = ('--place', 'states=nvme,weights=nvme')
+        rows = ((plain, (4,), ('--eval-split', '0.3', '--eval-every', '2')),
+                (packed, (2,), ('--precision', 'bf16')),
+                (plain, (2,), ('--zero-stage', '2', '--precision', 'bf16')),
+                (packed, (2,), ('--zero-stage', '0', '--eval-split', '0.3')),
+                (plain, (4,), ('--zero-stage', '1', '--precision', 'bf16')),
+                (packed, (4,), ('--eval-split', '0.3', *nvme)),
+                (plain, (2,), nvme))
+        for data, ranks, more in some(rows, 3):
+            self.same(self.said, '--samples', '7', '--sample-tokens', '4', *more, ranks=ranks,
+                      data=data, **MODEL)
+
+    # ---- the best version ----
+
+    def best(self, folder):
+        def look(done):
+            """What was evaluated, kept and exported, and what is told of that."""
+            told = re.findall(r'(?:exported|, best) .*', done.stdout)
+            self.assertTrue(self.lines('eval'))
+            return self.numbers(), self.kept(folder), told, sums_of(self.path('out'))
+        return look
+
+    def test_the_same_best_version_is_kept_and_exported(self):
+        self.rate = RATE
+        rows = (((2,), (), 'store'),
+                ((4,), ('--precision', 'bf16', '--export-dtype', 'fp32'), 'store'),
+                ((2,), ('--precision', 'fp16', '--place', 'states=nvme,weights=nvme'),
+                 'store{rank}'),
+                ((2,), ('--precision', 'bf16', '--zero-stage', '2'), 'store'))
+        for ranks, more, store in some(rows, 2):
+            self.same(self.best(store.format(rank=0)), *WORSE, *more, ranks=ranks, store=store,
+                      steps=6)
+
+    def test_it_is_another_one_than_the_last(self):
+        self.rate = RATE
+        done = self.run_it(*WORSE, '--ways', '2', before=mpi.launcher(2), steps=6)
+        self.assertIn('weights of step 2, the best that was evaluated, to ', done.stdout)
+        self.assertEqual(self.kept(), ['step-2'])
+        best = sums_of(self.path('out'))
+        self.assertEqual(sorted(os.listdir(self.path('store/step-2'))),
+                         ['r00000.d0.blk', 'r00001.d0.blk'])
+        self.export('store', 2)
+        self.assertEqual(sums_of(self.path('exported')), best)
+
+    def test_each_rank_keeps_its_own_and_one_that_goes_on_knows_them(self):
+        """A copy that rank 0 has no more is none to all, and those of others go."""
+        words = (*WORSE, '--ways', '2', '--durability', 'step')
+        kind = {'store': 'store{rank}', 'before': mpi.launcher(2)}
+        self.rate = RATE
+        self.run_it(*words, steps=4, **kind)
+        self.assertEqual([self.kept('store0'), self.kept('store1')], [['step-2']] * 2)
+        done = self.run_it(*words, '--resume', '--allow-config-change', steps=6, **kind)
+        self.assertNotIn('W424', done.stderr)
+        self.assertIn('weights of step 2, the best', done.stdout)
+        shutil.rmtree(self.path('store0/step-2'))
+        done = self.run_it(*words, '--resume', '--allow-config-change', steps=8, **kind)
+        self.assertEqual(done.stderr.count('warning[W424] step 2, the best so far, was not kept'),
+                         1, done.stderr)
+        self.assertEqual(self.kept('store0'), self.kept('store1'))
+        self.assertEqual(len(self.kept('store0')), 1)
+        self.assertNotEqual(self.kept('store0'), ['step-2'])
+
+    def test_the_best_of_another_number_of_ranks_counts_as_lost(self):
+        words = (*WORSE, '--ways', '2', '--durability', 'step')
+        self.rate = RATE
+        self.run_it(*words, steps=4, before=mpi.launcher(2))
+        self.assertEqual(self.kept(), ['step-2'])
+        done = self.run_it(*words, '--resume', '--allow-config-change', steps=8)
+        self.assertEqual(done.stderr.count('warning[W424] step 2, the best so far, was not kept'),
+                         1, done.stderr)
+        best = re.search(r'weights of step (\d+), the best that was evaluated', done.stdout)
+        self.export('store', int(best[1]) if best else 8)
+        self.assertEqual(sums_of(self.path('exported')), sums_of(self.path('out')))
+
+    def test_ranks_end_by_patience_alike(self):
+        self.rate = RATE
+        self.same(self.best('store'), *WORSE, '--patience', '2', ranks=(2,), steps=20)
+
+    def test_a_damaged_copy_of_one_rank_is_told_by_it(self):
+        self.rate = RATE
+        words = (*WORSE, '--ways', '2', '--durability', 'step')
+        self.run_it(*words, before=mpi.launcher(2), steps=4)
+        path = self.path('store/step-2/r00001.d0.blk')
+        with open(path, 'r+b') as file: # its tables are at both ends
+            whole = bytearray(file.read())
+            for at in range(TABLES, len(whole) - TABLES):
+                whole[at] ^= whole[at] > 0
+            file.seek(0)
+            file.write(whole)
+        done = self.run_it(*words, '--resume', '--allow-config-change', before=mpi.launcher(2),
+                           steps=6, code=1)
+        self.assertRegex(done.stderr, r'(?m)^rank 1 \([^)]+\): error\[E614\] [^\n]*damaged')
+        self.assertEqual(done.stderr.count('error['), 1, done.stderr)
+
+    # ---- copies ----
+
+    def export(self, store, step):
+        done = subprocess.run([PROGRAM, 'ckpt', 'export', self.path(store), '--version', str(step),
+                               '--model', os.path.join(GOLDEN, MODEL['model']), '--export',
+                               self.path('exported')], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_each_copy_is_what_a_run_of_so_many_steps_has_trained(self):
+        words = ('--ways', '4', '--durability', 'step')
+        done = self.run_it(*words, '--keep', '2', '--keep-every', '2', before=mpi.launcher(2),
+                           steps=7)
+        self.assertEqual(re.findall(r'I623\] (step \d) is kept', done.stderr),
+                         ['step 2', 'step 4', 'step 6'])
+        one = self.run_it(*words, '--keep', '2', '--keep-every', '2', store='one', steps=2)
+        sizes = [set(re.findall(r'is kept: ([\d.]+ MiB)', told.stderr)) for told in (one, done)]
+        self.assertEqual(sizes[0], sizes[1])
+        self.assertEqual(len(sizes[0]), 1)
+        self.assertEqual(self.kept(), ['step-4', 'step-6'])
+        for step in (4, 6):
+            self.export('store', step)
+            self.run_it('--ways', '4', store='other', steps=step)
+            self.assertEqual(sums_of(self.path('exported')), sums_of(self.path('out')))
+            shutil.rmtree(self.path('other'))
+
+    def test_copies_change_nothing(self):
+        want = self.trained('--ways', '4', '--durability', '2', steps=6)
+        words = ('--ways', '4', '--durability', '2', '--keep', '1', '--keep-every', '1')
+        for n in (2, 4):
+            self.assertEqual(self.trained(*words, before=mpi.launcher(n), steps=6), want)
+            self.assertEqual(self.kept(), ['step-6'])
+
+    def drives(self, *sizes):
+        """Two of their own; -> what a command is started by that has them."""
+        mounts = ' && '.join(f'mkdir -p {self.path(f"drive{d}")} && '
+                             f'mount -t tmpfs -o size={size} none {self.path(f"drive{d}")}'
+                             for d, size in enumerate(sizes))
+        after = f'; code=$?; ls -d {self.folder}/drive*/s/step-* >&2; exit $code'
+        own = ['unshare', '--mount', 'sh', '-c', mounts + ' && "$@"' + after, 'sh']
+        if subprocess.run([*own, 'true'], capture_output=True, check=False).returncode == 125:
+            self.skipTest('no mount of its own can be made (unshare --mount)')
+        return own
+
+    def kept_on(self, drives, *more, code=0):
+        """-> what was told, and which copies both have then."""
+        done = self.run_it('--ways', '2', '--durability', 'step', '--nvme', '48M', *more,
+                           before=[*drives, *mpi.launcher(2)], store='drive{local}/s', steps=6,
+                           code=code)
+        return done.stderr, re.findall(r'(drive\d)/s/(step-\S+)$', done.stderr, re.MULTILINE)
+
+    def test_what_has_no_room_on_one_drive_is_kept_on_none(self):
+        drives = self.drives('64m', ROOM_FOR_NONE)
+        told, kept = self.kept_on(drives, '--keep', '2', '--keep-every', '3')
+        self.assertEqual(kept, [])
+        found = re.findall(r'(?m)^(rank 1 \([^)]+\): )?warning\[W623\] step (\d) was not kept: '
+                           r'E301 \S+drive1/s has ', told)
+        self.assertEqual([(bool(who), step) for who, step in found], [(True, '3'), (True, '6')])
+        told, kept = self.kept_on(drives, '--eval-split', '0.3', '--eval-every', '3',
+                                  '--keep-best', code=1)
+        self.assertRegex(told, r'(?m)^rank 1 \([^)]+\): error\[E301\] \S+drive1/s has ')
+        self.assertEqual(told.count('error['), 1, told)
+        self.assertEqual(kept, [])
+
+    def test_the_oldest_makes_room_on_all_drives(self):
+        told, kept = self.kept_on(self.drives('64m', ROOM_FOR_ONE), '--keep', '1', '--keep-every',
+                                  '2')
+        self.assertNotIn('W623', told)
+        self.assertEqual(sorted(kept), [('drive0', 'step-6'), ('drive1', 'step-6')])
+
+
+# A rank's file has 24 MiB, and a copy of it needs less than one.
+ROOM_FOR_NONE, ROOM_FOR_ONE = '24800k', '27000k'
+TABLES = 8 << 20
+
+load_tests = by_turns
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_TESTS_GRAPH_SHARED_CASE_H
+#define HST_TESTS_GRAPH_SHARED_CASE_H
+/* Random graphs as several ranks have them, in each stage of ZeRO. */
+#include "graph_cases.h"
+
+/** Makes a random graph without a device, in which a client makes a forward. False: this seed has
+ * one that ranks cannot share. */
+bool shared_case(uint64_t seed, struct graph_case *c);
+/** Makes of it what one of so many ranks has: the last ones may have a shorter shard of a row, or
+ * none; replicas have all of it. */
+void cut_rows(const struct graph_case *whole, uint32_t rank, uint32_t ranks, uint64_t *seed,
+              struct graph_case *c);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks of a node read of each other: which parts of the arena. */
+#include "placement_checks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static bool is_within(struct exposed part, uint64_t at, uint64_t bytes)
+{
+    return bytes == 0 || (at >= part.at && at + bytes <= part.at + part.bytes);
+}
+
+static bool is_apart(struct exposed part, uint64_t at, uint64_t bytes)
+{
+    return bytes == 0 || at + bytes <= part.at || at >= part.at + part.bytes;
+}
+
+struct parts {
+    struct exposed of[EXPOSED_MAX];
+    uint32_t count;
+};
+
+static bool are_exposed(const struct parts *parts, uint64_t at, uint64_t bytes)
+{
+    bool found = bytes == 0;
+    for (uint32_t i = 0; i < parts->count; i++)
+        found = found || is_within(parts->of[i], at, bytes);
+    return found;
+}
+
+static bool are_apart(const struct parts *parts, uint64_t at, uint64_t bytes)
+{
+    bool apart = true;
+    for (uint32_t i = 0; i < parts->count; i++)
+        apart = apart && is_apart(parts->of[i], at, bytes);
+    return apart;
+}
+
+static void check_homes(const struct placement *p, const struct parts *parts, bool weights)
+{
+    for (uint32_t u = 0; u < UNITS; u++) {
+        const uint64_t row = placement_row_elements(p->layout, u) * 4;
+        const uint64_t home = p->units[u].weights.offset, grads = p->units[u].grads.offset;
+        assert_true(are_apart(parts, p->units[u].states_at, 8));
+        assert_true(!weights || (are_exposed(parts, home, row) &&
+                                 are_exposed(parts, home + p->weights_slot, row)));
+        assert_true(weights || are_apart(parts, home, 8));
+        if (p->buckets || p->replicas > 0)
+            assert_true(are_exposed(parts, grads, row));
+        else
+            assert_true(are_apart(parts, grads, 8));
+    }
+}
+
+/* What ranks hand one another is exposed, and of the rest nothing. */
+static void check_exposed(const struct placement *p)
+{
+    const struct buffer_pool *pools[] = {&p->reservations[0], &p->reservations[1],
+                                         &p->grad_buffers[0], &p->grad_buffers[1]};
+    struct parts parts;
+    parts.count = placement_exposed(p, parts.of);
+    assert_true(parts.count > 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(are_exposed(&parts, pools[i]->at, pools[i]->count * pools[i]->bytes));
+    for (uint32_t i = 0; i < parts.count; i++) {
+        assert_true(parts.of[i].bytes > 0 && (parts.of[i].at | parts.of[i].bytes) % 4096 == 0);
+        assert_true(
+            is_within((struct exposed){0, p->dram_bytes}, parts.of[i].at, parts.of[i].bytes));
+    }
+    assert_true(are_apart(&parts, p->host_partials, 8) && are_apart(&parts, p->accumulator, 8));
+    assert_true(are_apart(&parts, p->hidden, 8));
+    assert_true(are_apart(&parts, p->slots.at, p->slots.count * p->slots.bytes));
+    assert_true(are_apart(&parts, p->act_buffers.at, p->act_buffers.count));
+    check_homes(p, &parts, p->whole_weights && p->replicas == 0);
+}
+
+static void what_ranks_read_of_each_other_is_exposed_and_nothing_else(void **state)
+{
+    (void)state;
+    static const char *const places[] = {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme"};
+    struct layout layout = model(8192);
+    for (int i = 0; i < 16; i++) {
+        const int stage = i % 4;
+        const struct share share = stage == 0 ? SHARE_ALL : (struct share){0, 3};
+        assert_int_equal(layout_seal(&layout, 8192, share), 0);
+        struct placement_in in = inputs(&layout, places[i / 4 % 2 && stage == 3]);
+        struct placement p = {0};
+        char why[512];
+        in.whole_weights = stage <= 2;
+        in.whole_grads = stage <= 1;
+        in.replicas = stage == 0 ? 3 : 0;
+        in.second_slots = i / 8;
+        in.way_dtype = HST_F32;
+        assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
+        check_exposed(&p);
+        placement_free(&p);
+    }
+    layout_free(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_ranks_read_of_each_other_is_exposed_and_nothing_else),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the stages of ZeRO keep of a model on each rank, to the byte, and gradients in buckets. */
+#include "placement_checks.h"
+#include "plan/placement/buckets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define RANKS  4u
+#define LAYERS 11u
+
+/* Units of one block to fifteen, small ones behind one another. */
+static struct layout layers(void)
+{
+    struct layout layout = {0};
+    for (uint64_t u = 0; u < LAYERS; u++) {
+        char why[256], names[2][32];
+        snprintf(names[0], sizeof names[0], "layer.%u", (unsigned)u);
+        snprintf(names[1], sizeof names[1], "layer.%u.weight", (unsigned)u);
+        const struct hst_param_desc weight = {
+            .name = names[1], .dim_count = 2, .dims = {64, 20 + 100 * (u % 4) * (u % 4)}};
+        const struct hst_unit_desc desc = {
+            .name = names[0], .params = &weight, .param_count = 1, .act_bytes_per_token = 256};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+    }
+    return layout;
+}
+
+/* In fp32, or in bf16 with sums that ranks hand over in f32. */
+struct kind {
+    enum hst_precision precision;
+    uint64_t weight, grad, hand, state; /* bytes of an element */
+};
+static const struct kind KINDS[] = {{HST_PRECISION_FP32, 4, 4, 4, 8},
+                                    {HST_PRECISION_BF16, 2, 2, 2, 10},
+                                    {HST_PRECISION_BF16, 2, 2, 4, 10}};
+
+/* Of a stage, for a rank; the layout is sealed for it. */
+static struct placement_in stage_of(struct layout *layout, const struct kind *kind, int stage,
+                                    uint32_t rank)
+{
+    const struct share share = stage == 0 ? SHARE_ALL : (struct share){rank, RANKS};
+    assert_int_equal(layout_seal(layout, 8192, share), 0);
+    struct placement_in in = inputs(layout, NULL);
+    in.optimizer = optimizer_find(HST_OPTIMIZER_ADAMW, kind->precision, HST_STATE_FP32);
+    in.way_dtype = kind->hand == 4 ? HST_F32 : HST_BF16;
+    in.whole_weights = stage <= 2;
+    in.whole_grads = stage <= 1;
+    in.replicas = stage == 0 ? RANKS : 0;
+    return in;
+}
+
+static struct placement placed(const struct placement_in *in)
+{
+    struct placement p = {0};
+    char why[512];
+    assert_int_equal(placement_plan(in, &p, why, sizeof why), 0);
+    check_table(&p);
+    return p;
+}
+
+/* All rows, each of RANKS shards of whole blocks; and as one rank has them. */
+static uint64_t padded(const struct placement_in *in)
+{
+    uint64_t elements = 0;
+    for (uint32_t u = 0; u < LAYERS; u++)
+        elements += shard_elements(in->layout->units[u].elements, RANKS) * RANKS;
+    return elements;
+}
+
+static uint64_t table_of(const struct placement *p, enum hst_class class)
+{
+    return p->table[class][HST_TIER_DRAM];
+}
+
+/* A record is as long as its states where tiles are whole pages of each, and padded else. */
+static uint64_t records_of(const struct placement_in *in)
+{
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; u < LAYERS; u++) {
+        uint64_t left = placement_shard_elements(in->layout, u);
+        for (uint64_t tile; left > 0; left -= tile) {
+            tile = left < 8192 ? left : 8192;
+            bytes += record_layout(in->optimizer, tile).bytes;
+        }
+    }
+    return bytes;
+}
+
+static void each_stage_keeps_what_zero_says(void **state)
+{
+    (void)state;
+    struct layout layout = layers();
+    for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
+        for (int stage = 0; stage <= 3; stage++) {
+            const struct kind *kind = &KINDS[k];
+            const struct placement_in in = stage_of(&layout, kind, stage, 1);
+            const uint64_t all = padded(&in), own = layout.elements;
+            struct placement p = placed(&in);
+            const uint64_t sums = kind->hand == kind->grad ? 0 : kind->grad * all / RANKS;
+            const uint64_t weights[] = {own, all, all, all / RANKS};
+            const uint64_t grads[] = {kind->grad * all, kind->hand * all + sums,
+                                      kind->grad * all / RANKS, kind->grad * all / RANKS};
+            assert_int_equal(table_of(&p, HST_CLASS_WEIGHTS), weights[stage] * kind->weight);
+            assert_int_equal(table_of(&p, HST_CLASS_GRADS), grads[stage]);
+            assert_int_equal(table_of(&p, HST_CLASS_STATES), records_of(&in));
+            assert_true(records_of(&in) >= kind->state * (stage == 0 ? own : all / RANKS));
+            placement_free(&p);
+        }
+    layout_free(&layout);
+}
+
+/* What a backward leaves of an element, in which part, and where its sum comes to lie. */
+static void check_row(const struct placement *p, uint32_t unit, uint64_t hand, uint64_t grad)
+{
+    const struct bucket bucket = bucket_of(p, unit);
+    const struct bucket_row row = bucket_row(p, unit);
+    const struct layout_unit *u = &p->layout->units[unit];
+    const uint64_t part = bucket.elements * hand;
+    assert_true(row.stride == bucket.elements && row.shard <= bucket.elements);
+    assert_true(row.at >= bucket.at && row.at + row.shard * hand <= bucket.at + part);
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
+        uint64_t bytes;
+        const uint64_t at = placement_extent(p, EXTENT_GRADS, t, &bytes).offset;
+        const uint64_t in_part =
+            (row.at - bucket.at) / hand + (layout_tile(p->layout, t).offset - u->shard.first);
+        assert_int_equal(at, bucket.sum_at + in_part * grad);
+        if (hand == grad) /* in place: what is summed there was the rank's own */
+            assert_int_equal(at, bucket.at + p->layout->share.rank * part + in_part * hand);
+        else
+            assert_true(at >= bucket.at + RANKS * part);
+    }
+}
+
+/* Rows of two units have no byte in common. */
+static void check_apart(const struct placement *p, uint64_t hand)
+{
+    for (uint32_t a = 0; a < LAYERS; a++)
+        for (uint32_t b = 0; b < a; b++) {
+            const struct bucket_row x = bucket_row(p, a), y = bucket_row(p, b);
+            const bool same = p->units[a].bucket == p->units[b].bucket;
+            assert_true(same == (bucket_of(p, a).at == bucket_of(p, b).at));
+            assert_true(x.shard == 0 || y.shard == 0 || x.at + x.shard * hand <= y.at ||
+                        y.at + y.shard * hand <= x.at);
+        }
+}
+
+static void sums_come_to_lie_in_the_ranks_own_part(void **state)
+{
+    (void)state;
+    struct layout layout = layers();
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++) {
+            const struct placement_in in = stage_of(&layout, &KINDS[k], 1, rank);
+            struct placement p = placed(&in);
+            for (uint32_t u = 0; u < LAYERS; u++)
+                check_row(&p, u, KINDS[k].hand, KINDS[k].grad);
+            check_apart(&p, KINDS[k].hand);
+            placement_free(&p);
+        }
+    layout_free(&layout);
+}
+
+/* Behind one another from the last unit on, each no larger than it may be, nor smaller than with
+ * the unit that comes next. */
+static void check_buckets(const struct placement_in *in, const struct placement *p, uint64_t most)
+{
+    uint64_t bytes = 0;
+    for (uint32_t u = LAYERS; u-- > 0;) {
+        const uint64_t row = placement_exchange_bytes(in, u);
+        const bool begins = u + 1 == LAYERS || p->units[u].bucket != p->units[u + 1].bucket;
+        assert_int_equal(p->units[u].bucket, u + 1 == LAYERS ? 0 : p->units[u + 1].bucket + begins);
+        if (begins && u + 1 < LAYERS)
+            assert_true(bytes + row > most);
+        bytes = begins ? row : bytes + row;
+        assert_true(bytes <= most || bytes == row);
+    }
+}
+
+static void a_bucket_has_as_many_units_as_it_may(void **state)
+{
+    (void)state;
+    struct layout layout = layers();
+    const struct placement_in in = stage_of(&layout, &KINDS[0], 1, 0);
+    struct placement p = placed(&in);
+    check_buckets(&in, &p, padded(&in)); /* a quarter, of four bytes each */
+    assert_true(p.units[0].bucket > 0);
+    placement_free(&p);
+    layout_free(&layout);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_stage_keeps_what_zero_says),
+        cmocka_unit_test(sums_come_to_lie_in_the_ranks_own_part),
+        cmocka_unit_test(a_bucket_has_as_many_units_as_it_may),
+    };
+    return cmocka_run_group_tests_name("plan/stages", tests, NULL, NULL);
+}

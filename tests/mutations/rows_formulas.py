@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mutations.py takes out of the formulas of optimizers: fused operations taken apart."""
+from rows import mutate
+
+mutate(
+    'cpu_adam/formula.h', 'cpu_adam/update',
+    ('m, the outer fma', 'times_plus(k->beta1_hi, e.m, m_rest)',
+     'times(k->beta1_hi, e.m) + m_rest'),
+    ('m, the inner fma',
+     '    floats m_rest = times_plus(k->one_minus_beta1, g, times(k->beta1_lo, e.m))',
+     '    floats m_rest = times(k->one_minus_beta1, g) + times(k->beta1_lo, e.m)'),
+    ('v, the outer fma', 'times_plus(k->beta2_hi, e.v, v_rest)',
+     'times(k->beta2_hi, e.v) + v_rest'),
+    ('v, the inner fma', 'times_plus(times(k->one_minus_beta2, g), g, times(k->beta2_lo, e.v))',
+     'times(times(k->one_minus_beta2, g), g) + times(k->beta2_lo, e.v)'),
+    ('the fma of the divisor', 'times_plus(root(e.v), k->inv_sqrt_bias2, k->eps)',
+     'times(root(e.v), k->inv_sqrt_bias2) + k->eps'),
+    ('the fma of the decay', 'times_plus(k->decay, e.p, step);\n    e.p',
+     'times(k->decay, e.p) + step;\n    e.p'),
+    ('the fma of the step', 'times_plus(minus_step_size(k), step, e.p);\n    return e;\n}\n\n'
+     'FORMULA struct element by_sgd', 'times(minus_step_size(k), step) + e.p;\n    return e;\n}\n\n'
+     'FORMULA struct element by_sgd'),
+    ('the fma of L2', 'g = times_plus(k->l2, e.p, g);\n    floats',
+     'g = times(k->l2, e.p) + g;\n    floats'),
+    ('the fma of L2, of SGD', 'g = times_plus(k->l2, e.p, g);\n    e.m',
+     'g = times(k->l2, e.p) + g;\n    e.m'),
+    ('the outer fma of SGD', 'times_plus(k->beta1_hi, e.m, times_plus(k->beta1_lo, e.m, g))',
+     'times(k->beta1_hi, e.m) + times_plus(k->beta1_lo, e.m, g)'),
+    ('the inner fma of SGD', 'times_plus(k->beta1_lo, e.m, g)', 'times(k->beta1_lo, e.m) + g'),
+    ('the inner fma of Lion\'s mean',
+     'c_rest = times_plus(k->one_minus_beta1, g, times(k->beta1_lo, e.m))',
+     'c_rest = times(k->one_minus_beta1, g) + times(k->beta1_lo, e.m)'),
+    ('the inner fma of Lion\'s m',
+     'times_plus(k->one_minus_beta2, g, times(k->beta2_lo, e.m))',
+     'times(k->one_minus_beta2, g) + times(k->beta2_lo, e.m)'),
+    ('an infinite m is not hidden', 'times_plus(all(0), e.m, sign_of(c))', 'sign_of(c)'),
+    ('the fma of Lion\'s decay', 'times_plus(k->decay, e.p, step), e.p)',
+     'times(k->decay, e.p) + step, e.p)'),
+    ('the fma of L2, of Adagrad', 'g = times_plus(k->l2, e.p, g);\n    e.v',
+     'g = times(k->l2, e.p) + g;\n    e.v'),
+    ('the fma of Adagrad\'s v', 'times_plus(g, g, e.v)', 'times(g, g) + e.v'),
+    ('an infinite v is not hidden', 'over(times_plus(all(0), e.v, g), divisor)',
+     'over(g, divisor)'),
+    ('the fma of the step of SGD', 'times_plus(minus_step_size(k), e.m, e.p)',
+     'times(minus_step_size(k), e.m) + e.p'),
+)

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""--config FILE: a DeepSpeed configuration in the place of options.
+
+    ds_config.py PATH_OF_HOISTWAY
+"""
+import base64
+import json
+import os
+import sys
+import unittest
+
+from malformed import KEYS, TEXTS
+from program import Folder, run, tree
+from published import NO_WARMUP, PUBLISHED
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 2))
+from short import by_turns  # noqa: E402
+
+RATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'config', 'rates.txt')
+BATCH = '"train_batch_size": 4, '
+
+
+class Configured(Folder):
+    def put(self, text, name='ds.json'):
+        with open(self.path(name), 'wb') as f:
+            f.write(text if isinstance(text, bytes) else text.encode())
+        return self.path(name)
+
+    def plan(self, text, *args):
+        return run('plan', '--model', self.path('model'), '--device=host', '--seq-len=32',
+                   '--config', self.put(text), *args)
+
+    def refuse_text(self, code, text, part, *args):
+        path = self.put(text)
+        before = tree(self.folder)
+        done = self.train('--config', path, *args, without=('--batch-tokens',))
+        self.assert_refused(done, code, 2, f'ds.json{part}' if part[0] == ':' else part)
+        self.assertRegex(done.stderr, r'ds\.json:\d+:\d+: |it has more than 1 MiB')
+        self.assertEqual(tree(self.folder), before)
+
+    def refuse_each(self, code, texts):
+        for text, part in texts:
+            with self.subTest(text[:80]):
+                self.refuse_text(code, text, part)
+
+    def test_a_text_that_is_no_hjson_is_refused_by_its_place(self):
+        self.refuse_each(404, TEXTS)
+
+    def test_keys_that_are_unknown_or_refused_name_what_to_do(self):
+        self.refuse_each(405, KEYS)
+        self.refuse(405, 2, '--config', self.put('{' + BATCH + '}'), part='Fix: --seq-len',
+                    without=('--seq-len', '--batch-tokens'))
+        self.refuse(402, 2, '--explain-config', part='--config FILE')
+
+    def test_what_is_no_file_of_text_is_refused(self):
+        os.mkfifo(self.path('pipe'))
+        with open(self.path('large'), 'wb') as f:
+            f.truncate(64 << 20)
+        refused = {self.folder: 'not a regular file', self.path('pipe'): 'not a regular file',
+                   '/dev/zero': 'not a regular file', self.path('large'): 'more than 1 MiB',
+                   self.path('none'): 'no such file',
+                   'nosuchfile12': 'no such file',  # which could be base64
+                   'a\nerror[E999]': 'a\\x0aerror'}
+        for path, part in refused.items():
+            self.assert_refused(self.train('--config', path), 404, 2, part)
+        self.assertEqual(len(TEXTS) + len(KEYS) + len(refused), 100)
+
+    def test_what_is_switched_off_or_null_is_no_reason_to_refuse(self):
+        done = self.plan('{"autotuning": {"enabled": false, "x": [1, {"y": 2}]}, "_a": {"b": 1}, '
+                         '"bf16": null, "amp": {"enabled": false}, '
+                         '"zero_optimization": {"zero_hpz_partition_size": 1, '
+                         '"zero_quantized_weights": false}, "gradient_clipping": 0}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('no effect here, as --explain-config tells: autotuning, _a, amp, '
+                      'zero_optimization.zero_hpz_partition_size, '
+                      'zero_optimization.zero_quantized_weights\n', done.stderr)
+        self.assertIn('ds.json says --clip 0, --zero-stage 0\n', done.stderr)
+
+    def test_optimizers_have_the_numbers_of_deepspeeds_classes(self):
+        told = {'Lion': 'lion, --betas 0.9,0.999, --weight-decay 0, --lr 1e-3',
+                'AdaGrad': 'adagrad, --eps 1e-10, --weight-decay 0, --lr 1e-2',
+                'SGD': 'sgd, --momentum 0, --weight-decay 0, --lr 1e-3'}
+        for name, numbers in told.items():
+            done = self.plan(f'{{"optimizer": {{"type": "{name}"}}}}')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f'--optimizer {numbers}', done.stderr)
+        done = self.plan('{"optimizer": {"type": "AdamW", "params": {"eps": 1e-6}}}',
+                         '--optimizer=sgd')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('--eps', done.stderr)
+        self.refuse_each(405, (('{"optimizer": {"type": "sgd"}}', 'Lion, Adagrad and SGD'),
+                               ('{"optimizer": {"type": "Lion", "params": {"eps": 1e-8}}}',
+                                'has no such number'),
+                               ('{"optimizer": {"type": "SGD", "params": {"nesterov": true}}}',
+                                'does not look ahead')))
+
+    def test_published_configurations_run_or_are_refused(self):
+        self.assertEqual(len(PUBLISHED), 32)
+        for name, (config, told) in PUBLISHED.items():
+            text = config if isinstance(config, str) else json.dumps(config, indent=2)
+            with self.subTest(name):
+                if not told.startswith('--'):
+                    self.assert_refused(self.plan(text), 405, 2, told)
+                    continue
+                warmup = ['--warmup=10'] * ('the rates of' in told)
+                if warmup:
+                    self.assert_refused(self.plan(text), 405, 2, NO_WARMUP)
+                done = self.plan(text, *warmup)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr, r'(?m)^note\[I405\] .*ds.json says (.*)$')
+                self.assertIn(f'ds.json says {told}\n', done.stderr)
+
+    def test_a_text_of_base64_is_a_configuration(self):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            for text in ('{"gradient_clipping": 0.25}', '{gradient_clipping: 0.25}',
+                         '{"gradient_clipping": 0.25, "_": "\u00ff\u00fe?>~\u00fb\u00ef"}'):
+                code = encode(text.encode()).decode()
+                done = run('plan', '--model', self.path('model'), '--device=host', '--config',
+                           code)
+                self.assertIn('base64 text of --config says --clip 0.25\n', done.stderr)
+
+    def test_the_command_line_wins_and_says_so(self):
+        text = '{"gradient_clipping": 0.25, "bf16": {"enabled": "true"}, "steps_per_print": 1}'
+        done = self.plan(text, '--clip=0.5')
+        self.assertIn('ds.json says --precision bf16\n', done.stderr)
+        self.assertIn(': gradient_clipping (--clip)\n', done.stderr)
+        self.assertIn('warning[W405] ', done.stderr)
+        self.assertIn('bf16.enabled is "true" in quotes, and counts as true\n', done.stderr)
+        self.assertEqual(self.weights('--clip=0.001', '--config', self.put(
+            '{"gradient_clipping": 0.25}')), self.weights('--clip=0.001'))
+
+    def test_a_configuration_and_its_options_train_the_same_bytes(self):
+        store = self.path('other')
+        text = json.dumps({
+            'train_batch_size': 4, 'train_micro_batch_size_per_gpu': 2,
+            'gradient_accumulation_steps': 2, 'gradient_clipping': 0.1,
+            'optimizer': {'type': 'Adam', 'params': {'lr': 1e-3, 'betas': [0.8, 0.95]}},
+            'bf16': {'enabled': True},
+            'zero_optimization': {
+                'stage': 3, 'offload_optimizer': {'device': 'nvme', 'nvme_path': store},
+                'offload_param': {'device': 'nvme', 'nvme_path': store}}})
+        out = self.path('out')
+        done = self.train(f'--export={out}', '--export-dtype=fp32', '--threads=1', '--config',
+                          self.put(text), without=('--batch-tokens', '--store'))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f'--store {store}\n', done.stderr)
+        self.assertRegex(done.stdout, r'(?m)^weights .* nvme|dram +nvme')
+        with open(os.path.join(out, 'model.safetensors'), 'rb') as f:
+            configured = f.read()
+        options = ('--lr=1e-3', '--betas=0.8,0.95', '--weight-decay=0', '--precision=bf16',
+                   '--place=states=nvme,weights=nvme')
+        self.assertEqual(self.weights('--clip=0.1', *options), configured)
+        self.assertNotEqual(self.weights('--clip=0', *options), configured)
+
+    def rates(self, params, kind, *args, **more):
+        """The learning rates of a run with that scheduler, and what it told."""
+        log = self.path('run.jsonl')
+        done = self.train(f'--log={log}', '--config', self.put(json.dumps(
+            {'scheduler': {'type': kind, 'params': params}})), *args, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(log, encoding='ascii') as f:
+            lines = [json.loads(line) for line in f]
+        return [line['lr'] for line in lines if line['kind'] == 'step'], done.stderr
+
+    def test_schedulers_have_the_rates_of_deepspeeds_classes(self):
+        golden = {}
+        with open(RATES, encoding='ascii') as f:
+            for line in f:
+                *case, step, rate = line.split()
+                if case[0] != '#' and case[2] == '7':
+                    golden.setdefault((case[0], case[1], float(case[4])), []).append(float(rate))
+        self.assertEqual(len(golden), 12)
+        for (kind, word, begin), wanted in golden.items():
+            cosine = kind == 'WarmupCosineLR'
+            params = {'warmup_num_steps': 7, 'warmup_type': word,
+                      'warmup_min_ratio' if cosine else 'warmup_min_lr': begin}
+            if cosine:
+                params['cos_min_ratio'] = 0.1
+            else:
+                params['warmup_max_lr'] = 3e-4
+            if kind != 'WarmupLR':
+                params['total_num_steps'] = 30
+            got, told = self.rates(params, kind, '--steps=30', *['--lr=3e-4'] * cosine)
+            self.assertIn(f'the rates of {kind}\n', told)
+            for step, (rate, want) in enumerate(zip(got, wanted)):
+                self.assertAlmostEqual(rate, want, delta=1e-12, msg=(kind, word, step))
+            self.assertEqual(len(got), 30)
+
+    def test_a_scheduler_leaves_auto_to_the_command_line_and_yields_to_a_schedule(self):
+        auto = {'warmup_min_lr': 'auto', 'warmup_max_lr': 'auto', 'warmup_num_steps': 'auto',
+                'total_num_steps': 'auto'}
+        whole = {'warmup_max_lr': 5e-5, 'warmup_num_steps': 4, 'total_num_steps': 20}
+        got, _ = self.rates(auto, 'WarmupDecayLR', '--steps=20', '--warmup=20%')
+        self.assertEqual(got, self.rates(whole, 'WarmupDecayLR', '--steps=20')[0])
+        self.assertEqual(max(got), 5e-5)
+        got, told = self.rates(whole, 'WarmupDecayLR', '--schedule=constant', '--warmup=2',
+                               '--lr=1e-3')
+        self.assertEqual(got, [5e-4, 1e-3, 1e-3])
+        self.assertIn(': scheduler (--schedule)\n', told)
+        self.refuse(402, 2, '--warmup=2', '--config', self.path('ds.json'),
+                    part='a warmup of 4 steps')
+
+    def test_a_resume_has_the_scheduler_of_its_store(self):
+        keep = ('--durability=step', '--lr=1e-4')
+        first = {'warmup_num_steps': 4, 'warmup_type': 'linear'}
+        self.rates(first, 'WarmupLR', '--steps=3', *keep)
+        got, _ = self.rates(first, 'WarmupLR', '--steps=5', '--resume', *keep)
+        self.assertEqual(got[-2:], [5e-5, 7.5e-5])
+        self.put(json.dumps({'scheduler': {'type': 'WarmupLR'}}))
+        for args in (('--config', self.path('ds.json')), ()):
+            done = self.train('--steps=6', '--resume', *keep, *args)
+            self.assert_refused_whole(done, 615, 'a --config with that scheduler, or --allow')
+
+    def assert_refused_whole(self, done, code, part):
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(f'error[E{code}]', done.stderr)
+        self.assertIn(part, done.stderr)
+
+    def test_what_becomes_of_each_key_is_explained(self):
+        done = run('train', '--explain-config', '--clip=1', '--seq-len=32', '--config', self.put(
+            '{' + BATCH + '"gradient_clipping": 2, "optimizer": {"type": "AdamW", "params": '
+            '{"lr": "auto"}}, "steps_per_print": 9, "_note": [], '
+            '"tensorboard": {"enabled": true, "output_path": "logs"}}'))
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        rows = {line.split()[0]: ' '.join(line.split()[1:]) for line in done.stdout.splitlines()}
+        self.assertEqual(rows['train_batch_size'], '4 --batch-tokens 128')
+        self.assertEqual(rows['gradient_clipping'],
+                         '2 --clip of the command line the command line wins')
+        self.assertEqual(rows['optimizer.params.lr'], '"auto" --lr 5e-5 "auto": what Trainer takes')
+        self.assertEqual(rows['optimizer.params.eps'], "absent --eps 1e-8 DeepSpeed's default")
+        self.assertEqual(rows['tensorboard.enabled'], 'true --tfevents logs/DeepSpeedJobName')
+        self.assertEqual(rows['_note'], '[...] - its name begins with _')
+        self.assertRegex(rows['steps_per_print'], '^9 - hoistway tells')
+
+
+load_tests = by_turns
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_TOOLS_VERBS_TRAIN_CONFIG_H
+#define HOISTWAY_TOOLS_VERBS_TRAIN_CONFIG_H
+/* --config FILE of train and plan: what a DeepSpeed configuration says beside the command line. */
+#include "cli/config/ds_config.h"
+#include "verbs/train/train.h"
+
+struct train_config {
+    struct ds_config config;
+    struct ds_options options;
+    enum cli_supplied how[DS_MAX_OPTIONS];
+};
+
+/** A cli_more_fn whose context is a struct train_options: reads its --options and its --config, if
+ * there are any, and takes from them what the command line, and the first of them, does not say.
+ * --explain-config and --print-options are then answered on stdout. E402 --explain-config alone,
+ * E401 and E402 of --options, E404, E405, and E501 of ranks that contradict each other. */
+cli_more_fn train_config_more;
+/** The same of a verb that is one process, whatever has started it. */
+int train_config_more_of(struct cli_parser *parser, struct train_options *options, uint32_t ranks,
+                         bool *done, struct hst_error *error);
+/** Tells what of the files is overruled, what the configuration was made into, and what has no
+ * effect: a line each, unless options->quiet. A warning tells of what only looks like what it
+ * means. */
+void train_config_tell(const struct train_options *options);
+/**
+ * The scheduler that counts in place of --schedule, with the steps of the run where it leaves them
+ * to it; kind 0: none. E402 where --warmup contradicts it, E405 where it leaves that to --warmup,
+ * which is not given.
+ */
+int train_config_scheduler(const struct train_options *options, struct schedule_peer *peer,
+                           struct hst_error *error);
+void train_config_close(struct train_options *options);
+
+#endif
