@@ -100,5 +100,6 @@ struct gathered rows_of_sums(const struct executor *exec, struct scheduled at)
 
 unsigned char *rows_in_bucket(const struct executor *exec, uint32_t unit)
 {
-    return exec->in.host_arena + bucket_row(exec->in.placement, unit).at;
+    const uint64_t element_bytes = hst_dtype_bytes(ways_type(exec->in.ways));
+    return exec->in.host_arena + bucket_row(exec->in.placement, unit, element_bytes).at;
 }

@@ -111,6 +111,8 @@ ROWS = [
     (2, 'ways=8', 'precision=bf16', 'zero-stage=1', 'reduce=f32', 'threads=2'),
     (3, 'ways=6', 'precision=fp16', 'zero-stage=1', 'clip=0', 'place=states=nvme,acts=nvme'),
     (4, 'ways=8', 'hop=2', 'zero-stage=1', 'update=optimistic', 'place=states=nvme', 'eval=3,1'),
+    (3, 'ways=12', 'precision=bf16', 'zero-stage=1'),  # the last rank alone hands over bf16
+    (3, 'ways=12', 'precision=bf16', 'zero-stage=2', 'eval=4,2'),
     (4, 'ways=4', 'precision=fp16', 'zero-stage=0', 'eval=4,2'),
     (2, 'ways=4', 'precision=bf16', 'zero-stage=0', 'clip=0', 'place=states=nvme,acts=nvme'),
     (3, 'ways=6', 'precision=bf16', 'zero-stage=0', 'hop=2', 'grain=3', 'update=optimistic'),

@@ -179,10 +179,10 @@ static struct address act_block(const struct placement *placement, uint32_t bloc
 
 /* ---- buckets ---- */
 
-struct bucket_row bucket_row(const struct placement *p, uint32_t unit)
+struct bucket_row bucket_row(const struct placement *p, uint32_t unit, uint64_t element_bytes)
 {
     const struct unit_placement *home = &p->units[unit];
-    return (struct bucket_row){.at = home->grads.offset + home->bucket_first * p->hand_bytes,
+    return (struct bucket_row){.at = home->grads.offset + home->bucket_first * element_bytes,
                                .shard = placement_shard_elements(p->layout, unit),
                                .stride = home->bucket_elements};
 }

@@ -310,12 +310,13 @@ uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit);
 /* ---- gradients in buckets (buckets.h) ---- */
 
 /* Where a unit's row of gradients is at home: element e, of the shard of rank r = e / shard, is
- * r·stride + e % shard elements of what ranks hand over behind `at`. */
+ * r·stride + e % shard elements behind `at`. An element has so many bytes as this rank hands over:
+ * hand_bytes, or fewer on a last rank whose ways are a shorter group (ways_type). */
 struct bucket_row {
     uint64_t at; /* bytes, in the DRAM arena */
     uint64_t shard, stride;
 };
-struct bucket_row bucket_row(const struct placement *p, uint32_t unit);
+struct bucket_row bucket_row(const struct placement *p, uint32_t unit, uint64_t element_bytes);
 
 /* This is exchanged with the unit: [ranks · elements] at `at`, [elements] of sums at `sum_at`. */
 struct bucket {

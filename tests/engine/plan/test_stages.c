@@ -118,11 +118,13 @@ static void each_stage_keeps_what_zero_says(void **state)
 static void check_row(const struct placement *p, uint32_t unit, uint64_t hand, uint64_t grad)
 {
     const struct bucket bucket = bucket_of(p, unit);
-    const struct bucket_row row = bucket_row(p, unit);
+    const struct bucket_row row = bucket_row(p, unit, hand);
     const struct layout_unit *u = &p->layout->units[unit];
     const uint64_t part = bucket.elements * hand;
     assert_true(row.stride == bucket.elements && row.shard <= bucket.elements);
     assert_true(row.at >= bucket.at && row.at + row.shard * hand <= bucket.at + part);
+    /* a rank that hands over less of each has the same elements before it */
+    assert_int_equal((bucket_row(p, unit, grad).at - bucket.at) * hand, (row.at - bucket.at) * grad);
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
         uint64_t bytes;
         const uint64_t at = placement_extent(p, EXTENT_GRADS, t, &bytes).offset;
@@ -141,7 +143,7 @@ static void check_apart(const struct placement *p, uint64_t hand)
 {
     for (uint32_t a = 0; a < LAYERS; a++)
         for (uint32_t b = 0; b < a; b++) {
-            const struct bucket_row x = bucket_row(p, a), y = bucket_row(p, b);
+            const struct bucket_row x = bucket_row(p, a, hand), y = bucket_row(p, b, hand);
             const bool same = p->units[a].bucket == p->units[b].bucket;
             assert_true(same == (bucket_of(p, a).at == bucket_of(p, b).at));
             assert_true(x.shard == 0 || y.shard == 0 || x.at + x.shard * hand <= y.at ||
