@@ -124,7 +124,8 @@ static void check_row(const struct placement *p, uint32_t unit, uint64_t hand, u
     assert_true(row.stride == bucket.elements && row.shard <= bucket.elements);
     assert_true(row.at >= bucket.at && row.at + row.shard * hand <= bucket.at + part);
     /* a rank that hands over less of each has the same elements before it */
-    assert_int_equal((bucket_row(p, unit, grad).at - bucket.at) * hand, (row.at - bucket.at) * grad);
+    const uint64_t narrow = bucket_row(p, unit, grad).at - bucket.at;
+    assert_int_equal(narrow * hand, (row.at - bucket.at) * grad);
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
         uint64_t bytes;
         const uint64_t at = placement_extent(p, EXTENT_GRADS, t, &bytes).offset;
