@@ -51,6 +51,7 @@ struct hst_ckpt {
     struct store_directory directories[STRIPE_DRIVES_MAX];
     uint32_t drives, world;
     bool held, kept;
+    bool stepped_back; /* some rank's newest version has no whole manifest: this is an older one */
     enum hst_io io;
     struct look *looks; /* [world]; each with the manifest of the version */
     /* The model as far as the files tell: units without names and parameters, sealed for one rank.

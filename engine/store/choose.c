@@ -55,6 +55,14 @@ const struct store_candidate *store_choose_version(const struct store_candidates
     return best;
 }
 
+bool store_newest_damaged(const struct store_candidates *ranks, uint32_t rank_count)
+{
+    bool damaged = false;
+    for (uint32_t r = 0; r < rank_count; r++)
+        damaged = damaged || ranks[r].newest_damaged;
+    return damaged;
+}
+
 uint64_t store_latest_version(const struct store_candidates *ranks, uint32_t rank_count)
 {
     uint64_t latest = 0;

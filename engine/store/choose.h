@@ -26,6 +26,7 @@ struct store_candidate {
 struct store_candidates { /* of one rank: of cur and prev those whose manifest is good */
     uint32_t count;
     struct store_candidate list[2];
+    bool newest_damaged; /* cur's is not */
 };
 
 /**
@@ -34,6 +35,9 @@ struct store_candidates { /* of one rank: of cur and prev those whose manifest i
  */
 const struct store_candidate *store_choose_version(const struct store_candidates *ranks,
                                                    uint32_t rank_count, uint64_t below);
+
+/** True where a rank's newest version has no whole manifest: what is chosen is an older one. */
+bool store_newest_damaged(const struct store_candidates *ranks, uint32_t rank_count);
 
 /** The latest version that any rank has; 0: none has one. */
 uint64_t store_latest_version(const struct store_candidates *ranks, uint32_t rank_count);

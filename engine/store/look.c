@@ -145,6 +145,7 @@ static int find(struct look *look, struct hst_error *error)
             if (rc == 0)
                 look->candidates.list[look->candidates.count++] =
                     (struct store_candidate){refs[r]->version, refs[r]->commit_id};
+            look->candidates.newest_damaged = rc != 0; /* the newest is the last of the two */
         }
         look->damaged_copies += bad; /* of the newest */
         if (look->candidates.count == 0)

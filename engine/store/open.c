@@ -33,7 +33,7 @@ struct opening {
     unsigned copy; /* that was read */
     bool rooms_open;
     bool damaged;      /* bytes of the version at hand are */
-    bool none_damaged; /* nor are those of a later one, on any rank, nor its manifest here */
+    bool none_damaged; /* nor are those of a later one, nor its manifest, on any rank */
     bool behind;       /* some rank has a later version than the chosen one */
 };
 
@@ -168,6 +168,8 @@ static struct store_candidates candidates(struct opening *o)
         struct store_manifest manifest;
         if (refs[i]->version != STORE_NO_VERSION && load_manifest(o, refs[i], &manifest) < 2)
             all.list[all.count++] = (struct store_candidate){refs[i]->version, refs[i]->commit_id};
+        else if (i == 0)
+            all.newest_damaged = true;
     }
     return all;
 }
@@ -392,6 +394,7 @@ static int choose_of(struct opening *o, const struct store_candidates *all, uint
     const struct hst_error before = *o->error;
     const struct store_candidate *x = store_choose_version(all, ranks, STORE_NO_VERSION);
     const uint64_t latest = store_latest_version(all, ranks);
+    o->none_damaged = !store_newest_damaged(all, ranks);
     if (!x && ranks > o->store->world)
         return refuse_apart(o);
     if (!x)
@@ -414,7 +417,6 @@ static int choose_of(struct opening *o, const struct store_candidates *all, uint
 static int choose(struct opening *o)
 {
     const struct store_candidates own = candidates(o);
-    o->none_damaged = own.count > 0 && own.list[0].version == o->newest.cur.version;
     const struct store_peers *peers = o->config->peers;
     if (!peers)
         return choose_of(o, &own, 1);

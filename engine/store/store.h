@@ -112,7 +112,7 @@ int store_create(const struct store_config *config, struct store **store, struct
 struct store_found {
     uint64_t version;
     bool clean;        /* it was closed in order: its bytes were not read */
-    bool stepped_back; /* not to the newest version: that one's bytes were damaged */
+    bool stepped_back; /* not to the newest version, which is damaged on some rank */
     bool unfinished;   /* not to the newest version that a rank has: others had not come so far */
     /* one that may have named a later version: torn by a crash in a commit, or by the drive */
     bool superblock_damaged;

@@ -22,8 +22,9 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from rank_lives import (KINDS as ALL_KINDS, End, Programs, Run, Wrong, all_of,  # noqa: E402
+from rank_lives import (KINDS as ALL_KINDS, STEPS, End, Programs, Run, Wrong, all_of,  # noqa: E402
                         alone, namespaces)
+from store_bytes import Store  # noqa: E402
 from short import SHORT, TURN, by_turns, some  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
@@ -209,32 +210,57 @@ class Numbers(unittest.TestCase):
         """What is in scratch means nothing."""
         return {name: sums for name, sums in sums_of(run.store).items() if '.blk' in name}
 
+    STEPPING_BACK = ('--precision=bf16', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme')
+
+    def two_versions(self, run):
+        """The run's last two, both whole on all ranks: nobody goes on behind them. -> the step and
+        the weights of the older one, the weights of the newer one."""
+        run.end_early(End('kill', 0, 'committed', STEPS))
+        before, old = self.last(run)
+        run.end_early(End('kill', 0, 'close'))
+        step, new = self.last(run)
+        self.assertEqual((before, step), (STEPS - 1, STEPS))
+        return before, old, new
+
+    def steps_back(self, run, ranks, before):
+        run.ranks = ranks
+        child = run.start('--resume')
+        self.assertEqual(run.wait_until_gone(child, time.monotonic(), 120), 0, run.read('stderr'))
+        told = run.read('stderr')
+        words = 'W614] the newest version of the store is damaged: going on from'
+        self.assertEqual(told.count(words), 1, told)
+        self.assertIn(f'going on after step {before}', told)
+        self.assertEqual(sums_of(run.path('export')), alone(PROGRAMS, self.STEPPING_BACK)[1])
+        self.assertEqual(blocks_in(run.store), files_of(ranks))
+
     def test_a_move_steps_back_from_a_damaged_version(self):
         """Its room for scratch is opened twice then."""
-        kind = ('--precision=bf16', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme')
-        with Run(PROGRAMS, kind, 4) as run:
-            run.end_early(End('kill', 0, 'committed', 2))
-            before, old = self.last(run)
-            run.end_early(End('kill', 0, 'committed', 2))
-            step, new = self.last(run)
-            self.assertEqual(step, before + 1)
+        with Run(PROGRAMS, self.STEPPING_BACK, 4) as run:
+            before, old, new = self.two_versions(run)
             self.spoil(run, 'r00003.d0.blk', new)
             shutil.copytree(run.store, run.path('again'))
-            run.ranks = 2
-            child = run.start('--resume')
-            self.assertEqual(run.wait_until_gone(child, time.monotonic(), 120), 0,
-                             run.read('stderr'))
-            told = run.read('stderr')
-            self.assertIn('W614] the newest version of the store is damaged: going on from', told)
-            self.assertIn(f'going on after step {before}', told)
-            self.assertEqual(sums_of(run.path('export')), alone(PROGRAMS, kind)[1])
-            self.assertEqual(blocks_in(run.store), files_of(2))
+            self.steps_back(run, 2, before)
             shutil.rmtree(run.store)
             os.rename(run.path('again'), run.store)
             self.spoil(run, 'r00002.d0.blk', old)  # neither of the two is whole then
             left = self.blocks(run)
             self.refused(run, r"error\[E614\] rank [01]: the store's version is damaged: ")
             self.assertEqual(self.blocks(run), left)
+
+    def test_a_step_back_from_a_damaged_table_is_told(self):
+        """Both copies of one rank's newest manifest are: as many ranks go on, and others."""
+        with Run(PROGRAMS, self.STEPPING_BACK, 4) as run:
+            before, _, _ = self.two_versions(run)
+            store = Store(run.store, rank=3)
+            for copy in range(2):
+                at = store.manifest_at(copy)
+                byte = store.read(0, at + 64, 1)
+                store.write(0, at + 64, bytes([byte[0] ^ 1]))
+            shutil.copytree(run.store, run.path('again'))
+            self.steps_back(run, 2, before)
+            shutil.rmtree(run.store)
+            os.rename(run.path('again'), run.store)
+            self.steps_back(run, 4, before)
 
     # ---- refusals ----
 

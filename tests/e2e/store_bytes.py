@@ -63,8 +63,8 @@ class Entry:
 class Store:
     """As it is now in its directories, in the order of its drives."""
 
-    def __init__(self, *directories):
-        self.paths = [os.path.join(d, file_name(i)) for i, d in enumerate(directories)]
+    def __init__(self, *directories, rank=0):
+        self.paths = [os.path.join(d, file_name(i, rank)) for i, d in enumerate(directories)]
         header = self.read(0, 0, PAGE)
         assert header[:8] == b'HSTSTORE', header[:8]
         self.align, _, self.extents, blocks, self.room, self.slot_bytes, derived = struct.unpack(

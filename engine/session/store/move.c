@@ -251,12 +251,22 @@ static int ask_for_damage(struct move *m)
     return -EBADMSG;
 }
 
+void store_tell_step_back(struct hst_engine *engine)
+{
+    if (ranks_tells(engine))
+        report_log(&engine->report, HST_LOG_WARNING,
+                   "W614 the newest version of the store is damaged: going on from the one before, "
+                   "every byte of which is right");
+}
+
 static int make(struct move *m, struct store **store)
 {
     int rc = store_create(m->config, store, &m->error);
     rc = rc ? rc : write_tiles(m, *store);
     rc = rc ? rc : ask_for_damage(m);
-    return rc ? rc : commit(m, *store);
+    if (rc == 0 && (m->below > 0 || m->ckpt->stepped_back))
+        store_tell_step_back(m->engine);
+    return rc ? rc : commit(m, *store); /* the old store is gone then */
 }
 
 /* From the version before, which is read anew; as damaged as the last one where there is none. */
@@ -273,12 +283,7 @@ static int make_of_older(struct move *m, struct store **store)
         m->error = error;
         rc = -EBADMSG;
     }
-    rc = rc ? rc : make(m, store);
-    if (rc == 0 && ranks_tells(m->engine))
-        report_log(&m->engine->report, HST_LOG_WARNING,
-                   "W614 the newest version of the store is damaged: going on from the one before, "
-                   "every byte of which is right");
-    return rc;
+    return rc ? rc : make(m, store);
 }
 
 /* ---- the whole ---- */

@@ -21,4 +21,10 @@
  */
 int store_move(struct hst_engine *engine, const struct store_config *config, struct store **store);
 
+/**
+ * W614, of a version that is not the newest, since that one is damaged on some rank. All ranks call
+ * it, and one of them tells. It comes before the older version takes the newest one's place.
+ */
+void store_tell_step_back(struct hst_engine *engine);
+
 #endif

@@ -469,12 +469,13 @@ static void tell_found(struct hst_engine *engine, const struct store_found *foun
 {
     struct report *r = &engine->report;
     char size[SIZE_TEXT_BYTES];
-    if (found->stepped_back || found->superblock_damaged)
-        report_log(r, HST_LOG_WARNING, "W614 %s, every byte of which is right",
-                   found->stepped_back
-                       ? "the newest version of the store is damaged: going on from the one before"
-                       : "a superblock of the store is damaged (a power cut in a commit, or the "
-                         "drive): going on from the newest version that can be found");
+    if (found->stepped_back)
+        store_tell_step_back(engine);
+    if (!found->stepped_back && found->superblock_damaged)
+        report_log(r, HST_LOG_WARNING,
+                   "W614 a superblock of the store is damaged (a power cut in a commit, or the "
+                   "drive): going on from the newest version that can be found, every byte of "
+                   "which is right");
     if (found->repaired > 0)
         report_log(r, HST_LOG_WARNING,
                    "W614 %u damaged copies of the store's tables were written anew: check the "
