@@ -6,6 +6,7 @@ import time
 import unittest
 
 SHORT = 'HST_TEST_SHORT' in os.environ
+CASES = 3  # of those of `by_turns` one in so many runs
 TURN = int(os.environ.get('HST_TEST_TURN', time.time() // 86400))
 if SHORT:
     print(f'the same rows again: HST_TEST_SHORT=1 HST_TEST_TURN={TURN}')
@@ -21,7 +22,10 @@ def in_turn(number, of):
 def some(rows, every):
     """One row in so many in the short form, others on the next day; all of them in the whole."""
     rows = list(rows)
-    return rows[TURN % min(every, len(rows))::every] if SHORT else rows
+    return rows[_rows_turn % min(every, len(rows))::every] if SHORT else rows
+
+
+_rows_turn = TURN
 
 
 def _flat(cases):
@@ -31,9 +35,14 @@ def _flat(cases):
 
 def by_turns(_loader, cases, _pattern):
     """A module of many cases has this as its `load_tests`: the short form takes one in three of
-    those that it would run, others on the next days. One that is asked for by name runs."""
+    those that it would run, others on the next days. One that is asked for by name runs. A case
+    comes again after three days, with other rows."""
+    global _rows_turn
     if not SHORT:
         return cases
     runs = [case for case in _flat(cases)
-            if not getattr(getattr(case, case._testMethodName), '__unittest_skip__', False)]
-    return unittest.TestSuite(some(runs, 3))
+            if not any(getattr(skipped, '__unittest_skip__', False)
+                       for skipped in (case, getattr(case, case._testMethodName)))]
+    chosen = unittest.TestSuite(some(runs, CASES))
+    _rows_turn = TURN // CASES
+    return chosen

@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 import mpi  # noqa: E402
-from short import in_turn, some  # noqa: E402
+from short import by_turns, in_turn, some  # noqa: E402
 
 PROGRAM, FOLDER = sys.argv[1:3]
 SANITIZERS = ('ASAN_OPTIONS', 'LSAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS')
@@ -395,6 +395,8 @@ class Ranks(unittest.TestCase):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stderr, r'^no libhoistway-mpi\.so in: HOISTWAY_PLUGIN_PATH')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     if not shutil.which('mpirun') or not os.path.exists(os.path.join(FOLDER, 'libhoistway-mpi.so')):

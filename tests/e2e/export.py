@@ -20,6 +20,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from short import by_turns  # noqa: E402
 from store_bytes import Store  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
@@ -273,6 +275,8 @@ class Case(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, r"error\[E402\] .*'f32'.*model, fp32, bf16.* fp16")
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -15,6 +15,10 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from short import by_turns  # noqa: E402
+
 PROGRAM, ROOT, NVME_BENCH = sys.argv[1:4]
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 TOKENS = os.path.join(MODEL, 'tokens.bin')
@@ -245,6 +249,8 @@ class Look(unittest.TestCase):
             self.assertRegex(done.stderr, r'error\[E420\] .*no safetensors, llm\.c tokens, file of '
                              r'a store, log, trace, rates or result of nvme-bench, and not named')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -23,7 +23,7 @@ from rank_lives import (FIRST_PLACES, GONE_S, HOW, KINDS, LAST_PLACES, LATER_PLA
                         LIMIT_S, LOAD_PLACES, STEP_PLACES, End, Programs, Row, Run, alone, some_end,
                         wrong_of, all_of, namespaces)
 from data.sample_files import draw_prompts, write  # noqa: E402
-from short import SHORT, TURN, in_turn, some, whole_alone  # noqa: E402
+from short import SHORT, TURN, by_turns, in_turn, some, whole_alone  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
 SEED = int(os.environ.get('HST_TEST_SEED', TURN if SHORT else time.time_ns() // 1000 % 1000000))
@@ -371,6 +371,8 @@ class Long(unittest.TestCase):
             with self.subTest(place=place):
                 cut(self, place, nth)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     if PROGRAMS.missing():

@@ -20,6 +20,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
+from short import by_turns  # noqa: E402
 
 PROGRAM, ROOT, FOLDER = sys.argv[1:4]
 GOLDEN = os.path.join(ROOT, 'tests', 'golden')
@@ -495,6 +496,8 @@ class Ranks(Case):
                               timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1] + sys.argv[4:])

@@ -23,7 +23,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from short import SHORT, some, whole_alone  # noqa: E402
+from short import SHORT, by_turns, some, whole_alone  # noqa: E402
 
 PROGRAM, FOLDER = sys.argv[1:3]
 SEED = int(os.environ.get('HST_TEST_SEED', time.time_ns() // 1000 % 1000000))
@@ -378,6 +378,8 @@ class Ranks(unittest.TestCase):
                          alone(('ways=2',))[-1:])
         self.assertNotIn('Assertion', done.stderr)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     if not shutil.which('mpirun') or not os.path.exists(os.path.join(FOLDER, 'libhoistway-mpi.so')):

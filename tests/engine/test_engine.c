@@ -3,6 +3,7 @@
  * The engine through its public calls (toy_client.h). The in-memory run on one thread is the oracle
  * of every other placement, budget, tile size and width.
  */
+#include "cases.h"
 #include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
@@ -493,5 +494,5 @@ int main(void)
         cmocka_unit_test(a_reader_that_fails_ends_the_load),
         cmocka_unit_test(a_store_directory_that_the_engine_made_is_removed_again),
     };
-    return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
+    return run_cases(tests, toy_make_store, toy_remove_store);
 }

@@ -3,6 +3,7 @@
  * Every transfer of a small run fails once: the run ends with the right code, says what failed,
  * moves nothing more, and can be destroyed with transfers still in flight. ASan and TSan watch.
  */
+#include "cases.h"
 #include "session/engine_state.h"
 #include "toy_run.h"
 
@@ -210,5 +211,5 @@ int main(void)
         cmocka_unit_test(a_backend_that_breaks_down_ends_the_run),
         cmocka_unit_test(a_drain_ends_when_all_writes_have_completed),
     };
-    return cmocka_run_group_tests(tests, never_broken, remove_store);
+    return run_cases(tests, never_broken, remove_store);
 }

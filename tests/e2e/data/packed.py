@@ -19,6 +19,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(sys.path[0]))
+from short import by_turns  # noqa: E402
 from store_bytes import Store  # noqa: E402
 
 PROGRAM, ROOT = sys.argv[1:3]
@@ -216,6 +218,8 @@ class Packed(unittest.TestCase):
                               name=how, length=16)
             self.assertRegex(done.stderr, rf'; \d+ longer ones \(--long {how}\), \d+ inputs? left')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

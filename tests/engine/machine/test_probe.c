@@ -4,6 +4,7 @@
  * that what cannot be measured says why and disturbs nothing else.
  */
 #include "assert_figure.h"
+#include "cases.h"
 #include "machine/workers.h"
 #include "probe/probe.h"
 
@@ -593,5 +594,5 @@ int main(void)
         cmocka_unit_test(a_directory_that_is_not_there_or_is_no_directory_says_so),
         cmocka_unit_test(a_directory_that_is_read_only_says_so),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return run_cases(tests, make_folder, remove_folder);
 }

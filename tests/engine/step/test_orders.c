@@ -3,6 +3,7 @@
  * What a client may do with units beside the declared order: use their activations, visit them in
  * an order of its own, evaluate between steps. Weights are those of a run that does none of it.
  */
+#include "cases.h"
 #include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "toy_run.h"
@@ -369,5 +370,5 @@ int main(void)
         cmocka_unit_test(a_backward_that_reads_no_weights_gets_none_and_the_same_bytes),
         cmocka_unit_test(an_evaluation_sees_the_weights_between_steps_and_changes_nothing),
     };
-    return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
+    return run_cases(tests, toy_make_store, toy_remove_store);
 }

@@ -3,6 +3,7 @@
  * Units that are cut where budgets are too small for them as they are: the bytes of a run in which
  * they are whole, wherever everything lives; what a client sees of it; stores that do not know.
  */
+#include "cases.h"
 #include "session/engine_state.h"
 #include "smallest_budget.h"
 #include "tall_client.h"
@@ -388,5 +389,5 @@ int main(void)
         cmocka_unit_test(units_are_told_by_the_clients_numbers),
         cmocka_unit_test(each_slice_has_its_turn),
     };
-    return cmocka_run_group_tests(tests, toy_make_store, toy_remove_store);
+    return run_cases(tests, toy_make_store, toy_remove_store);
 }

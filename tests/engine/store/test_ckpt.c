@@ -3,6 +3,7 @@
  * A store that a run has left, read without that run: the weights are those that the engine itself
  * saves, and no element changes on its way through other numbers of ranks.
  */
+#include "cases.h"
 #include "ckpt_run.h"
 
 #include <errno.h>
@@ -288,5 +289,5 @@ int main(void)
         cmocka_unit_test(where_a_disk_is_full_the_oldest_goes_first_if_it_would_go_anyway),
         cmocka_unit_test(no_version_follows_the_one_that_is_being_copied),
     };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
+    return run_cases(tests, make_root, remove_root);
 }

@@ -12,7 +12,7 @@ import unittest
 import case
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
-from short import by_turns, in_turn, some, whole_alone  # noqa: E402, F401: for plan.py, room.py
+from short import by_turns, in_turn, some, whole_alone  # noqa: E402, F401: for others
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 SIZES = ('--seq-len=16', '--batch-tokens=64')

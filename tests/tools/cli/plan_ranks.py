@@ -11,7 +11,7 @@ import resource
 import unittest
 
 import case
-from plan_case import MIB, Case, machine, sealed
+from plan_case import MIB, Case, by_turns, machine, sealed
 
 SIZES = ('--batch-tokens=256', '--seq-len=16')  # each way of 16 has a sequence
 NET = {'net-gather': 1e10, 'net-exchange': 5e9, 'net-between': 1e9, 'net-operations': 20000,
@@ -162,6 +162,8 @@ class Ranks(Case):
         if 'HST_DEVICE' not in os.environ:
             self.assert_refused(done, 501, 2, 'several ranks compute on the host alone yet')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import unittest
 
-from plan_case import Case, machine, sealed
+from plan_case import Case, by_turns, machine, sealed
 
 
 class Trust(Case):
@@ -82,6 +82,8 @@ class Trust(Case):
         text = self.run_plan('--dram=256M', '--store', self.path('store')).stdout
         self.assertRegex(text, r'(?m)^rates: .*compute [^,;]+, just now; read [^;]*, 3 days ago$')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main()

@@ -12,7 +12,7 @@ import os
 import re
 import unittest
 
-from plan_case import NOTHING, Case, machine
+from plan_case import NOTHING, Case, by_turns, machine
 
 GPU = '--device=' + os.environ.get('HST_DEVICE', 'far')
 
@@ -73,6 +73,8 @@ class StartUp(Case):
         self.assertEqual(note.groups(), ('11', '11'))  # random weights are not read
         self.assertLess(done.stderr.index('I312'), done.stderr.index('[I201] device: '))
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main()
