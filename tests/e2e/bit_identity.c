@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exactness matrix: each row is a way of running `hoistway train`, and must export the same
- * bytes and log the same losses as the run with everything in RAM on one thread. Every capability
- * adds rows here. Each model and precision takes every second row of ROWS, with `--all` each. The
- * short form takes every second model and precision, every fifteenth row of ROWS, and of the
- * smaller tables every second or third row: other ones from day to day. With `--on DEVICE CASE` it
- * takes each row with a device, on that one, and so the oracle, all in the device's memory: whose
- * products are not the host's has other bits.
+ * bytes and log the same losses as the run with everything in RAM on one thread. Each model and
+ * precision takes every second row of ROWS, with `--all` each. The short form takes every second
+ * model and precision, a fifteenth of ROWS and a part of the smaller tables. With `--on DEVICE
+ * CASE` it takes each row with a device, on that one, and so the oracle: its bits are others.
  */
 #include "../short.h"
 
@@ -451,7 +449,7 @@ static void check_model(const struct model *model, const char *precision)
 {
     turn++;
     if (is_short && turn % 2 != 0)
-        skip(); /* its day is tomorrow */
+        skip();
     check_without_clipping(model, precision);
     if (strcmp(precision, "fp16") == 0)
         check_overflows(model);
