@@ -104,7 +104,7 @@ mutate(
     ('sums lie in the own part', 'apart ? p->layout->share.world : p->layout->share.rank',
      'p->layout->share.world'),
     ('shards of a bucket follow one another',
-     'home->grads.offset + home->bucket_first * p->hand_bytes', 'home->grads.offset'),
+     'home->grads.offset + home->bucket_first * element_bytes', 'home->grads.offset'),
     ('the sum of a tile is where its bucket has it', 'if (placement->buckets)', 'if (false)'),
 )
 mutate(

@@ -84,8 +84,8 @@ class Case(case.Case):
         return folder
 
     def share(self):
-        """The tests that `./run test` starts have a folder for rates. Plans have one of their own in
-        it, since other tests' rates may be of simulated drives."""
+        """The tests that `./run test` starts have a folder for rates. Plans have one of their own
+        in it, since other tests' rates may be of simulated drives."""
         ours = os.environ.get('XDG_CACHE_HOME')
         if ours:
             self.cache = os.path.join(os.path.abspath(ours), 'plans')
