@@ -6,7 +6,7 @@
 #include "host/host.h"
 #include <errno.h>
 
-/* Whether the output is input i, of the same type, or apart from it. */
+/* It tells whether the output is input i, of the same type, or apart from it. */
 static bool input_ok(const struct hst_sum_ways *args, uint32_t i)
 {
     const enum hst_dtype in = hst_sum_type(&args->tree, sum_input(args, i));

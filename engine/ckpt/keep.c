@@ -149,7 +149,7 @@ static void remove_copies(struct copying *c, const uint64_t *steps, size_t count
     }
 }
 
-/* Those that there are. */
+/* These versions are kept. */
 struct kept {
     uint64_t count, steps[KEPT_MOST];
 };

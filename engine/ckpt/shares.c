@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is told of a rank's files before a version is chosen. */
+/* A rank tells this of its files before a version is chosen. */
 struct told {
     struct store_header headers[STRIPE_DRIVES_MAX];
     struct store_candidates candidates;

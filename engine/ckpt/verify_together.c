@@ -13,7 +13,7 @@
 #define MEET_BYTES (UINT64_C(256) << 20)
 enum { DIRECTORY_BYTES = 4352, PLACES_AT_ONCE = 4096 };
 
-/* What each says when they meet. */
+/* Each rank says this when they meet. */
 struct said {
     uint64_t done_bytes, total_bytes;
     uint64_t ended;

@@ -19,7 +19,7 @@ int streams_follow(struct executor *exec, struct hst_stream *stream);
 int streams_unit_passes(struct executor *exec, struct hst_stream *stream);
 /** Waits for the last unit, on whatever stream it was. */
 void streams_await_unit(struct executor *exec);
-/** So many bytes were given to a lane of copies. */
+/** It counts so many bytes as given to a lane of copies. */
 void streams_count(struct executor *exec, enum lane lane, uint64_t bytes);
 
 #endif

@@ -18,9 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of a probe's time: threads of a quiet machine wait for some thousandths of it. */
+/* Threads of a quiet machine wait for some thousandths of a probe's time. */
 #define WAITED_MOST 0.10
-/* Of what its processors could do: what a desktop does beside is less. */
+/* A desktop does less beside it than this part of what its processors could do. */
 #define OTHERS_MOST 0.25
 /* Processors count in ticks of 10 ms: of a shorter time nothing is known. */
 #define COUNTED_LEAST_S 0.2
@@ -80,7 +80,7 @@ static void add_processors(struct contention *c)
         fclose(file);
 }
 
-/* Of threads that have ended, too: what they ran is no other work. */
+/* It counts threads that have ended, too: what they ran is no other work. */
 static double process_seconds(void)
 {
     struct timespec ran = {0};

@@ -17,7 +17,7 @@ struct contention {
 
 /** What has been counted since the machine or the process began; what cannot be read is 0. */
 struct contention contention_now(void);
-/** What was counted between two moments. Pure. */
+/** It is what was counted between two moments. Pure. */
 struct contention contention_between(const struct contention *begin, const struct contention *end);
 
 /**

@@ -53,7 +53,7 @@ static void begin_account(struct hst_engine *engine, struct hst_step_bytes now)
     s->is_interrupted = false;
 }
 
-/* What several ranks do before a step begins. */
+/* Several ranks do this before a step begins. */
 static int keep_if_due(struct hst_engine *engine)
 {
     return kept_due(engine) ? hst_engine_drain(engine, NULL) : 0;

@@ -19,7 +19,7 @@ bool evaluation_due(const struct evaluation_times *t, uint64_t step)
     return t->every ? step % t->every == 0 : passes(t, step) != passes(t, step - 1);
 }
 
-/* Of the steps 1 to `step`, where none of them counts for being the last one. */
+/* It counts those of the steps 1 to `step`, none of them for being the last one. */
 static uint64_t count_to(const struct evaluation_times *t, uint64_t step)
 {
     const uint64_t passed = passes(t, step); /* several in one step are one time */

@@ -23,7 +23,7 @@ enum data_format {
 };
 enum data_order { DATA_SHUFFLED = 0, DATA_SEQUENTIAL = 1 };
 enum data_pack { DATA_PACK_ON = 1, DATA_PACK_OFF = 2 /* one document a row */ };
-/* Of data that is split. */
+/* Data that is split has these sides. */
 enum data_side { DATA_TRAINED = 0, DATA_EVALUATED = 1 };
 enum token_dtype { TOKEN_DTYPE_NONE = 0 /* llm.c header required */, TOKEN_U16 = 1, TOKEN_U32 = 2 };
 
@@ -88,7 +88,7 @@ struct data_identity {
  */
 int data_open(const struct data_config *config, struct data **data, struct hst_error *error);
 void data_close(struct data **data);
-/** Of the side that was opened. */
+/** They count the side that was opened. */
 uint64_t data_token_count(const struct data *data);
 uint64_t data_sequence_count(const struct data *data);
 /** T: that of the configuration, or what data that is shorter has. */

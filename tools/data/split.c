@@ -13,7 +13,7 @@
 
 #define FIRST_RUNS 64u
 
-/* Of the order of a pass that no run makes. */
+/* The split draws from the order of a pass that no run makes. */
 #define SPLIT_STREAM UINT64_MAX
 
 struct data_split data_split_of(const struct data_config *config)

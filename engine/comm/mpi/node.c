@@ -183,7 +183,7 @@ void mpi_find_rows(struct mpi *m, const struct block *block)
         m->row[i] = block->peer[i] + m->slot[i]->tag[m->step % 2].at;
 }
 
-/* Those of the node are named; the barrier waits for all others. */
+/* Ranks of the node are named; the barrier waits for all others. */
 int mpi_meet_all(struct mpi *m)
 {
     MPI_Request request;

@@ -42,7 +42,7 @@ static int follow(struct executor *exec, double stored_norm)
     return 0;
 }
 
-/* Of the stored gradients of all ranks. May be non-finite. */
+/* It is of the stored gradients of all ranks, and may be non-finite. */
 static double squared_norm(struct executor *exec)
 {
     struct exact_sum sum = {.unsettled = 0};

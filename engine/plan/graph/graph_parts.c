@@ -371,7 +371,7 @@ static void send_grads(struct build *b, uint32_t unit)
 
 /* ---- visits ---- */
 
-/* Of rows at home an alias is its owner's. */
+/* An alias of a row at home is its owner's. */
 static void await_gathers(struct build *b, uint32_t visit, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];

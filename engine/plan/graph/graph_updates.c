@@ -21,7 +21,7 @@ bool parts_is_late(const struct build *b, uint32_t unit)
     return b->units[unit].late_first < b->units[unit].late_end;
 }
 
-/* Of several ranks: the same on all of them. */
+/* It is the same on all of several ranks. */
 bool parts_is_early(const struct build *b, uint32_t unit)
 {
     const struct build_unit *s = &b->units[unit];

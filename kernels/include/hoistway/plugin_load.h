@@ -15,7 +15,7 @@ struct hst_plugin_head {
     size_t ops_size;     /* of the table that its objects have */
 };
 
-/** What is asked of one. */
+/** This is what is asked of one. */
 struct hst_plugin_want {
     const char *symbol; /* the name under which it exports that struct */
     size_t size, ops_size;

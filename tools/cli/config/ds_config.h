@@ -62,7 +62,7 @@ struct ds_options {
     struct schedule_peer scheduler;
 };
 
-/** What a batch needs beside the file. */
+/** A batch needs this beside the file. */
 struct ds_run {
     uint64_t seq_len; /* 0: not given */
     uint32_t ranks;

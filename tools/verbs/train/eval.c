@@ -123,7 +123,7 @@ struct rows {
     uint64_t first, count;
 };
 
-/* What a step has room for beyond the rows that are there is the first of them again. */
+/* The first row comes again in the room that a step has beyond the rows that are there. */
 static void fill(const struct train *t, struct rows there, uint64_t room, bool packed)
 {
     const uint64_t length = t->options->seq_len;
