@@ -61,8 +61,9 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .wide = home->wide,
         .recomputed = home->recomputed,
     };
-    uint32_t home_tier_tiles = u.tile_count - u.nvme_states;
+    /* a rank that has fewer tiles than were planned may have all of them on drives */
     u.nvme_states = u.nvme_states < u.tile_count ? u.nvme_states : u.tile_count;
+    uint32_t home_tier_tiles = u.tile_count - u.nvme_states;
     u.streamed_tiles = home->streamed_tiles / times + (home->streamed_tiles % times > times / 2);
     u.streamed_tiles = u.streamed_tiles < home_tier_tiles ? u.streamed_tiles : home_tier_tiles;
     describe_aliases(in, times, unit, &u);

@@ -123,7 +123,7 @@ uint32_t placement_tiles_in_dram(const struct placement *p)
     uint32_t count = 0;
     for (uint32_t u = 0; u < p->layout->unit_count; u++)
         if (p->units[u].offloaded)
-            count += p->layout->units[u].tile_count - p->units[u].nvme_states;
+            count += p->units[u].tile_count - p->units[u].nvme_states; /* as planned: no rank's own */
     return count;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the stages of ZeRO keep of a model on each rank, to the byte, and gradients in buckets. */
 #include "placement_checks.h"
+#include "plan/graph/step_graph.h"
 #include "plan/placement/buckets.h"
 
 #include <setjmp.h>
@@ -13,8 +14,8 @@
 #define RANKS  4u
 #define LAYERS 11u
 
-/* Units of one block to fifteen, small ones behind one another. */
-static struct layout layers(void)
+/* Units of so many columns of 64 elements. */
+static struct layout layers_of(uint64_t columns, uint64_t more)
 {
     struct layout layout = {0};
     for (uint64_t u = 0; u < LAYERS; u++) {
@@ -22,12 +23,18 @@ static struct layout layers(void)
         snprintf(names[0], sizeof names[0], "layer.%u", (unsigned)u);
         snprintf(names[1], sizeof names[1], "layer.%u.weight", (unsigned)u);
         const struct hst_param_desc weight = {
-            .name = names[1], .dim_count = 2, .dims = {64, 20 + 100 * (u % 4) * (u % 4)}};
+            .name = names[1], .dim_count = 2, .dims = {64, columns + more * (u % 4) * (u % 4)}};
         const struct hst_unit_desc desc = {
             .name = names[0], .params = &weight, .param_count = 1, .act_bytes_per_token = 256};
         assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
     }
     return layout;
+}
+
+/* Units of one block to fifteen, small ones behind one another. */
+static struct layout layers(void)
+{
+    return layers_of(20, 100);
 }
 
 /* In fp32, or in bf16 with sums that ranks hand over in f32. */
@@ -196,12 +203,57 @@ static void a_bucket_has_as_many_units_as_it_may(void **state)
     layout_free(&layout);
 }
 
+/* Ranks plan as rank 0, which has most tiles: what it leaves on drives may be all that another one
+ * has of a unit. Of a plan, the number of units of that kind whose other tiles are streamed. */
+static uint32_t check_graphs(struct layout *layout, const struct placement_in *in,
+                             const struct placement *p)
+{
+    uint32_t short_units = 0;
+    const uint32_t in_dram = placement_tiles_in_dram(p);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        struct graph graph;
+        assert_int_equal(layout_seal(layout, 4096, (struct share){rank, RANKS}), 0);
+        assert_int_equal(step_graph(in, p, NULL, false, &graph), 0);
+        assert_int_equal(placement_tiles_in_dram(p), in_dram);
+        for (uint32_t u = 0; u < LAYERS; u++)
+            short_units += p->units[u].streamed_tiles > 0 &&
+                           layout->units[u].tile_count < p->units[u].nvme_states;
+        graph_free(&graph);
+    }
+    return short_units;
+}
+
+static void a_rank_with_fewer_tiles_than_were_planned_has_a_graph(void **state)
+{
+    (void)state;
+    struct layout layout = layers_of(9 * 64, 0); /* nine blocks: three a rank, the last has none */
+    uint32_t short_units = 0;
+    for (uint64_t dram = 1u << 24; dram > 1u << 19; dram -= 1u << 18) {
+        assert_int_equal(layout_seal(&layout, 4096, (struct share){0, RANKS}), 0);
+        struct placement_in in = inputs(&layout, "weights=dram,grads=dram");
+        struct placement p = {0};
+        char why[512];
+        in.compute_tier = HST_TIER_HBM;
+        in.hbm_budget = 1u << 21;
+        in.dram_budget = dram;
+        in.deferred = in.streams = true;
+        in.stream_share = 0.5;
+        if (placement_plan(&in, &p, why, sizeof why))
+            continue;
+        short_units += check_graphs(&layout, &in, &p);
+        placement_free(&p);
+    }
+    assert_true(short_units > 0);
+    layout_free(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_stage_keeps_what_zero_says),
         cmocka_unit_test(sums_come_to_lie_in_the_ranks_own_part),
         cmocka_unit_test(a_bucket_has_as_many_units_as_it_may),
+        cmocka_unit_test(a_rank_with_fewer_tiles_than_were_planned_has_a_graph),
     };
     return cmocka_run_group_tests_name("plan/stages", tests, NULL, NULL);
 }
