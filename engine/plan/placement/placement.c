@@ -118,12 +118,13 @@ static struct address tile_on_drive(const struct placement *placement, uint32_t 
     return on_drive(placement, first + local, first, starts, stride);
 }
 
+/* As planned, whatever this rank has of them. */
 uint32_t placement_tiles_in_dram(const struct placement *p)
 {
     uint32_t count = 0;
     for (uint32_t u = 0; u < p->layout->unit_count; u++)
         if (p->units[u].offloaded)
-            count += p->units[u].tile_count - p->units[u].nvme_states; /* as planned: no rank's own */
+            count += p->units[u].tile_count - p->units[u].nvme_states;
     return count;
 }
 
