@@ -22,7 +22,7 @@
 #define HEADER      "hoistway cache 7\n"
 #define FILE_BYTES  (sizeof HEADER + IDENTITY_BYTES + HST_RATES_TEXT_BYTES)
 #define DISTURBED_S 600.0
-#define SLOTS       256u
+#define SLOTS       65536u /* a plan asks for eight: of 256, two of them were often one */
 
 #define RATES_TITLE "hoistway rates " /* what hst_rates_format begins with */
 
@@ -101,7 +101,7 @@ static void name_file(struct cache *c)
     uint32_t hash = 2166136261u;
     for (size_t i = 0; i < c->identity.used; i++)
         hash = (hash ^ (unsigned char)c->identity.text[i]) * 16777619u;
-    snprintf(c->name, sizeof c->name, "rates-%02x", (hash ^ hash >> 16) % SLOTS);
+    snprintf(c->name, sizeof c->name, "rates-%04x", (hash ^ hash >> 16) % SLOTS);
 }
 
 /* ---- reading ---- */
