@@ -479,6 +479,7 @@ void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info)
         .tiles = ckpt->tile_count,
         .tile_elements = ckpt->layout.tile_elements,
         .elements = ckpt->layout.elements,
+        .stepped_back = ckpt->stepped_back,
         .precision = ckpt->precision,
         .state = ckpt->state,
         .settings = ckpt->settings,

@@ -8,6 +8,7 @@ bad_stores.py PATH_OF_HOISTWAY SOURCE_ROOT [all]      all: with what takes half 
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import socket
@@ -402,6 +403,30 @@ class BadStores(unittest.TestCase):
                     self.assertIn(f'going on after step {step} of ', done.stderr)
                 self.assert_ended_alike(case)
             shutil.rmtree(case.folder)
+
+    def test_ckpt_tells_of_a_version_that_is_not_the_newest(self):
+        case = self.case()
+        case.store.forge_kill()
+        for copy in range(2):
+            case.store.damage(0, case.store.manifest_at(copy))
+
+        def ckpt(verb, *more):
+            return subprocess.run([PROGRAM, 'ckpt', verb, *case.named, *more], text=True,
+                                  capture_output=True, timeout=60, check=False)
+        out = os.path.join(case.folder, 'out')
+        for verb, more, status in (
+                ('verify', (), 65),
+                ('export', ('--model', MODEL, '--export', out + 'e'), 0),
+                ('reshard', ('--world=2', '--out', out), 0)):
+            done = ckpt(verb, *more)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn('warning[W614] the newest version of the store is damaged: this is the '
+                          f'one before, of step {STEPS - 1}\n', done.stderr)
+            self.assertIn(f'step {STEPS - 1}', done.stdout)
+        told = json.loads(ckpt('verify', '--json').stdout)
+        self.assertEqual((told['complete'], told['versions'][0]['stepped_back']), (False, True))
+        self.assertEqual(json.loads(ckpt('list', '--json').stdout)['versions'][0]['state'],
+                         'newest damaged')
 
     def test_damage_is_found_in_the_run_before_an_update_sees_it(self):
         """Row 67: the store was closed in order, so its bytes are compared as they are read."""

@@ -40,6 +40,7 @@ enum cli_code {
     CLI_SAMPLES = 429,   /* what samples of a run cost, and that the last were not made */
     CLI_RANKS = 501,     /* how many train together, and how they are joined */
     CLI_EXPORT = 430,    /* weights are infinite in an export */
+    CLI_STEPPED_BACK = 614, /* a version is not the newest, which is damaged */
     CLI_RESUME = 622,    /* where a run goes on, and with what else than before */
     CLI_SKIPPED = 701,   /* steps whose gradients were not finite were left out */
     CLI_LOSS = 702,      /* the loss has risen and stays up */

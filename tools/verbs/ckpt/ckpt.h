@@ -32,7 +32,7 @@ struct ckpt_source {
  */
 int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *operands,
                      const char *work, struct hst_error *error);
-/** As hst_ckpt_open. */
+/** As hst_ckpt_open. Where it is to be held, W614 tells of a version that is not the newest. */
 int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
                         struct hst_ckpt **ckpt, struct hst_error *error);
 /** As hst_ckpt_kept. Errors: the transport's. */

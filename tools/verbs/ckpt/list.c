@@ -89,6 +89,7 @@ static const char *state_of(const struct row *row)
 {
     return !row->ckpt                 ? why_not(row)
            : row->info.in_use         ? "in use"
+           : row->info.stepped_back   ? "newest damaged"
            : row->info.damaged_copies ? "damaged copies"
            : row->info.clean          ? "clean"
                                       : "not closed";

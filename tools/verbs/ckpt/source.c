@@ -12,6 +12,7 @@
 #include "verbs/ckpt/ckpt.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 static int stopped(void *context)
@@ -68,8 +69,17 @@ int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool ho
 {
     const struct hst_ckpt_config config = {
         .size = sizeof config, .store = source->store, .step = step, .hold = hold};
-    return source->ranks ? hst_ckpt_ranks_open(source->ranks, &config, ckpt, error)
-                         : hst_ckpt_open(&config, ckpt, error);
+    const int native = source->ranks ? hst_ckpt_ranks_open(source->ranks, &config, ckpt, error)
+                                     : hst_ckpt_open(&config, ckpt, error);
+    struct hst_ckpt_info info = {.stepped_back = false};
+    if (native == 0)
+        hst_ckpt_info(*ckpt, &info);
+    if (info.stepped_back && hold)
+        cli_warn(CLI_STEPPED_BACK,
+                 "the newest version of the store is damaged: this is the one "
+                 "before, of step %" PRIu64,
+                 info.step);
+    return native;
 }
 
 int ckpt_source_kept(const struct ckpt_source *source, uint64_t *steps, size_t capacity,

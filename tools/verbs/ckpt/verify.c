@@ -109,6 +109,7 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
         json_put_text(&run->json, "kind", info.kept ? "kept" : "committed");
         json_put_whole(&run->json, "bytes", info.weights_bytes + info.states_bytes);
         json_put_whole(&run->json, "damaged_copies", info.damaged_copies);
+        json_put_bool(&run->json, "stepped_back", info.stepped_back);
         json_put_array(&run->json, "damaged");
     }
     const struct hst_ckpt_watch watch = {progress, damage, run};
@@ -125,9 +126,9 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
         printf("step %" PRIu64 ": %" PRIu64 " block%s damaged\n", info.step, damaged,
                damaged == 1 ? " is" : "s are");
     }
-    if (info.damaged_copies > 0) {
+    if (info.damaged_copies > 0 || info.stepped_back) {
         run->exit_code = EXIT_DATA > run->exit_code ? EXIT_DATA : run->exit_code;
-        if (!run->options->json)
+        if (!run->options->json && info.damaged_copies > 0)
             printf("step %" PRIu64 ": %u damaged cop%s a good one\n", info.step,
                    info.damaged_copies,
                    info.damaged_copies == 1 ? "y of a table, with" : "ies of tables, each with");
