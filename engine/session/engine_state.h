@@ -225,8 +225,6 @@ void store_dirs_there(const struct hst_engine *engine, struct placement_in *in);
 /** After planning, where anything is on NVMe: scratch, and queues for the store. */
 int store_dirs_open(struct hst_engine *engine);
 void store_dirs_close(struct hst_engine *engine);
-/** It removes those that this run has made and that nothing was put into. */
-void store_dirs_remove_empty(const struct hst_engine *engine);
 /** It tells what carries their traffic, once they are open: "uring", "threads", "sim". */
 const char *store_dir_backend(const struct hst_engine *engine);
 

@@ -7,7 +7,8 @@
 A room is a folder. What a file uses is told twice: by the symbols of its object below BUILD (`nm`;
 functions and tables) and by the headers that it includes (types too). Prints each breach and ends
 with 1: an arrow upward or to a room on the same floor, a room without a floor, a circle of more
-than CIRCLE_MOST files in engine/, a global name that two of our sources define.
+than CIRCLE_MOST files in engine/, a circle of folders there, a global name that two of our sources
+define.
 """
 import collections
 import os
@@ -160,13 +161,17 @@ def breaches(by_symbol, by_header, twice):
             yield f'{path if not room else other}: its folder has no floor in FLOORS'
         elif room != used and FLOOR[used] >= FLOOR[room]:
             yield f'{path}: {room} uses {used}, which is not below it: {other} ({why})'
-    graph = collections.defaultdict(set)
+    graph, folders = collections.defaultdict(set), collections.defaultdict(set)
     for path, other in by_symbol:
         if path.startswith('engine/') and other.startswith('engine/'):
             graph[path].add(other)
+            if os.path.dirname(path) != os.path.dirname(other):
+                folders[os.path.dirname(path)].add(os.path.dirname(other))
     for part in circles(graph):
         if len(part) > CIRCLE_MOST:
             yield f'a circle of {len(part)} files: {" ".join(part)}'
+    for part in circles(folders):
+        yield f'a circle of folders: {" ".join(part)}'
     for name, paths in sorted(twice.items()):
         yield f'{name} is defined in {" and in ".join(sorted(paths))}'
 

@@ -52,6 +52,13 @@ class Breaches(unittest.TestCase):
             ring = list(zip(files[:most], files[1:most] + files[:1]))
             self.assertEqual(len(self.found(ring)), most - 3)
 
+    def test_a_circle_of_two_folders_of_a_room_is_found(self):
+        there = ('engine/session/ranks/a.c', 'engine/session/store/b.c')
+        back = ('engine/session/store/c.c', 'engine/session/ranks/d.c')
+        self.assertEqual(self.found([there]), [])
+        self.assertEqual(self.found([there, back]),
+                         ['a circle of folders: engine/session/ranks engine/session/store'])
+
     def test_a_name_that_is_defined_twice_is_found(self):
         self.assertRegex(self.found(twice=[('f', {'a.c', 'b.c'})])[0], 'a.c and in b.c')
 

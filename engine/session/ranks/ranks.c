@@ -445,14 +445,6 @@ bool ranks_close(struct hst_engine *engine)
     return engine->comm == NULL;
 }
 
-void hst_engine_abort(struct hst_engine *engine, int status)
-{
-    if (!engine || !engine->comm)
-        return;
-    store_dirs_remove_empty(engine);
-    comm_abort(engine->comm, status);
-}
-
 enum hst_dtype ranks_widest(const struct hst_engine *engine)
 {
     struct ways ways = engine->ways;

@@ -147,7 +147,8 @@ int store_dirs_make(struct hst_engine *engine)
     return rc;
 }
 
-void store_dirs_remove_empty(const struct hst_engine *engine)
+/* Those that this run has made and that nothing was put into. */
+static void remove_empty(const struct hst_engine *engine)
 {
     for (uint32_t d = 0; d < engine->drive_count; d++)
         if (engine->drives[d].created)
@@ -160,13 +161,21 @@ void store_dirs_close(struct hst_engine *engine)
         hst_aio_close(&engine->drives[d].aio);
         hst_aio_close(&engine->drives[d].store_aio);
     }
-    store_dirs_remove_empty(engine);
+    remove_empty(engine);
     for (uint32_t d = 0; d < engine->drive_count; d++) {
         struct drive *drive = &engine->drives[d];
         free(drive->path);
         free(drive->parent);
     }
     hst_aio_world_destroy(&engine->world);
+}
+
+void hst_engine_abort(struct hst_engine *engine, int status)
+{
+    if (!engine || !engine->comm)
+        return;
+    remove_empty(engine); /* comm_abort does not return */
+    comm_abort(engine->comm, status);
 }
 
 uint64_t store_dir_there(const struct hst_engine *engine, uint32_t drive)
