@@ -273,5 +273,5 @@ mutate(
 mutate(
     'engine/store/open.c', 'store/rot e2e/bad_stores',
     ('what is damaged is', 'o->none_damaged = o->none_damaged && !o->damaged;', ''),
-    ('a manifest, too', 'own.count > 0 && own.list[0].version == o->newest.cur.version', 'true'),
+    ('a manifest, too', 'all.newest_damaged = true;', 'all.newest_damaged = false;'),
 )
