@@ -20,7 +20,8 @@ import mpi  # noqa: E402
 
 STEPS = 12      # of a run; an end comes in the first three of a life
 WAYS = 4
-LIMIT_S = 5     # --peer-timeout
+LIMIT_S = 5     # --peer-timeout of a life that ends early
+PATIENT_S = 60  # of one that nobody ends: a busy drive may take longer than 5 s for a flush
 GONE_S = 10     # all processes have ended, at most so long after one of them has
 LOST_S = 20     # that long after its start mpirun is ended, where no rank is left
 KINDS = (
@@ -127,7 +128,7 @@ class Run:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def options(self, *more):
+    def options(self, *more, limit_s=None):
         tokens = os.path.join(self.programs.model, 'tokens.bin')
         own = [word for word in (f'--data={tokens}', '--lr=1e-3')
                if not any(k.startswith(word[:word.index('=') + 1]) for k in self.kind)]
@@ -136,7 +137,7 @@ class Run:
                 *([f'--ways={WAYS}'] if self.tells_ways else []), '--threads=1',
                 '--store', self.store, '--log', self.path('log.jsonl'), '--export',
                 self.path('export'), '--export-dtype=fp32',
-                '--durability=step', f'--peer-timeout={self.limit_s}', *self.kind, *more]
+                '--durability=step', f'--peer-timeout={limit_s or self.limit_s}', *self.kind, *more]
 
     def environment(self, end=None, patience_s=0):
         """patience_s: how long mpirun lets ranks end by themselves."""
@@ -146,14 +147,16 @@ class Run:
             env.update(HOISTWAY_END=str(end), HOISTWAY_END_MARK=self.mark)
         return env
 
-    def start(self, *more, end=None, patience_s=0, launcher=None, last_rank=None, nodes=None):
+    def start(self, *more, end=None, patience_s=0, launcher=None, last_rank=None, nodes=None,
+              limit_s=None):
         """launcher: its words, in place of those of mpirun on this machine; last_rank: the words of
         what starts the last rank, which is another program for mpirun then; nodes: two, with half
         of the ranks each."""
         self.program = self.programs.with_ends if isinstance(end, End) else self.programs.program
         if os.path.exists(self.mark):
             os.unlink(self.mark)
-        words, env = [self.program, *self.options(*more)], self.environment(end, patience_s)
+        words = [self.program, *self.options(*more, limit_s=limit_s)]
+        env = self.environment(end, patience_s)
         under = mpi.launcher(self.ranks) if launcher is None else launcher
         if last_rank is not None:
             under = mpi.launcher(self.ranks - 1)
@@ -304,7 +307,7 @@ class Run:
     def go_on(self, *more, nodes=None):
         """A life that nobody ends: its end is that of a run that was left alone."""
         known = self.committed()
-        child = self.start('--resume', *more, nodes=nodes,
+        child = self.start('--resume', *more, nodes=nodes, limit_s=PATIENT_S,
                            launcher=() if self.ranks == 1 and not nodes else None)
         status = self.wait_until_gone(child, time.monotonic(), 120)
         told = self.read('stderr')

@@ -83,8 +83,8 @@ class Exporting(Mounted):
     MOUNT = ('truncate -s 16M "$2.ext4" && mkfs.ext4 -q -O ^extent,^64bit,^has_journal "$2.ext4" '
              '&& mount -o loop "$2.ext4" "$2" && rmdir "$2/lost+found"')
 
-    def options(self, *more):
-        words = super().options(*more)
+    def options(self, *more, limit_s=None):
+        words = super().options(*more, limit_s=limit_s)
         words[words.index('--export') + 1] = os.path.join(self.path(self.place), 'export')
         return words
 
