@@ -258,6 +258,12 @@ static inline bool executor_computes_in_dram(const struct executor *exec)
     return exec->in.plan_in->compute_tier == HST_TIER_DRAM;
 }
 
+/** The host adds up norms: of gradients where it computes, and of sums of ranks. */
+static inline bool executor_norms_on_host(const struct executor *exec)
+{
+    return executor_computes_in_dram(exec) || exec->in.comm;
+}
+
 /** The device updates some units. */
 static inline bool executor_has_resident(const struct executor *exec)
 {

@@ -121,10 +121,18 @@ uint32_t moves_copies(const struct executor *exec, struct scheduled at,
     const struct node *node = program_node(exec, at);
     const struct operand *op = operands_of(exec, at);
     struct moves_slots slots = moves_slots(exec, node);
-    for (unsigned i = 0; i < node->operand_count; i++)
-        copies[i] =
-            (struct copy){address_of(exec, at, &op[i], op[i].to, 0, slots.into),
-                          address_of(exec, at, &op[i], op[i].from, 0, slots.from), op[i].bytes};
+    for (unsigned i = 0; i < node->operand_count; i++) {
+        const bool row = node->kind == NODE_COPY_WEIGHTS && rows_are_home(exec, op[i].from);
+        copies[i] = (struct copy){
+            .to = address_of(exec, at, &op[i], op[i].to, 0, slots.into),
+            .from = row ? rows_home(exec, node->unit, i)
+                        : address_of(exec, at, &op[i], op[i].from, 0, slots.from),
+            .bytes = op[i].bytes,
+            .parts = 1,
+        };
+        if (node->kind == NODE_COPY_GRADS && exec->in.placement->buckets)
+            rows_copy_into_bucket(exec, node->unit, &copies[i]);
+    }
     return node->operand_count;
 }
 
@@ -133,11 +141,12 @@ unsigned char *moves_work(const struct executor *exec, struct scheduled at, unsi
 {
     const struct operand *op = operands_of(exec, at);
     const struct node *node = program_node(exec, at);
-    if (what == EXTENT_GRADS && node->kind == NODE_BACKWARD && exec->in.placement->buckets)
+    if (what == EXTENT_GRADS && node->kind == NODE_BACKWARD && exec->in.placement->buckets &&
+        executor_computes_in_dram(exec))
         return rows_in_bucket(exec, node->unit);
     for (unsigned i = 0; i < node->operand_count; i++)
         if (op[i].what == what && nth-- == 0)
-            return rows_are_home(exec, &op[i])
+            return what == EXTENT_WEIGHTS && rows_are_home(exec, op[i].to)
                        ? rows_home(exec, node->unit, i)
                        : address_of(exec, at, &op[i], op[i].to, 0, exec->verdict.slot);
     return NULL;

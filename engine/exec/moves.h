@@ -20,10 +20,13 @@ uint32_t moves_count(const struct executor *exec, struct scheduled at);
 /** The i-th of them, for a node that was started. */
 struct move moves_at(const struct executor *exec, struct scheduled at, uint32_t i);
 
+/* So many parts of so many bytes, those that they go to so far apart; from where they come they
+   follow one another. */
 struct copy {
-    void *to;
-    const void *from;
-    uint64_t bytes;
+    unsigned char *to;
+    const unsigned char *from;
+    uint64_t bytes, stride;
+    uint32_t parts;
 };
 /** The copies that a started node of LANE_H2D or LANE_D2H makes. Returns how many. */
 uint32_t moves_copies(const struct executor *exec, struct scheduled at,

@@ -24,10 +24,10 @@ static uint32_t owner_of(const struct executor *exec, uint32_t unit, uint32_t nt
     return gathers[nth].unit;
 }
 
-bool rows_are_home(const struct executor *exec, const struct operand *op)
+bool rows_are_home(const struct executor *exec, struct operand_end end)
 {
     const struct placement *p = exec->in.placement;
-    return op->what == EXTENT_WEIGHTS && p->whole_weights && p->replicas == 0 && is_at_home(op->to);
+    return p->whole_weights && p->replicas == 0 && is_at_home(end);
 }
 
 unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth)
@@ -40,7 +40,7 @@ static struct gathered gathered(const struct executor *exec, struct scheduled at
 {
     const uint32_t unit = program_node(exec, at)->unit;
     struct gathered row = {.shard_bytes = op->bytes / (exec->in.layout->share.world - 1)};
-    if (rows_are_home(exec, op)) {
+    if (rows_are_home(exec, op->to)) {
         row.row = rows_home(exec, unit, nth);
         return row;
     }
@@ -98,8 +98,22 @@ struct gathered rows_of_sums(const struct executor *exec, struct scheduled at)
         .shard_bytes = shard_of_grads(exec, unit) * executor_element_bytes(exec)};
 }
 
+static struct bucket_row own_row_in_bucket(const struct executor *exec, uint32_t unit)
+{
+    return bucket_row(exec->in.placement, unit, hst_dtype_bytes(ways_type(exec->in.ways)));
+}
+
 unsigned char *rows_in_bucket(const struct executor *exec, uint32_t unit)
 {
+    return exec->in.host_arena + own_row_in_bucket(exec, unit).at;
+}
+
+void rows_copy_into_bucket(const struct executor *exec, uint32_t unit, struct copy *copy)
+{
+    const struct bucket_row row = own_row_in_bucket(exec, unit);
     const uint64_t element_bytes = hst_dtype_bytes(ways_type(exec->in.ways));
-    return exec->in.host_arena + bucket_row(exec->in.placement, unit, element_bytes).at;
+    copy->to = exec->in.host_arena + row.at;
+    copy->bytes = row.shard * element_bytes;
+    copy->stride = row.stride * element_bytes;
+    copy->parts = exec->in.layout->share.world;
 }

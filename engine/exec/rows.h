@@ -5,8 +5,8 @@
    rank's own is. */
 #include "exec/program.h"
 
-/** The operand of a visit or a gather is a whole row at home (ZeRO stage 2). */
-bool rows_are_home(const struct executor *exec, const struct operand *op);
+/** This end of a visit's, a copy's or a gather's weights is a whole row at home (ZeRO stage 2). */
+bool rows_are_home(const struct executor *exec, struct operand_end end);
 /** This is where the nth row of those that a unit reads is at home: its own, then its aliases'. */
 unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth);
 
@@ -30,7 +30,10 @@ struct exchanged {
 struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at);
 /** The sums that a started GATHER_GRADS of replicas puts together. */
 struct gathered rows_of_sums(const struct executor *exec, struct scheduled at);
-/** This is where a backward leaves gradients that are exchanged in buckets. */
+/** This is where a backward in DRAM leaves gradients that are exchanged in buckets. */
 unsigned char *rows_in_bucket(const struct executor *exec, uint32_t unit);
+struct copy;
+/** Of a copy of such a row from a device: each rank's shard goes to that one's part. */
+void rows_copy_into_bucket(const struct executor *exec, uint32_t unit, struct copy *copy);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/device_failure.h"
 #include "base/size_text.h"
 #include "session/engine_state.h"
+#include "session/ranks/ranks.h"
 #include "session/store/failure.h"
 #include "session/way_sums.h"
 
@@ -52,8 +53,11 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
     hst_dev_info(engine->dev, &info);
     in->compute_tier = HST_TIER_HBM;
     in->hbm_budget = engine->config.hbm_bytes;
+    const uint32_t sharers = ranks_share_device(engine, &info);
+    if (sharers == 0)
+        return engine->report.error.native;
     if (in->hbm_budget == 0) {
-        in->hbm_budget = hst_dev_usual_bytes(info.memory_free_bytes);
+        in->hbm_budget = hst_dev_usual_bytes(info.memory_free_bytes) / sharers;
         warn_of_others(engine, &info, in->hbm_budget);
     }
     in->hbm_most = engine->config.plan != HST_PLAN_ELSEWHERE ? info.memory_free_bytes : 0;
@@ -108,6 +112,8 @@ int device_open(struct hst_engine *engine)
     struct hst_dev_config config = {
         .size = sizeof config, .parallel = &parallel, .host_math = engine->config.host_math};
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    if (strcmp(engine->config.device, "host") != 0) /* each rank of a node has one of its GPUs */
+        config.index = engine->ranks.local;
     rc = hst_dev_open(engine->config.device, &config, &engine->dev, &failure);
     if (rc)
         return fail_open(engine, rc, &failure);

@@ -65,7 +65,7 @@ static struct row row_of_grads(const struct hst_engine *engine, uint32_t unit)
 {
     struct row row = {execute_operand(&engine->exec, EXTENT_GRADS, 0), ways_type(&engine->ways), 0,
                       0};
-    if (engine->placement.buckets) {
+    if (engine->placement.buckets && engine_computes_in_dram(engine)) {
         const struct bucket_row in_bucket =
             bucket_row(&engine->placement, unit, hst_dtype_bytes(row.dtype));
         row.shard = in_bucket.shard;

@@ -10,6 +10,7 @@
  *     end=HOW,RANK,STEP,VISIT   kill, segv, exit or stop: how this rank ends before its so manieth
  *                               visit of a step; ALL_VISITS when its end is asked for, and one more
  *                               when it has ended; STEP=N, 0: when all is over
+ *     device=NAME               in place of the host, whose bytes it has
  *     rates=X                   all rates of the machine; it tells what was planned
  *     only=RANK,OPTION=VALUE    an option of this rank alone
  */
@@ -72,6 +73,7 @@ static int add_gradients(const struct client *c, uint32_t unit, const struct hst
         for (size_t k = 0; rc == 0 && k < n; k++)
             widened[k] *= factor;
         rc = rc ? rc : hst_op_add(stream, &add);
+        rc = rc ? rc : hst_stream_sync(stream); /* it has read `widened` */
         if (rc)
             return rc;
     }
@@ -304,6 +306,8 @@ static bool take(struct called *called, uint32_t rank, char *word)
     else if (strcmp(word, "end") == 0)
         return sscanf(value, "%7[a-z],%u,%u,%u", end->how, &end->rank, &end->step, &end->visit) ==
                4;
+    else if (strcmp(word, "device") == 0)
+        called->config.device = value;
     else if (strcmp(word, "rates") == 0)
         set_rates(called, strtod(value, NULL));
     else if (strcmp(word, "only") == 0 && comma)

@@ -265,8 +265,10 @@ static void take_math(struct host_dev *host)
 static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,
                     struct hst_dev_failure *failure)
 {
+    struct hst_dev_config only = *config; /* the host is one device; of it there are any number */
     struct hst_dev *host;
-    int rc = hst_dev_host_open(config, &host);
+    only.index = 0;
+    int rc = hst_dev_host_open(&only, &host);
     if (rc) {
         *failure = (struct hst_dev_failure){.why = HST_DEV_NO_DEVICE, .text = "no host device"};
         return rc;

@@ -30,6 +30,18 @@ static struct hst_event *update_before(const struct streams *streams, const stru
     }
 }
 
+static int enqueue_copy(struct executor *exec, struct hst_stream *stream, enum lane lane,
+                        const struct copy *copy)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < copy->parts && rc == 0; i++) {
+        rc = hst_stream_copy(stream, copy->to + i * copy->stride, copy->from + i * copy->bytes,
+                             copy->bytes);
+        streams_count(exec, lane, rc == 0 ? copy->bytes : 0);
+    }
+    return rc;
+}
+
 static int enqueue(struct executor *exec, struct hst_stream *stream, struct scheduled at)
 {
     const struct node *node = program_node(exec, at);
@@ -37,10 +49,8 @@ static int enqueue(struct executor *exec, struct hst_stream *stream, struct sche
     struct copy copies[OPERANDS_MOST];
     uint32_t count = moves_copies(exec, at, copies);
     int rc = update ? hst_stream_wait(stream, update) : 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        rc = hst_stream_copy(stream, copies[i].to, copies[i].from, copies[i].bytes);
-        streams_count(exec, (enum lane)node->lane, rc == 0 ? copies[i].bytes : 0);
-    }
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = enqueue_copy(exec, stream, (enum lane)node->lane, &copies[i]);
     return rc;
 }
 

@@ -62,13 +62,15 @@ static void prepare_forward(struct build *b, uint32_t place)
     parts_save(b, order[0]);
 }
 
+/* Rows come together where the host has them, and go on to a device that computes elsewhere. */
 static void copy_forward(struct build *b, uint32_t place)
 {
-    uint32_t unit = b->in->forward[place];
-    unsigned later = b->units[unit].retain_device_weights ? PHASE_BACKWARD : 0u;
-    parts_copy(b, unit, parts_of_forward(b, unit) | later);
-    later = b->units[unit].retain_weights ? PHASE_BACKWARD : 0u;
-    parts_gather(b, unit, parts_of_forward(b, unit) | later);
+    const uint32_t unit = b->in->forward[place];
+    const struct build_unit *s = &b->units[unit];
+    const bool kept = s->retain_weights || s->retain_device_weights;
+    parts_gather(b, unit, parts_of_forward(b, unit) | (kept ? PHASE_BACKWARD : 0u));
+    parts_copy(b, unit,
+               parts_of_forward(b, unit) | (s->retain_device_weights ? PHASE_BACKWARD : 0u));
 }
 
 static void add_forward(struct build *b, uint32_t place)
@@ -96,8 +98,8 @@ static void copy_backward(struct build *b, uint32_t place)
 {
     struct build_visit visit = b->visits[place];
     if (parts_uses_weights(b, visit)) {
-        parts_copy(b, visit.unit, PHASE_BACKWARD);
         parts_gather(b, visit.unit, PHASE_BACKWARD);
+        parts_copy(b, visit.unit, PHASE_BACKWARD);
     }
     if (b->in->apart && visit.recompute && !b->units[visit.unit].hold_weights)
         parts_give_back(b, visit.unit);
@@ -352,7 +354,8 @@ static int check_pools(const struct build *b)
         if (!in->apart)
             continue;
         needs[parts_pool(b, i, POOL_DEVICE_WEIGHTS)] |= parts_copy_weights(b, i);
-        needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |= u->grads != HST_TIER_HBM && u->tile_count > 0;
+        needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |=
+            u->grads != HST_TIER_HBM && parts_has_row(b, i);
         needs[POOL_DEVICE_ACTS] |= parts_move_acts(b, i);
         needs[POOL_DEVICE_TILES] |= u->streamed_tiles > 0;
     }
@@ -472,15 +475,15 @@ int graph_build(const struct graph_in *in, struct graph *graph)
 static void add_unit(struct build *b, uint32_t unit)
 {
     parts_read(b, unit, parts_of_forward(b, unit));
-    parts_copy(b, unit, parts_of_forward(b, unit));
     for (uint32_t i = 0; parts_is_whole(b) && i < b->in->units[unit].alias_count; i++)
         parts_gather(b, b->in->units[unit].alias_of[i], 0);
     parts_gather(b, unit, parts_of_forward(b, unit));
+    parts_copy(b, unit, parts_of_forward(b, unit));
     parts_forward(b, unit);
     parts_read(b, unit, PHASE_BACKWARD);
     if (parts_uses_weights(b, (struct build_visit){.unit = unit})) {
-        parts_copy(b, unit, PHASE_BACKWARD);
         parts_gather(b, unit, PHASE_BACKWARD);
+        parts_copy(b, unit, PHASE_BACKWARD);
     }
     parts_read_acts(b, unit);
     parts_fetch_acts(b, unit);

@@ -188,6 +188,19 @@ static inline bool parts_has_row(const struct build *build, uint32_t unit)
     const struct graph_unit *u = &build->in->units[unit];
     return parts_is_shared(build) ? u->row_elements > 0 : u->tile_count > 0;
 }
+/** Its gradients pass by a buffer of the host's: from a drive or to one, or as a row that ranks
+ * exchange. */
+static inline bool parts_passes_grads(const struct build *build, uint32_t unit)
+{
+    const struct graph_unit *u = &build->in->units[unit];
+    return parts_has_ranks(build) ? parts_has_row(build, unit) && !build->in->buckets
+                                  : u->grads == HST_TIER_NVME && u->tile_count > 0;
+}
+/** The host computes norms: of what it updates where it computes, and of sums of ranks. */
+static inline bool parts_norm_on_host(const struct build *build)
+{
+    return !build->in->apart || parts_has_ranks(build);
+}
 /** The pool of its weights or gradients. */
 enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
 /** The client's computation in a visit of the backward reads the unit's weights. */

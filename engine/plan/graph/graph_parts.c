@@ -99,6 +99,15 @@ void parts_depend_on_read(struct build *b, uint32_t node, uint32_t unit)
 
 /* ---- weights in the device's memory ---- */
 
+/* An alias of a row at home is its owner's. */
+static void await_gathers(struct build *b, uint32_t node, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    build_dep(b, node, b->units[unit].gather);
+    for (uint32_t i = 0; parts_is_whole(b) && i < u->alias_count; i++)
+        build_dep(b, node, b->units[u->alias_of[i]].gather);
+}
+
 bool parts_copy_weights(const struct build *b, uint32_t unit)
 {
     return b->in->apart && !parts_is_resident(b, unit);
@@ -119,7 +128,9 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
     operands_copy_weights(b, unit);
     build_use(b, s->copy, s->device_weights);
     build_use(b, s->copy, s->weights);
-    if (s->weights != GRAPH_NONE)
+    if (parts_is_shared(b))
+        await_gathers(b, s->copy, unit);
+    else if (s->weights != GRAPH_NONE)
         parts_depend_on_read(b, s->copy, unit);
 }
 
@@ -143,7 +154,8 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
     bool reads = s->weights != GRAPH_NONE && operands_offloaded(b, unit).extents > 0;
     if (parts_is_whole(b) && s->gather == GRAPH_NONE)
         gather_home(b, unit);
-    if (!parts_is_shared(b) || !parts_reserve_weights(b, unit) || s->gather != GRAPH_NONE)
+    if (!parts_is_shared(b) || !parts_reserve_weights(b, unit) || s->gather != GRAPH_NONE ||
+        s->device_weights != GRAPH_NONE)
         return;
     if (s->weights == GRAPH_NONE)
         lend_weights(b, unit);
@@ -242,10 +254,9 @@ void parts_fetch_acts(struct build *b, uint32_t unit)
 static void lend_grads(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    if (b->in->apart && u->grads != HST_TIER_HBM && u->tile_count > 0)
+    if (b->in->apart && u->grads != HST_TIER_HBM && parts_has_row(b, unit))
         b->units[unit].device_grads = parts_lend(b, unit, POOL_DEVICE_GRADS);
-    else if (parts_has_ranks(b) ? parts_has_row(b, unit) && !b->in->buckets
-                                : u->grads == HST_TIER_NVME && u->tile_count > 0)
+    else if (parts_passes_grads(b, unit))
         b->units[unit].grads = parts_lend(b, unit, POOL_GRADS);
 }
 
@@ -265,11 +276,12 @@ static void write_grads(struct build *b, uint32_t unit, uint32_t there)
     build_dep(b, s->write_grads, there);
 }
 
-/* From the device to the host, and with them the partials of their norm. */
+/* From the device to the host, and with them the partials of their norm, unless that is of a sum
+ * with other ranks' gradients. */
 static uint32_t copy_grads(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
-    if (b->in->units[unit].grads == HST_TIER_NVME)
+    if (parts_passes_grads(b, unit))
         s->grads = parts_lend(b, unit, POOL_GRADS);
     uint32_t copy =
         build_node(b, NODE_COPY_GRADS, LANE_D2H, PHASE_BACKWARD, (struct node){.unit = unit});
@@ -280,15 +292,16 @@ static uint32_t copy_grads(struct build *b, uint32_t unit)
     return copy;
 }
 
-/* All ranks have rounded gradients of the whole row, and each takes the sum of its shard home. */
-static uint32_t exchange_grads(struct build *b, uint32_t unit)
+/* All ranks have rounded gradients of the whole row, after that node, and each takes the sum of its
+ * shard home. */
+static uint32_t exchange_grads(struct build *b, uint32_t unit, uint32_t there)
 {
     struct build_unit *s = &b->units[unit];
     uint32_t exchange =
         build_node(b, NODE_EXCHANGE, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
     operands_exchange(b, unit);
     build_use(b, exchange, s->grads);
-    build_dep(b, exchange, s->backward);
+    build_dep(b, exchange, there);
     if (b->in->units[unit].grads != HST_TIER_NVME)
         s->grads = GRAPH_NONE;
     return exchange;
@@ -307,12 +320,11 @@ static uint32_t gather_grads(struct build *b, uint32_t unit, uint32_t exchange)
 /* This is where they are when the device is through with them. */
 static uint32_t bring_grads(struct build *b, uint32_t unit)
 {
+    const struct build_unit *s = &b->units[unit];
+    const uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
     if (b->in->replicas)
-        return gather_grads(b, unit, exchange_grads(b, unit));
-    if (parts_has_ranks(b))
-        return exchange_grads(b, unit);
-    return b->units[unit].device_grads == GRAPH_NONE ? b->units[unit].backward
-                                                     : copy_grads(b, unit);
+        return gather_grads(b, unit, exchange_grads(b, unit, there));
+    return parts_has_ranks(b) ? exchange_grads(b, unit, there) : there;
 }
 
 /* Rounded gradients, which are there after that node, go home and enter the norm. */
@@ -321,10 +333,9 @@ static void take_grads_home(struct build *b, uint32_t unit, uint32_t there)
     const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
     s->grads_there = there;
-    /* The partials of a device with memory of its own have come: what is left is to wait for
-     * them. */
+    /* The partials of a device that computes them have come: what is left is to wait for them. */
     struct node norm = {.unit = unit};
-    if (!b->in->apart)
+    if (parts_norm_on_host(b))
         norm.work = (double)u->elements, norm.dram_bytes = norm.work * b->in->grad_bytes;
     s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PHASE_BACKWARD, norm);
     operands_norm(b, unit);
@@ -338,16 +349,18 @@ static bool is_of_bucket(const struct build *b, uint32_t unit, uint32_t bucket)
     return parts_has_row(b, unit) && b->in->units[unit].bucket == bucket;
 }
 
-/* All of a bucket's units wait for the last of their backwards, which end in order: then it is
- * exchanged, and each goes on as others do after their own. */
+/* All of a bucket's units wait for the last of their backwards, or of the copies behind those, which
+ * end in order: then it is exchanged, and each goes on as others do after their own. */
 static void send_bucket(struct build *b, uint32_t unit)
 {
     const struct graph_in *in = b->in;
+    const struct build_unit *s = &b->units[unit];
     const uint32_t bucket = in->units[unit].bucket;
+    const uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
     for (uint32_t i = 0; i < in->unit_count; i++)
         if (is_of_bucket(b, i, bucket) && b->units[i].backward == GRAPH_NONE)
             return;
-    uint32_t exchange = exchange_grads(b, unit);
+    uint32_t exchange = exchange_grads(b, unit, there);
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const uint32_t one = in->backward[i];
         if (!is_of_bucket(b, one, bucket))
@@ -370,15 +383,6 @@ static void send_grads(struct build *b, uint32_t unit)
 }
 
 /* ---- visits ---- */
-
-/* An alias of a row at home is its owner's. */
-static void await_gathers(struct build *b, uint32_t visit, uint32_t unit)
-{
-    const struct graph_unit *u = &b->in->units[unit];
-    build_dep(b, visit, b->units[unit].gather);
-    for (uint32_t i = 0; parts_is_whole(b) && i < u->alias_count; i++)
-        build_dep(b, visit, b->units[u->alias_of[i]].gather);
-}
 
 /* A visit reads this: weights in the memory it computes in. */
 static void use_weights(struct build *b, uint32_t visit, uint32_t unit)

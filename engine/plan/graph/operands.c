@@ -180,14 +180,14 @@ static struct operand_end rows_at(const struct build *b, uint32_t unit)
                              : in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
 }
 
-/* This is where a visit finds the row of a run, which was gathered. */
-static void add_row(struct build *b, uint32_t unit, const struct run *run)
+/* The row of a run, which was gathered. */
+static void add_row(struct build *b, const struct run *run, struct operand_end from,
+                    struct operand_end to)
 {
-    struct operand_end at = rows_at(b, unit);
     if (run->bytes > 0)
         build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
-                                          .from = at,
-                                          .to = at,
+                                          .from = from,
+                                          .to = to,
                                           .first = run->first,
                                           .count = b->in->units[run->owner].tile_count,
                                           .offset = run->at,
@@ -220,13 +220,13 @@ static void add_weights(struct build *b, uint32_t unit, bool copy)
     struct operand_end device = in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
     struct run run;
     for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
-        if (parts_is_shared(b)) {
-            add_row(b, unit, &run);
-            continue;
-        }
-        struct operand_end host = weights_in_host(b, unit, run.owner);
+        struct operand_end host =
+            parts_is_shared(b) ? rows_at(b, unit) : weights_in_host(b, unit, run.owner);
         struct operand_end to = parts_copy_weights(b, unit) ? device : host;
-        add_run(b, &run, 0, run_tiles(b, &run), copy ? host : to, to);
+        if (parts_is_shared(b))
+            add_row(b, &run, copy ? host : to, to);
+        else
+            add_run(b, &run, 0, run_tiles(b, &run), copy ? host : to, to);
     }
 }
 
@@ -451,19 +451,27 @@ void operands_gather_grads(struct build *b, uint32_t unit)
 }
 
 /* Of several ranks a backward leaves the whole row, for all of them. */
-static void add_grads_of_visit(struct build *b, uint32_t unit)
+static void add_row_of_grads(struct build *b, uint32_t unit, struct operand_end from,
+                             struct operand_end to)
 {
-    const struct operand_end at = grads_of_visit(b, unit);
-    const struct operand_end row = row_of_grads(b, unit);
-    if (!parts_has_ranks(b))
-        add_grads(b, unit, at, at);
-    else if (parts_has_row(b, unit))
+    if (parts_has_row(b, unit))
         build_operand(b, (struct operand){.what = EXTENT_GRADS,
-                                          .from = row,
-                                          .to = row,
+                                          .from = from,
+                                          .to = to,
                                           .first = b->in->units[unit].first_tile,
                                           .count = b->in->units[unit].tile_count,
                                           .bytes = sum_at(b, unit)});
+}
+
+static void add_grads_of_visit(struct build *b, uint32_t unit)
+{
+    const struct operand_end at = grads_of_visit(b, unit), row = row_of_grads(b, unit);
+    if (!parts_has_ranks(b))
+        add_grads(b, unit, at, at);
+    else if (b->in->apart)
+        add_row_of_grads(b, unit, at, at);
+    else
+        add_row_of_grads(b, unit, row, row);
 }
 
 /* Behind the gradients where they leave the device with them. */
@@ -497,6 +505,10 @@ void operands_read_grads(struct build *b, uint32_t unit)
 void operands_copy_grads(struct build *b, uint32_t unit)
 {
     struct operand_end device = grads_of_visit(b, unit);
+    if (parts_has_ranks(b)) {
+        add_row_of_grads(b, unit, device, row_of_grads(b, unit));
+        return;
+    }
     add_grads(b, unit, device, grads_in_host(b, unit));
     add_partials(b, unit, device, at_home(HST_TIER_DRAM));
 }
@@ -504,7 +516,7 @@ void operands_copy_grads(struct build *b, uint32_t unit)
 void operands_norm(struct build *b, uint32_t unit)
 {
     struct operand_end at = at_home(HST_TIER_DRAM);
-    if (!b->in->apart)
+    if (parts_norm_on_host(b))
         add_grads(b, unit, grads_in_host(b, unit), grads_in_host(b, unit));
     add_partials(b, unit, at, at);
 }
@@ -519,6 +531,6 @@ void operands_visit(struct build *b, uint32_t unit, bool weights, bool grads)
     add_acts_of_visit(b, unit);
     if (grads)
         add_grads_of_visit(b, unit);
-    if (grads && b->in->apart)
+    if (grads && !parts_norm_on_host(b))
         add_partials(b, unit, at, at);
 }

@@ -62,9 +62,12 @@ static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
                                                            optimizer_weight_bytes(in->optimizer));
 }
 
-/* Rounded gradients, and behind them the partials of their norm. */
+/* Rounded gradients, and behind them the partials of their norm; of several ranks the row that they
+ * exchange. */
 static uint64_t device_grads_bytes(const struct placement_in *in, uint32_t unit)
 {
+    if (placement_ranks(in) > 1)
+        return sat_page_up(placement_exchange_bytes(in, unit));
     uint64_t partials = placement_partials_bytes(in->layout->units[unit].elements);
     return sat_page_up(sat_add(weights_bytes(in, unit), partials));
 }

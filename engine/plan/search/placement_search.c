@@ -66,9 +66,11 @@ bool placement_may_be_offloaded(const struct placement_in *in)
     return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
 }
 
+/* What several ranks hand each other is in DRAM, and there its home is. */
 static bool may_be_near(const struct placement_in *in)
 {
-    return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates);
+    return in->compute_tier == HST_TIER_DRAM ||
+           (wished(in, false) == 0 && !in->host_updates && placement_ranks(in) == 1);
 }
 
 /* ---- fitting ---- */
@@ -361,9 +363,10 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
         snprintf(why, why_bytes,
                  "weights, grads and states live in hbm all three or none of them%s. Fix: name hbm "
                  "for %s of them",
-                 in->host_updates ? ", and not with --state bf16, which the host updates"
-                                  : ": whoever updates, the GPU or the host, has all of them",
-                 in->host_updates ? "none" : "all or none");
+                 placement_ranks(in) > 1 ? ", and not of several ranks, which meet in dram"
+                 : in->host_updates      ? ", and not with --state bf16, which the host updates"
+                                         : ": whoever updates, the GPU or the host, has all of them",
+                 in->host_updates || placement_ranks(in) > 1 ? "none" : "all or none");
         return -EINVAL;
     }
     struct gather gathers[GATHER_MAX];

@@ -215,6 +215,7 @@ int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in)
     rc = rc ? rc : compare(engine, "the kernels of products", engine->math);
     rc = rc ? rc : compare(engine, "the number of directories of --store", drives);
     rc = rc ? rc : take_extreme(engine, false, &in->dram_budget);
+    rc = rc ? rc : take_extreme(engine, false, &in->hbm_budget);
     rc = rc ? rc : take_least(engine, &in->nvme_budget, &in->scarcest);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++) {
         rc = take_extreme(engine, false, &in->drive_budgets[d]);
@@ -277,7 +278,7 @@ int ranks_expose(struct hst_engine *engine)
     struct exposed parts[EXPOSED_MAX];
     struct comm_info info = {.shared = true};
     uint64_t bytes = 0;
-    if (!engine->comm)
+    if (!engine->comm || !engine_computes_in_dram(engine)) /* a GPU's is locked where it lies */
         return 0;
     const uint32_t count = placement_exposed(&engine->placement, parts);
     int rc = ranks_meet(engine); /* with patience: they have planned, each in its time */
@@ -394,6 +395,26 @@ int ranks_share_drives(struct hst_engine *engine, uint32_t sharers[STRIPE_DRIVES
     return all ? 0 : engine->report.error.native;
 }
 
+/* The GPU of a rank: two may have been given one. */
+struct card {
+    uint32_t node;
+    char pci[sizeof((struct hst_dev_info *)0)->pci];
+};
+
+uint32_t ranks_share_device(struct hst_engine *engine, const struct hst_dev_info *info)
+{
+    struct card own = {.node = engine->ranks.node}, *all;
+    uint32_t sharers = 0;
+    if (!engine->comm)
+        return 1; /* a plan's ranks have one each */
+    memcpy(own.pci, info->pci, sizeof own.pci);
+    all = share(engine, "GPUs", &own, sizeof own);
+    for (uint32_t r = 0; all && r < engine->ranks.ranks; r++)
+        sharers += memcmp(&all[r], &own, sizeof own) == 0;
+    free(all);
+    return sharers;
+}
+
 static int refuse(struct hst_engine *engine, const char *what, const char *fix)
 {
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%u ranks %s. Fix: %s",
@@ -406,12 +427,22 @@ static bool is_on_drives(const struct hst_engine *engine, enum hst_class class)
     return wish->fixed[class] && wish->tier[class] == HST_TIER_NVME;
 }
 
+/* "cuda", whichever of them a rank has. */
+static int compare_devices(struct hst_engine *engine)
+{
+    char kind[TEXT_BYTES];
+    snprintf(kind, sizeof kind, "%s", engine->config.device);
+    kind[strcspn(kind, ":")] = '\0';
+    return engine->comm ? compare(engine, "the device", kind) : 0;
+}
+
 int ranks_check(struct hst_engine *engine)
 {
     if (engine->ranks.ranks == 1)
         return 0;
-    if (!(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
-        return refuse(engine, "compute on the host yet", "--device host");
+    int rc = compare_devices(engine);
+    if (rc)
+        return rc;
     if (engine->config.zero_stage >= HST_ZERO_2 && is_on_drives(engine, HST_CLASS_WEIGHTS))
         return refuse(engine,
                       "have all weights each in memory with ZeRO stages 0 to 2, not on NVMe",

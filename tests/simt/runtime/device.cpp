@@ -317,7 +317,10 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     const hst::Config &config = hst::state().config;
     struct cudaDeviceProp p = {};
     const int physical = config.visible[(size_t)device];
-    snprintf(p.name, sizeof p.name, "%s %d", config.model.c_str(), physical);
+    if (config.model.empty())
+        snprintf(p.name, sizeof p.name, "Fake GPU %d", physical);
+    else
+        snprintf(p.name, sizeof p.name, "%s", config.model.c_str());
     p.totalGlobalMem = config.memory_bytes;
     p.major = config.major;
     p.minor = config.minor;

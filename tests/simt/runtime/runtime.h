@@ -53,7 +53,7 @@ struct Config { /* environment HST_FAKE_CUDA: README.md */
     size_t memory_bytes = (size_t)1 << 30;
     int devices = 1, major = 9, minor = 0, driver = CUDART_VERSION;
     size_t overhead_bytes = 0; /* of a context */
-    std::string model = "Fake GPU"; /* its index stands behind it */
+    std::string model; /* empty: "Fake GPU" and the device's index, so that each has a name */
     int multiprocessors = 4;
     int compute_mode = 0;     /* cudaComputeMode; two of them are another process's */
     std::vector<int> visible; /* the devices that CUDA_VISIBLE_DEVICES lets through, in its order */

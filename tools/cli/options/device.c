@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the first GPU whether it can be used, and has the words where a device cannot. */
+/* Asks a GPU whether it can be used, and has the words where a device cannot. */
 #include "cli/options/device.h"
 
 #include <stdio.h>
@@ -21,17 +21,21 @@ int device_refused(const char *name, int native, const struct hst_dev_failure *f
                 failure->text, hst_dev_fix(failure->why));
 }
 
-void device_choose(const char *wish, struct device_choice *choice)
+void device_choose(const char *wish, unsigned local, struct device_choice *choice)
 {
     *choice = (struct device_choice){.name = wish, .gpu = wish && strcmp(wish, "host") != 0};
-    if (wish)
+    snprintf(choice->indexed, sizeof choice->indexed, "cuda:%u", local);
+    if (wish) {
+        if (local > 0 && strcmp(wish, "cuda") == 0)
+            choice->name = choice->indexed;
         return;
+    }
     const struct hst_dev_config config = {.size = sizeof config};
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
     struct hst_dev *dev;
-    if (hst_dev_open("cuda:0", &config, &dev, &failure) == 0) {
+    if (hst_dev_open(choice->indexed, &config, &dev, &failure) == 0) {
         hst_dev_close(&dev);
-        choice->name = "cuda:0";
+        choice->name = choice->indexed;
         choice->gpu = true;
         return;
     }

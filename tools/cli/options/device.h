@@ -9,14 +9,20 @@
 #include <stdbool.h>
 
 struct device_choice {
-    const char *name; /* of hst_dev_open; static, or the user's own */
+    const char *name; /* of hst_dev_open; static, the user's own, or `indexed` */
+    char indexed[24];
     bool gpu;         /* not the host */
     bool warn;        /* a GPU is there, but cannot be used */
     char why[512];    /* why the host was chosen; "" where the user named it */
 };
 
-/** wish null: the first GPU where it answers, else the host. A name is taken as it is. */
-void device_choose(const char *wish, struct device_choice *choice);
+/**
+ * wish null: a GPU where it answers, else the host. A name is taken as it is.
+ * local   of several ranks of a node, which have a GPU each: the number of the one that is meant by
+ *         null and by "cuda"; else 0
+ * Ownership: *choice stays where it is while its name is used.
+ */
+void device_choose(const char *wish, unsigned local, struct device_choice *choice);
 
 /** True where nothing is wrong: a machine without a GPU, or a build without its plugin. */
 bool device_absent(enum hst_dev_why why);

@@ -130,7 +130,7 @@ static int measure(struct kernels_options *options, struct hst_error *error)
     struct hst_dev *dev;
     const struct hst_dev_config config = {.size = sizeof config};
     const struct bench_teller teller = {.tell = tell, .context = options, .smoke = options->smoke};
-    device_choose(options->device, &choice);
+    device_choose(options->device, 0, &choice);
     int rc = hst_dev_open(choice.name, &config, &dev, &failure);
     if (rc)
         return device_refused(choice.name, rc, &failure, error);

@@ -290,7 +290,7 @@ static int measure(const struct layer_options *options, struct hst_error *error)
     const struct hst_dev_config config = {.size = sizeof config};
     struct layer_bench b = {.options = options,
                             .in = {.tell = tell, .pause = tell_clock, .context = &b}};
-    device_choose(options->device, &choice);
+    device_choose(options->device, 0, &choice);
     b.gpu = choice.gpu;
     int rc = read_options(&b, error);
     if (rc)

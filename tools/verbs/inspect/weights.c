@@ -259,7 +259,7 @@ static void try_training(struct look *look, struct hst_error *why)
         train_weights_check(look->trainable, why))
         hf_model_close(&look->trainable);
     if (look->trainable)
-        device_choose(NULL, &look->device);
+        device_choose(NULL, 0, &look->device);
 }
 
 int inspect_weights(const char *path, bool directory, const struct inspect_options *options,

@@ -154,7 +154,6 @@ static bool needs_model(int argc, char *const *argv)
     return true;
 }
 
-/* Ranks compute on the host yet: a GPU that is asked for is the engine's to refuse. */
 static int take_ranks(struct plan_options *o, struct hst_error *error)
 {
     const uint32_t world = o->world ? o->world : 1, nodes = o->nodes ? o->nodes : 1;
@@ -172,8 +171,6 @@ static int take_ranks(struct plan_options *o, struct hst_error *error)
     o->launch = (struct hst_launch){
         .ranks = world, .locals = world / nodes, .launcher = "", .variable = "", .alone = ""};
     o->train.engine.launch = &o->launch;
-    if (!o->train.engine.device)
-        o->train.engine.device = "host";
     return 0;
 }
 

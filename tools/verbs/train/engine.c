@@ -44,6 +44,15 @@ uint64_t train_micro_batch(const struct train *t, uint64_t batch_tokens)
     return llama_micro_batch_tokens(wish, o->seq_len, batch_tokens / train_options_ways(o));
 }
 
+/* Which of its node's ranks this is; where the launcher does not say, they are of one node. */
+static unsigned local_of(const struct train_options *o)
+{
+    const struct hst_launch *launch = o->engine.launch;
+    if (!launch || launch->ranks <= 1)
+        return 0;
+    return launch->locals ? launch->local : launch->rank;
+}
+
 int train_device_choose(struct train *t)
 {
     const struct train_options *o = t->options;
@@ -51,7 +60,7 @@ int train_device_choose(struct train *t)
     const uint32_t ways = train_options_ways(o);
     /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
     bool gpu = !o->engine.device && o->engine.hbm_bytes;
-    device_choose(gpu ? "cuda:0" : o->engine.device, &t->device);
+    device_choose(gpu ? "cuda" : o->engine.device, local_of(o), &t->device);
     if (t->device.warn) {
         cli_warn(CLI_DEVICE,
                  "going on with the CPU: %s. Fix: hoistway doctor says what to do, --device host "

@@ -121,16 +121,8 @@ static int check_ways(const struct train_options *o, struct hst_error *error)
                 ways, ranks, ranks, 2 * ranks);
 }
 
-/* One process can do this and several cannot yet. */
 int train_options_check_ranks(const struct train_options *o, struct hst_error *error)
 {
-    const char *device = o->engine.device;
     int native = check_hop(o, error);
-    native = native ? native : check_ways(o, error);
-    if (native || train_options_ranks(o) == 1 || !device || strcmp(device, "host") == 0)
-        return native;
-    return fail(error, FAIL_RANKS, -EINVAL,
-                "--device %.60s is for one process: several ranks compute on the host alone yet. "
-                "Fix: --device host, or start one process.",
-                device);
+    return native ? native : check_ways(o, error);
 }
