@@ -38,11 +38,17 @@ void hst_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes)
         dev->ops->mem_free(dev, memory, size_bytes);
 }
 
-int hst_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
+int hst_dev_host_alloc_of(struct hst_dev *dev, size_t size_bytes,
+                          const struct hst_host_pages *pages, void **memory)
 {
     if (!dev || !memory || !size_bytes || size_bytes > PTRDIFF_MAX)
         return -EINVAL;
-    return dev->ops->host_alloc(dev, size_bytes, memory);
+    return dev->ops->host_alloc(dev, size_bytes, pages, memory);
+}
+
+int hst_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
+{
+    return hst_dev_host_alloc_of(dev, size_bytes, NULL, memory);
 }
 
 void hst_dev_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)

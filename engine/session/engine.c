@@ -260,14 +260,21 @@ static int fail_memory(struct hst_engine *engine, int native, uint64_t bytes, co
                        size_text(bytes, size), strerror(-native), option);
 }
 
+/* What other ranks read has its pages before a device locks them, and drives' queues know them. */
+static int expose(void *context, void *memory)
+{
+    return ranks_expose(context, memory);
+}
+
 /* Both arenas; on the host they are one. */
 static int open_arenas(struct hst_engine *engine)
 {
     const struct placement *p = &engine->placement;
+    const struct hst_host_pages pages = {expose, engine};
     void *memory = NULL;
-    int rc = hst_dev_host_alloc(engine->dev, p->dram_bytes, &memory);
+    int rc = hst_dev_host_alloc_of(engine->dev, p->dram_bytes, &pages, &memory);
     if (rc)
-        return fail_memory(engine, rc, p->dram_bytes, "dram");
+        return engine->report.error.code ? rc : fail_memory(engine, rc, p->dram_bytes, "dram");
     engine->arena = engine->host_arena = memory;
     /* other ranks' blocks of the norm stay 0 here */
     memset(engine->host_arena + p->host_partials, 0,
@@ -292,7 +299,6 @@ static int open_extents(struct hst_engine *engine)
 static int allocate(struct hst_engine *engine)
 {
     int rc = open_arenas(engine);
-    rc = rc ? rc : ranks_expose(engine); /* before drives' queues know the pages */
     if (rc)
         return rc;
     way_sums_open(engine);

@@ -88,7 +88,8 @@ void cuda_math_driver(const char *file, char *text, size_t text_bytes);
 
 int cuda_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void cuda_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
-int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
+int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes,
+                    const struct hst_host_pages *pages, void **memory);
 void cuda_host_free(struct hst_dev *dev, void *memory, size_t size_bytes);
 int cuda_host_lock(struct hst_dev *dev, void *memory, size_t size_bytes);
 int cuda_host_unlock(struct hst_dev *dev, void *memory, size_t size_bytes);

@@ -128,9 +128,16 @@ void host_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes)
     release(host_dev_of(dev), BOOK_MEMORY, memory, size_bytes);
 }
 
-int host_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
+int host_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, const struct hst_host_pages *pages,
+                        void **memory)
 {
-    return allocate(host_dev_of(dev), BOOK_HOST, size_bytes, memory);
+    int rc = allocate(host_dev_of(dev), BOOK_HOST, size_bytes, memory);
+    if (rc || !pages)
+        return rc;
+    rc = pages->place(pages->context, *memory);
+    if (rc)
+        release(host_dev_of(dev), BOOK_HOST, *memory, size_bytes);
+    return rc;
 }
 
 void host_dev_host_free(struct hst_dev *dev, void *memory, size_t size_bytes)

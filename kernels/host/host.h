@@ -56,7 +56,8 @@ void host_dev_math(struct hst_dev *dev, char *text, size_t text_bytes);
 void host_dev_failure(struct hst_dev *dev, struct hst_dev_failure *failure);
 int host_dev_mem_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
 void host_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
-int host_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
+int host_dev_host_alloc(struct hst_dev *dev, size_t size_bytes,
+                        const struct hst_host_pages *pages, void **memory);
 void host_dev_host_free(struct hst_dev *dev, void *memory, size_t size_bytes);
 
 /* Calls body for each index below count on the device's workers. */

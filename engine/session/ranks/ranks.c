@@ -273,17 +273,17 @@ static void tell_exposed(struct hst_engine *engine, const struct comm_info *info
 }
 
 /* All agree on what is shared: so they do on where to leave off. */
-int ranks_expose(struct hst_engine *engine)
+int ranks_expose(struct hst_engine *engine, unsigned char *arena)
 {
     struct exposed parts[EXPOSED_MAX];
     struct comm_info info = {.shared = true};
     uint64_t bytes = 0;
-    if (!engine->comm || !engine_computes_in_dram(engine)) /* a GPU's is locked where it lies */
+    if (!engine->comm)
         return 0;
     const uint32_t count = placement_exposed(&engine->placement, parts);
     int rc = ranks_meet(engine); /* with patience: they have planned, each in its time */
     for (uint32_t i = 0; i < count && rc == 0 && info.shared; i++) {
-        rc = comm_expose(engine->comm, engine->host_arena + parts[i].at, parts[i].bytes);
+        rc = comm_expose(engine->comm, arena + parts[i].at, parts[i].bytes);
         rc = rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;
         comm_info(engine->comm, &info);
         bytes += info.shared ? parts[i].bytes : 0;

@@ -185,7 +185,8 @@ static int not_locked(struct cuda_dev *dev, cudaError_t error, size_t size_bytes
     return cuda_errno(error);
 }
 
-int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
+int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, const struct hst_host_pages *pages,
+                    void **memory)
 {
     struct cuda_dev *cuda = cuda_dev_of(dev);
     int rc = hst_book_take(&cuda->book, BOOK_HOST, size_bytes);
@@ -197,6 +198,9 @@ int cuda_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory)
         goto err_unbook;
     }
     place(mapped, size_bytes, cuda->info.numa_node);
+    rc = pages ? pages->place(pages->context, mapped) : 0;
+    if (rc)
+        goto err_unmap;
     /* A wish too: the GPU reads and writes these very pages, of which a child needs none. */
     (void)madvise(mapped, size_bytes, MADV_DONTFORK);
     rc = cuda_populate(mapped, size_bytes);

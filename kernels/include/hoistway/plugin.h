@@ -23,7 +23,8 @@ struct hst_dev_ops {
     void (*close)(struct hst_dev *dev);
     int (*mem_alloc)(struct hst_dev *dev, size_t size_bytes, void **memory);
     void (*mem_free)(struct hst_dev *dev, void *memory, size_t size_bytes);
-    int (*host_alloc)(struct hst_dev *dev, size_t size_bytes, void **memory);
+    int (*host_alloc)(struct hst_dev *dev, size_t size_bytes, const struct hst_host_pages *pages,
+                      void **memory);
     void (*host_free)(struct hst_dev *dev, void *memory, size_t size_bytes);
     void (*usage)(const struct hst_dev *dev, struct hst_dev_usage *usage);
     int (*budget)(struct hst_dev *dev, uint64_t memory_bytes, uint64_t host_bytes);
