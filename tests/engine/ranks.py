@@ -3,7 +3,7 @@
 """An engine of several ranks under mpirun: the bytes of one rank with the same ways, whatever dies,
 and refusals that name what is wrong.
 
-    ranks.py PROGRAM PLUGIN_FOLDER [TEST...]
+    ranks.py PROGRAM PLUGIN_FOLDER FAR_FOLDER [TEST...]
 
 HST_TEST_SEED replays the random rows and ends of the whole form.
 """
@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
 from short import SHORT, by_turns, some, whole_alone  # noqa: E402
 
-PROGRAM, FOLDER = sys.argv[1:3]
+PROGRAM, FOLDER, FAR = sys.argv[1:4]
 SEED = int(os.environ.get('HST_TEST_SEED', time.time_ns() // 1000 % 1000000))
 AT_ONCE = 4       # runs beside one another: a rank's end is mostly waited for
 ALL_VISITS = 9    # of a step: see ranks.c
@@ -34,7 +34,7 @@ NVME = 'place=states=nvme,weights=nvme,grads=nvme'
 
 
 def environment():
-    return {**mpi.environment(FOLDER), 'OMPI_MCA_odls_base_sigkill_timeout': '0'}
+    return {**mpi.environment(f'{FOLDER}:{FAR}'), 'OMPI_MCA_odls_base_sigkill_timeout': '0'}
 
 
 def run(ranks, options, timeout=100, before=()):
@@ -77,9 +77,16 @@ def run_in_store(ranks, options, before=()):
         return run(ranks, [*options, store.option], before=before)
 
 
-@functools.lru_cache(maxsize=None)
+OF_DEVICE = ('device=', 'hbm=', 'gpu-update=')
+
+
 def alone(options):
-    """What one rank of so many ways tells: the oracle of all."""
+    """What one rank of so many ways tells, on the host: the oracle of all."""
+    return alone_on_host(tuple(o for o in options if not o.startswith(OF_DEVICE)))
+
+
+@functools.lru_cache(maxsize=None)
+def alone_on_host(options):
     done = run_in_store(1, list(options))
     if done.returncode:
         raise AssertionError(f'one rank, {options}: {done.stderr}')
@@ -118,6 +125,17 @@ ROWS = [
 ]
 # The last rank's ways are a group shorter than a hop: it alone hands over sums in bf16 or fp16.
 UNEVEN = [(3, 'ways=12', 'precision=bf16', 'zero-stage=1')]
+# On a device with memory of its own, from which what ranks exchange is copied, and to which what
+# they have gathered is.
+APART = [(*row, 'device=far') for row in (
+    (2, 'ways=4', 'precision=bf16', 'eval=4,2'),
+    (4, 'ways=4', 'precision=fp32', NVME, 'update=optimistic'),
+    (3, 'ways=6', 'precision=fp16', 'hop=2', 'grain=3', 'gpu-update=0.5'),
+    (2, 'ways=4', 'precision=fp32', 'place=weights=nvme', 'clip=0', 'hbm=12m'),
+    (4, 'ways=8', 'precision=bf16', 'zero-stage=2', 'eval=5,1', 'gpu-update=1'),
+    (3, 'ways=12', 'precision=bf16', 'zero-stage=1', 'reduce=f32'),
+    (3, 'ways=12', 'precision=bf16', 'zero-stage=1', 'place=states=nvme', 'update=optimistic'),
+    (2, 'ways=4', 'precision=fp32', 'zero-stage=0', 'gpu-update=0.25'))]
 PLACES = [None, NVME, 'place=weights=nvme', 'place=states=nvme', 'place=grads=nvme',
           'place=acts=nvme,weights=nvme']
 
@@ -126,7 +144,8 @@ PLACES = [None, NVME, 'place=weights=nvme', 'place=states=nvme', 'place=grads=nv
 # gradients, in buckets and of replicas.
 SHARED = [(2, 'ways=2'), (4, 'ways=4', NVME), (2, 'ways=4', 'precision=bf16', 'zero-stage=2'),
           (2, 'ways=2', 'zero-stage=2', 'update=optimistic'),
-          (2, 'ways=4', 'precision=bf16', 'zero-stage=1'), (4, 'ways=4', 'zero-stage=0')]
+          (2, 'ways=4', 'precision=bf16', 'zero-stage=1'), (4, 'ways=4', 'zero-stage=0'),
+          (2, 'ways=4', 'precision=fp32', 'device=far')]
 
 
 def some_world(rnd, uneven):
@@ -161,6 +180,8 @@ def some_row(rnd, uneven):
         if not place or 'grads' not in place:
             stages += ['zero-stage=1', 'zero-stage=1', 'zero-stage=0']
     row += [rnd.choice(stages)]
+    if rnd.random() < 0.3:
+        row += ['device=far', 'state=bf16' not in row and rnd.choice([None, 'gpu-update=0.5'])]
     return (ranks, *(option for option in row if option))
 
 
@@ -177,7 +198,8 @@ def differs(row):
 STEPS = 7
 LASTING = [(), (NVME,), ('update=optimistic',), ('clip=0',),
            ('precision=bf16', 'place=states=nvme'), ('zero-stage=1', 'update=optimistic'),
-           ('zero-stage=0', 'precision=fp16', 'place=states=nvme')]
+           ('zero-stage=0', 'precision=fp16', 'place=states=nvme'),
+           ('device=far', 'precision=fp32'), ('device=far', 'precision=bf16', NVME)]
 HOW = ('kill', 'segv', 'exit')
 
 
@@ -239,7 +261,7 @@ class Ranks(unittest.TestCase):
         self.assertEqual(all_of(does_not_go_on, rows), [])
 
     def test_ranks_have_the_bytes_of_one(self):
-        self.same(UNEVEN + some(ROWS, 2))
+        self.same(UNEVEN + some(ROWS, 2) + some(APART, 3))
 
     @whole_alone
     def test_any_ranks_and_options_have_the_bytes_of_one(self):
@@ -405,4 +427,4 @@ if __name__ == '__main__':
         sys.exit(77)
     if not SHORT:
         print(f'the same rows again: HST_TEST_SEED={SEED}')
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

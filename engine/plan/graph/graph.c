@@ -84,13 +84,13 @@ static void read_backward(struct build *b, uint32_t place)
 {
     const struct build_visit *visit = &b->visits[place];
     struct build_unit *s = &b->units[visit->unit];
-    bool reads = kept_reads_backward(b, visit[0]);
+    bool reads = kept_reads_here(b, visit[0]);
     if (reads && s->recomputes && !visit->recompute)
         s->hold_weights = true;
     if (reads)
         parts_read(b, visit->unit, PHASE_BACKWARD);
     if (place + 1 < b->visit_count && !b->in->deferred &&
-        has_another(b, visit->unit, visit[1].unit) && kept_reads_backward(b, visit[1]))
+        has_another(b, visit->unit, visit[1].unit) && kept_reads_here(b, visit[1]))
         parts_plan_read(b, visit[1].unit, PHASE_BACKWARD);
 }
 

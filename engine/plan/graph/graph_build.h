@@ -139,6 +139,9 @@ void operands_save(struct build *build, struct operands_tiles tiles);
 /** A backward reads the host's weights: for an update alone where the device has retained its
  * copy. */
 bool kept_reads_backward(const struct build *build, struct build_visit visit);
+/** The same, but of several ranks it is so of this one, which may have no tile that is
+ * updated then. */
+bool kept_reads_here(const struct build *build, struct build_visit visit);
 /** Decides which buffers keep what they hold from the forward to the backward, and which weights
  * are written when all others have been read. */
 void kept_choose(struct build *build);
@@ -237,6 +240,8 @@ void parts_backward(struct build *build, uint32_t unit);
 /** Any tile is updated under the next forward; right after the backward. */
 bool parts_is_late(const struct build *build, uint32_t unit);
 bool parts_is_early(const struct build *build, uint32_t unit);
+/** And of several ranks on this one. */
+bool parts_has_early_tiles(const struct build *build, uint32_t unit);
 /** Elements of `count` tiles of a unit from its `first` one on; the last may be short. */
 double parts_tile_elements(const struct build *build, uint32_t unit, uint32_t first,
                            uint32_t count);

@@ -10,15 +10,25 @@ static uint32_t less(uint32_t a, uint32_t b)
     return a > b ? a - b : 0;
 }
 
+static bool computes_backward(const struct build *b, struct build_visit visit)
+{
+    const struct build_unit *s = &b->units[visit.unit];
+    bool second = s->recomputes && !visit.recompute;
+    bool copied = second ? s->hold_device_weights : s->retain_device_weights;
+    return !copied && parts_uses_weights(b, visit);
+}
+
 bool kept_reads_backward(const struct build *b, struct build_visit visit)
 {
     const struct graph_unit *u = &b->in->units[visit.unit];
-    const struct build_unit *s = &b->units[visit.unit];
     bool updates = !visit.recompute && parts_is_early(b, visit.unit) && u->weights == HST_TIER_NVME;
-    bool second = s->recomputes && !visit.recompute;
-    bool copied = second ? s->hold_device_weights : s->retain_device_weights;
-    bool computes = !copied && parts_uses_weights(b, visit);
-    return parts_reserve_weights(b, visit.unit) && (updates || computes);
+    return parts_reserve_weights(b, visit.unit) && (updates || computes_backward(b, visit));
+}
+
+bool kept_reads_here(const struct build *b, struct build_visit visit)
+{
+    return kept_reads_backward(b, visit) &&
+           (parts_has_early_tiles(b, visit.unit) || computes_backward(b, visit));
 }
 
 #define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */

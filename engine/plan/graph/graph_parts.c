@@ -349,18 +349,21 @@ static bool is_of_bucket(const struct build *b, uint32_t unit, uint32_t bucket)
     return parts_has_row(b, unit) && b->in->units[unit].bucket == bucket;
 }
 
-/* All of a bucket's units wait for the last of their backwards, or of the copies behind those, which
- * end in order: then it is exchanged, and each goes on as others do after their own. */
+/* All of a bucket's units wait for the last of their backwards, which end in order, or for the copies
+ * behind those: then it is exchanged, and each goes on as others do after their own. */
 static void send_bucket(struct build *b, uint32_t unit)
 {
     const struct graph_in *in = b->in;
-    const struct build_unit *s = &b->units[unit];
+    struct build_unit *s = &b->units[unit];
     const uint32_t bucket = in->units[unit].bucket;
-    const uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
+    s->grads_there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
     for (uint32_t i = 0; i < in->unit_count; i++)
         if (is_of_bucket(b, i, bucket) && b->units[i].backward == GRAPH_NONE)
             return;
-    uint32_t exchange = exchange_grads(b, unit, there);
+    uint32_t exchange = exchange_grads(b, unit, s->grads_there);
+    for (uint32_t i = 0; in->apart && i < in->unit_count; i++)
+        if (i != unit && is_of_bucket(b, i, bucket))
+            build_dep(b, exchange, b->units[i].grads_there);
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const uint32_t one = in->backward[i];
         if (!is_of_bucket(b, one, bucket))

@@ -21,13 +21,17 @@ bool parts_is_late(const struct build *b, uint32_t unit)
     return b->units[unit].late_first < b->units[unit].late_end;
 }
 
+bool parts_has_early_tiles(const struct build *b, uint32_t unit)
+{
+    const struct build_unit *s = &b->units[unit];
+    return s->late_end - s->late_first < b->in->units[unit].tile_count;
+}
+
 /* It is the same on all of several ranks. */
 bool parts_is_early(const struct build *b, uint32_t unit)
 {
-    const struct build_unit *s = &b->units[unit];
-    if (parts_is_shared(b))
-        return !b->in->deferred && parts_has_row(b, unit);
-    return s->late_end - s->late_first < b->in->units[unit].tile_count;
+    return parts_is_shared(b) ? !b->in->deferred && parts_has_row(b, unit)
+                              : parts_has_early_tiles(b, unit);
 }
 
 static double bytes_per_update(const struct graph_in *in)

@@ -173,17 +173,6 @@ static void read_weights(struct model *m, struct scheduled at, struct accesses *
         copies(a, &m->nvme_weights[tiles[i]], &unit_buffer(m, at, POOL_WEIGHTS)[tiles[i]]);
 }
 
-static void copy_weights(struct model *m, struct scheduled at, struct accesses *a)
-{
-    uint32_t unit = m->graph->nodes[at.node].unit;
-    for (uint32_t i = 0; i <= access_unit(m, unit)->alias_count; i++) {
-        const struct graph_unit *u = access_unit(m, view(m, unit, i));
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            copies(a, weights_in_host(m, at, view(m, unit, i), t),
-                   &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
-    }
-}
-
 /* Of several ranks: where the weights of a row come together. */
 static struct cell *gathered_row(struct model *m, struct scheduled at, uint32_t owner)
 {
@@ -195,6 +184,22 @@ static struct cell *gathered_tile(struct model *m, struct scheduled at, uint32_t
 {
     return m->in->whole_weights ? &m->weights[m->slot][tile]
                                 : &unit_buffer(m, at, POOL_WEIGHTS)[tile];
+}
+
+static void copy_weights(struct model *m, struct scheduled at, struct accesses *a)
+{
+    uint32_t unit = m->graph->nodes[at.node].unit;
+    for (uint32_t i = 0; i <= access_unit(m, unit)->alias_count; i++) {
+        const uint32_t owner = view(m, unit, i);
+        const struct graph_unit *u = access_unit(m, owner);
+        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+            copies(a,
+                   access_is_shared(m) ? gathered_tile(m, at, t)
+                                       : weights_in_host(m, at, owner, t),
+                   &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
+        if (access_is_shared(m) && u->row_elements > 0)
+            copies(a, gathered_row(m, at, owner), &unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]);
+    }
 }
 
 /* The rank's shard, from where it is, is read for all ranks; it comes into the row with theirs. */
@@ -229,7 +234,7 @@ static void write_grads(struct model *m, struct scheduled at, uint32_t unit, int
         writes(a, grads_at_home(m, at, unit, t), ANY_AGE, age);
 }
 
-/* A unit's row where a backward has left it. */
+/* A unit's row where ranks exchange it. */
 static struct cell *row_of_grads(struct model *m, struct scheduled at, uint32_t unit)
 {
     return m->in->buckets ? &m->home_grads[unit] : &unit_rows(m, at, POOL_GRADS)[unit];
@@ -264,15 +269,27 @@ static void gather_grads(struct model *m, struct scheduled at, struct accesses *
     write_grads(m, at, unit, access_step(m, at), a);
 }
 
-/* A backward of several ranks leaves a row; in a bucket it begins what sums come to lie in. */
+/* A backward of several ranks leaves a row, on a device in its own memory; in a bucket it begins
+ * what sums come to lie in. */
 static void leave_row(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     if (n->kind != NODE_BACKWARD || access_unit(m, n->unit)->row_elements == 0)
         return;
-    writes(a, row_of_grads(m, at, n->unit), ANY_AGE, access_step(m, at));
-    if (m->in->buckets)
+    writes(a,
+           m->in->apart ? &unit_rows(m, at, POOL_DEVICE_GRADS)[n->unit]
+                        : row_of_grads(m, at, n->unit),
+           ANY_AGE, access_step(m, at));
+    if (m->in->buckets && !m->in->apart)
         write_grads(m, at, n->unit, GARBAGE, a);
+}
+
+static void copy_row_of_grads(struct model *m, struct scheduled at, struct accesses *a)
+{
+    const uint32_t unit = m->graph->nodes[at.node].unit;
+    copies(a, &unit_rows(m, at, POOL_DEVICE_GRADS)[unit], row_of_grads(m, at, unit));
+    if (m->in->buckets)
+        write_grads(m, at, unit, GARBAGE, a);
 }
 
 static void visit_rows(struct model *m, struct scheduled at, bool weights, struct accesses *a)
@@ -283,9 +300,15 @@ static void visit_rows(struct model *m, struct scheduled at, bool weights, struc
         const uint32_t owner = view(m, n->unit, i);
         const struct graph_unit *u = access_unit(m, owner);
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            reads(a, gathered_tile(m, at, t), access_step(m, at));
+            reads(a,
+                  m->in->apart ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
+                               : gathered_tile(m, at, t),
+                  access_step(m, at));
         if (u->row_elements > 0)
-            reads(a, gathered_row(m, at, owner), access_step(m, at));
+            reads(a,
+                  m->in->apart ? &unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]
+                               : gathered_row(m, at, owner),
+                  access_step(m, at));
     }
     leave_row(m, at, a);
 }
@@ -371,6 +394,10 @@ static void move_grads(struct model *m, struct scheduled at, struct accesses *a)
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *u = access_unit(m, n->unit);
     bool writes = n->kind == NODE_WRITE_GRADS;
+    if (!writes && access_has_ranks(m)) {
+        copy_row_of_grads(m, at, a);
+        return;
+    }
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
         copies(a, &unit_buffer(m, at, writes ? POOL_GRADS : POOL_DEVICE_GRADS)[t],
                writes ? &m->nvme_grads[t] : grads_at_home(m, at, n->unit, t));

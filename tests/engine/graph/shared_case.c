@@ -36,6 +36,9 @@ void cut_rows(const struct graph_case *whole, uint32_t rank, uint32_t ranks, uin
         u->first_tile = tile;
         u->tile_count = (uint32_t)((own + tile_blocks - 1) / tile_blocks);
         u->nvme_states = u->nvme_states < u->tile_count ? u->nvme_states : u->tile_count;
+        u->streamed_tiles = u->streamed_tiles < u->tile_count - u->nvme_states
+                                ? u->streamed_tiles
+                                : u->tile_count - u->nvme_states;
         u->alias_bytes[0] = 0; /* rows are read whole */
         tile += u->tile_count;
     }
@@ -57,14 +60,20 @@ static void choose_stage(uint64_t *seed, struct graph_case *c)
     }
 }
 
-bool shared_case(uint64_t seed, struct graph_case *c)
+/* What ranks exchange is in DRAM, and no unit is resident on a device. */
+static void leave_device(struct graph_case *c)
+{
+    for (uint32_t i = 0; i < c->in.unit_count; i++)
+        if (c->units[i].weights == HST_TIER_HBM)
+            c->units[i].weights = c->units[i].grads = HST_TIER_DRAM;
+}
+
+void shared_case(uint64_t seed, struct graph_case *c)
 {
     random_case(seed, c);
     uint64_t own = seed ^ 0x7a9c;
-    if (c->in.apart)
-        return false;
+    leave_device(c);
     c->units[c->forward[0]].no_forward = false;
     c->in.hand_bytes = pick(&own, 2) ? 4 : 2;
     choose_stage(&own, c);
-    return true;
 }

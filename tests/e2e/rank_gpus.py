@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that compute on GPUs, which are the CUDA device's double: the bytes of one rank on one GPU.
+
+    rank_gpus.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER [TEST...]
+"""
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import mpi  # noqa: E402
+from short import by_turns, some  # noqa: E402
+
+PROGRAM, ROOT, FOLDER, CUDA = sys.argv[1:5]
+GOLDEN = os.path.join(ROOT, 'tests', 'golden')
+ON_NVME = '--place=states=nvme,weights=nvme,grads=nvme'
+
+# ranks, model, the numbers' options, what must not change them
+ROWS = [
+    (2, 'untied-mha', ('--precision=bf16',), ()),
+    (4, 'tied-gqa', ('--precision=bf16',), ('--place=acts=nvme',)),
+    (2, 'untied-mha', ('--precision=fp32',), (ON_NVME, '--update=optimistic')),
+    (2, 'tied-gqa', ('--precision=fp16', '--loss-scale=64'), ('--gpu-update=0.5',)),
+    (4, 'untied-mha', ('--precision=bf16',), ('--zero-stage=2', '--gpu-update=1')),
+    (2, 'tied-gqa', ('--precision=bf16',), ('--zero-stage=1', '--update=optimistic')),
+    (4, 'untied-mha', ('--precision=bf16', '--reduce=f32'), ('--zero-stage=1',)),
+    (2, 'untied-mha', ('--precision=bf16',), ('--zero-stage=0', '--place=states=nvme')),
+    (4, 'tied-gqa', ('--precision=bf16', '--clip=0'), ('--place=weights=nvme',)),
+    (2, 'untied-mha', ('--precision=bf16', '--optimizer=lion'), ('--gpu-update=0.5',)),
+    (2, 'untied-mha', ('--precision=bf16', '--state=bf16'), ('--activations=recompute',)),
+    (4, 'untied-mha', ('--precision=bf16', '--hop=2'), (ON_NVME,)),
+]
+
+
+def environment(gpus):
+    return {**mpi.environment(f'{FOLDER}:{CUDA}'), 'HOISTWAY_MATMUL': 'own',
+            'HST_FAKE_CUDA': f'devices={gpus},model=Fake GPU'}
+
+
+class Run:
+    """Runs in a folder of their own, for the time of a `with`."""
+
+    def __enter__(self):
+        self.folder = os.path.abspath(tempfile.mkdtemp(prefix='hst-gpus-', dir='.'))
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def train(self, ranks, model, *options, gpus=None, steps=2, device='cuda'):
+        model = os.path.join(GOLDEN, model)
+        under = mpi.launcher(ranks) if ranks > 1 else []
+        return subprocess.run(
+            [*under, PROGRAM, 'train', f'--device={device}', '--model', model, '--data',
+             os.path.join(model, 'tokens.bin'), '--lr=1e-3', f'--steps={steps}', '--seq-len=12',
+             '--batch-tokens=48', '--ways=4', '--threads=1', '--store', self.path('store'),
+             '--log', self.path('log'), '--export', self.path('export'), '--export-dtype=fp32',
+             *options], capture_output=True, text=True, timeout=240,
+            env=environment(gpus or ranks), check=False)
+
+    def came_to(self):
+        """Each step's loss and norm, and the exported bytes."""
+        with open(self.path('log'), encoding='utf-8') as file:
+            lines = [json.loads(text) for text in file if '"kind":"step"' in text]
+        sums = {}
+        for name in sorted(os.listdir(self.path('export'))):
+            with open(os.path.join(self.path('export'), name), 'rb') as file:
+                sums[name] = hashlib.sha256(file.read()).hexdigest()
+        return [(line['step'], line['loss'], line['grad_norm']) for line in lines], sums
+
+
+@functools.lru_cache(maxsize=None)
+def alone(model, numbers):
+    """What one rank on one GPU comes to: the oracle of all."""
+    with Run() as run:
+        done = run.train(1, model, *numbers)
+        if done.returncode:
+            raise AssertionError(f'one rank, {" ".join(numbers)}: {done.stderr}')
+        return run.came_to()
+
+
+def differs(row):
+    ranks, model, numbers, places = row
+    want = alone(model, numbers)
+    with Run() as run:
+        done = run.train(ranks, model, *numbers, *places)
+        if done.returncode:
+            return f'{row}: {done.stderr}'
+        return None if run.came_to() == want else f'{row}: {run.came_to()}, and one rank: {want}'
+
+
+class Gpus(unittest.TestCase):
+    maxDiff = None
+
+    def test_ranks_have_the_bytes_of_one(self):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            self.assertEqual([w for w in pool.map(differs, some(ROWS, 6)) if w], [])
+
+    def test_each_rank_of_a_node_has_a_gpu_of_its_own(self):
+        with Run() as run:
+            done = run.train(2, 'untied-mha', '--precision=bf16', gpus=1)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, r'rank 1 \(\S+\): error\[E201\] device "cuda:1" cannot be '
+                                          'opened: no GPU 1: the driver reports 1, ')
+
+    def test_ranks_that_are_given_one_gpu_share_it(self):
+        with Run() as run:
+            done = run.train(2, 'untied-mha', '--precision=bf16', gpus=1, device='cuda:0')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run.came_to(), alone('untied-mha', ('--precision=bf16',)))
+            self.assertIn('ranks of a node read each other', done.stderr)
+
+    def test_ranks_go_on_where_one_gpu_was(self):
+        """And one GPU where ranks were."""
+        with Run() as run:
+            for ranks, steps in ((1, 1), (2, 2)):
+                done = run.train(ranks, 'untied-mha', '--precision=bf16', '--durability=step',
+                                 *(['--resume'] if steps > 1 else []), steps=steps)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run.came_to()[1], alone('untied-mha', ('--precision=bf16',))[1])
+
+    def test_a_plan_has_a_gpu_for_each_rank(self):
+        """States have a home on the host, of which each has a part; HBM is each one's own."""
+        done = subprocess.run(
+            [PROGRAM, 'plan', '--model', os.path.join(GOLDEN, 'untied-mha'), '--world=4',
+             '--device=cuda', '--precision=bf16', '--seq-len=12', '--batch-tokens=48', '--json'],
+            capture_output=True, text=True, env=environment(1), timeout=60,
+            check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plan = json.loads(done.stdout)
+        memory = plan['memory']
+        self.assertEqual((plan['ranks'], plan['resident_units']), (4, 0))
+        for what in ('weights', 'grads', 'states'):
+            self.assertEqual(memory[what]['hbm'], 0)
+            self.assertGreater(memory[what]['dram'], 0)
+        for tier in ('hbm', 'dram'):
+            self.assertEqual(memory['node_total'][tier], 4 * memory['total'][tier])
+
+
+load_tests = by_turns
+
+if __name__ == '__main__':
+    if mpi.missing(FOLDER):
+        print('Open MPI is not installed (mpirun), or the transport over MPI was not built')
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])
