@@ -112,8 +112,8 @@ class Gpus(unittest.TestCase):
         with Run() as run:
             done = run.train(2, 'untied-mha', '--precision=bf16', gpus=1)
             self.assertNotEqual(done.returncode, 0)
-            self.assertRegex(done.stderr, r'rank 1 \(\S+\): error\[E201\] device "cuda:1" cannot be '
-                                          'opened: no GPU 1: the driver reports 1, ')
+            self.assertRegex(done.stderr, r'rank 1 \(\S+\): error\[E201\] device "cuda:1" cannot '
+                                          'be opened: no GPU 1: the driver reports 1, ')
 
     def test_ranks_that_are_given_one_gpu_share_it(self):
         with Run() as run:

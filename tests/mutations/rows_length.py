@@ -65,7 +65,6 @@ mutate(
     ('a hop is a power of two', 'below == o->engine.hop)', 'below <= o->engine.hop)'),
     ('ranks have as many ways', 'ways % ranks == 0 &&', ''),
     ("and a power of two of them", '&& is_power_of_two(ways / ranks)', ''),
-    ('other devices are of one process', 'strcmp(device, "host") == 0)', 'true)'),
 )
 mutate(
     'tools/data/data.c', 'tools/data/data',

@@ -5,7 +5,7 @@ from rows import mutate
 
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph',
-    ('the norm is no work of the host beside a device', '    if (!b->in->apart)\n', ''),
+    ('the norm is no work of the host beside a device', '    if (parts_norm_on_host(b))\n', ''),
 )
 mutate(
     'engine/plan/graph/operands.c', 'engine/graph engine/away',
@@ -44,7 +44,7 @@ mutate(
 mutate(
     'engine/session/step.c', 'engine/away',
     ('a device makes the norm of what leaves it',
-     'if (!engine_computes_in_dram(engine)) {\n        rc = optimizer_device_norm',
+     'if (!executor_norms_on_host(&engine->exec)) {\n        rc = optimizer_device_norm',
      'if (placement_is_resident(&engine->placement, held)) {\n        rc = optimizer_device_norm'),
 )
 mutate(

@@ -41,20 +41,20 @@ mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',
     ('a row is gathered when its shard has been read',
      '    if (reads)\n        parts_depend_on_read(b, s->gather, unit);', '    (void)reads;'),
-    ('a visit waits for its rows', '    build_dep(b, visit, b->units[unit].gather);\n', ''),
+    ('a visit waits for its rows', '    build_dep(b, node, b->units[unit].gather);\n', ''),
     ("an alias waits for its owner's row at home",
-     '        build_dep(b, visit, b->units[u->alias_of[i]].gather);', '        (void)visit;'),
-    ('gradients are exchanged when there are any', '    build_dep(b, exchange, s->backward);', ''),
-    ('the norm is of what was exchanged', 'return exchange_grads(b, unit);',
-     'return (void)exchange_grads(b, unit), b->units[unit].backward;'),
-    ('a rank without tiles of a unit has its row', 'parts_has_ranks(b) ? parts_has_row(b, unit)',
-     'parts_has_ranks(b) ? u->tile_count > 0'),
+     '        build_dep(b, node, b->units[u->alias_of[i]].gather);', '        (void)node;'),
+    ('gradients are exchanged when there are any', '    build_dep(b, exchange, there);', ''),
+    ('the norm is of what was exchanged',
+     'return parts_has_ranks(b) ? exchange_grads(b, unit, there) : there;',
+     'return (void)exchange_grads(b, unit, there), there;'),
     ('a bucket is exchanged once', 'b->units[i].backward == GRAPH_NONE)\n            return;',
      'i == bucket)\n            return;'),
     ('each unit of a bucket goes on', 'if (!is_of_bucket(b, one, bucket))', 'if (one != unit)'),
     ('replicas gather what was exchanged', '    build_dep(b, gather, exchange);', ''),
-    ('the norm of replicas is of all', 'return gather_grads(b, unit, exchange_grads(b, unit));',
-     'return exchange_grads(b, unit);'),
+    ('the norm of replicas is of all',
+     'return gather_grads(b, unit, exchange_grads(b, unit, there));',
+     'return exchange_grads(b, unit, there);'),
 )
 mutate(
     'engine/plan/graph/graph_updates.c', 'engine/graph_ranks',
@@ -143,4 +143,43 @@ mutate(
     'engine/store/files.c', 'e2e/ranks',
     ("a replica's file is looked at under its name", 'return h->world == 1 ? 0 : set->number;',
      'return set->number;'),
+)
+
+# ---- ranks on a device with memory of its own ----
+
+mutate(
+    'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',
+    ('a copy waits for the gather of what it copies',
+     '    if (parts_is_shared(b))\n        await_gathers(b, s->copy, unit);',
+     '    if (false)\n        ;'),
+    ('an exchange waits for the copy of its gradients',
+     'return parts_has_ranks(b) ? exchange_grads(b, unit, there) : there;',
+     'return parts_has_ranks(b) ? exchange_grads(b, unit, s->backward) : there;'),
+    ('a bucket waits for all copies of its gradients',
+     'for (uint32_t i = 0; in->apart && i < in->unit_count; i++)',
+     'for (uint32_t i = 0; false; i++)'),
+    ('what the device has of the row is not gathered again',
+     's->gather != GRAPH_NONE ||\n        s->device_weights != GRAPH_NONE)',
+     's->gather != GRAPH_NONE)'),
+)
+mutate(
+    'engine/plan/graph/graph_build.h', 'engine/graph_ranks',
+    ('a rank without tiles of a unit has its row',
+     'parts_has_ranks(build) ? parts_has_row(build, unit) && !build->in->buckets',
+     'parts_has_ranks(build) ? u->tile_count > 0 && !build->in->buckets'),
+)
+mutate(
+    'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',
+    ('what no tile of the rank is updated with is not read',
+     '(parts_has_early_tiles(b, visit.unit) || computes_backward(b, visit))', 'true'),
+)
+mutate(
+    'engine/exec/rows.c', 'engine/ranks',
+    ("a shard goes to its rank's part of a bucket",
+     'copy->stride = row.stride', 'copy->stride = row.shard'),
+)
+mutate(
+    'engine/exec/executor.h', 'engine/ranks',
+    ('the norm is that of the sum', 'executor_computes_in_dram(exec) || exec->in.comm',
+     'executor_computes_in_dram(exec)'),
 )

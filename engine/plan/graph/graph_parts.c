@@ -349,8 +349,8 @@ static bool is_of_bucket(const struct build *b, uint32_t unit, uint32_t bucket)
     return parts_has_row(b, unit) && b->in->units[unit].bucket == bucket;
 }
 
-/* All of a bucket's units wait for the last of their backwards, which end in order, or for the copies
- * behind those: then it is exchanged, and each goes on as others do after their own. */
+/* All of a bucket's units wait for the last of their backwards, which end in order, or for the
+ * copies behind those: then it is exchanged, and each goes on as others do after their own. */
 static void send_bucket(struct build *b, uint32_t unit)
 {
     const struct graph_in *in = b->in;

@@ -34,7 +34,8 @@ int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in);
 int ranks_rates_alike(struct hst_engine *engine);
 /** All ranks have planned the same order of what they do together. Errors: -EINVAL (sticky). */
 int ranks_compare_graphs(struct hst_engine *engine);
-/** Ranks of a node can read what others hand them in the host's arena, which nothing has touched: in place, or else by messages, which rank 0 warns of. Errors: the transport's (sticky). */
+/** Ranks of a node can read what others hand them in the host's arena, which nothing has touched:
+ * in place, or else by messages, which rank 0 warns of. Errors: the transport's (sticky). */
 int ranks_expose(struct hst_engine *engine, unsigned char *arena);
 /** memory ← rank 0's. Errors: the transport's (sticky). */
 int ranks_take_first(struct hst_engine *engine, void *memory, size_t size_bytes);

@@ -169,8 +169,9 @@ void hst_dev_mem_free(struct hst_dev *dev, void *memory, size_t size_bytes);
  * zeroed, aligned to 2 MiB. Errors: as above.
  */
 int hst_dev_host_alloc(struct hst_dev *dev, size_t size_bytes, void **memory);
-/** It may put other pages, zeroed and of 4 KiB, in the place of some of the memory's, which is mapped
- * and has not been touched or locked. It returns 0, or an error, which the allocation ends with. */
+/** It may put other pages, zeroed and of 4 KiB, in the place of some of the memory's, which is
+ * mapped and has not been touched or locked. It returns 0, or an error, which the allocation ends
+ * with. */
 struct hst_host_pages {
     int (*place)(void *context, void *memory);
     void *context;

@@ -194,8 +194,7 @@ static void copy_weights(struct model *m, struct scheduled at, struct accesses *
         const struct graph_unit *u = access_unit(m, owner);
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
             copies(a,
-                   access_is_shared(m) ? gathered_tile(m, at, t)
-                                       : weights_in_host(m, at, owner, t),
+                   access_is_shared(m) ? gathered_tile(m, at, t) : weights_in_host(m, at, owner, t),
                    &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
         if (access_is_shared(m) && u->row_elements > 0)
             copies(a, gathered_row(m, at, owner), &unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]);
