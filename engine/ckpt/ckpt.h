@@ -3,6 +3,7 @@
 #define HOISTWAY_ENGINE_CKPT_H
 /* This header says what a handle of <hoistway/ckpt.h> holds, for the files of this folder. */
 #include "plan/placement/placement.h"
+#include "store/kept_name.h"
 #include "store/look.h"
 #include "tier/extent.h"
 
@@ -188,11 +189,6 @@ bool ckpt_own_is_there(const struct ckpt_own *own);
 
 /* ---- kept.c ---------------------------------------------------------------------------------- */
 
-/** The directory of a kept copy, in a directory of the store; "step-120". */
-#define KEPT_NAME_BYTES 32u
-void kept_name(uint64_t step, char name[KEPT_NAME_BYTES]);
-/** False where it is no such name. */
-bool kept_parse(const char *name, uint64_t *step);
 /** It tells whether the first of a store's directories is a copy that the store around it keeps. */
 bool kept_is_copy(const char *store);
 

@@ -22,8 +22,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define NAME_BYTES (KEPT_NAME_BYTES + 4)
-#define KEPT_MOST  1024u /* copies that are looked at */
+#define KEPT_MOST 1024u /* copies that are looked at */
 
 static bool is_full(int native)
 {
@@ -69,24 +68,6 @@ static void take_first(struct copying *c, void *bytes, size_t size)
 
 /* ---- names ---- */
 
-static void forming_name(uint64_t step, char name[NAME_BYTES])
-{
-    char whole[KEPT_NAME_BYTES];
-    kept_name(step, whole);
-    snprintf(name, NAME_BYTES, "%s.new", whole);
-}
-
-static bool is_forming(const char *name)
-{
-    char whole[NAME_BYTES];
-    uint64_t step;
-    const size_t n = strlen(name);
-    if (n < 5 || n >= sizeof whole || strcmp(name + n - 4, ".new") != 0)
-        return false;
-    snprintf(whole, sizeof whole, "%.*s", (int)(n - 4), name);
-    return kept_parse(whole, &step);
-}
-
 static bool is_there(const struct store_directory *directory, const char *name)
 {
     return faccessat(directory->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -117,7 +98,7 @@ static void remove_leftovers(const struct copying *c)
         DIR *names = fd < 0 ? NULL : fdopendir(fd);
         uint64_t step;
         for (const struct dirent *e; names && (e = readdir(names)) != NULL;)
-            if (is_forming(e->d_name) ||
+            if (kept_is_forming(e->d_name) ||
                 (d > 0 && kept_parse(e->d_name, &step) && !is_there(&c->directories[0], e->d_name)))
                 remove_directory(c, d, e->d_name);
         if (names)
@@ -129,9 +110,9 @@ static void remove_leftovers(const struct copying *c)
 
 static void remove_copy(const struct copying *c, uint64_t step)
 {
-    char name[KEPT_NAME_BYTES], forming[NAME_BYTES];
+    char name[KEPT_NAME_BYTES], forming[KEPT_NAME_BYTES];
     kept_name(step, name);
-    forming_name(step, forming);
+    kept_forming_name(step, forming);
     (void)renameat(c->directories[0].fd, name, c->directories[0].fd, forming);
     (void)fsync(c->directories[0].fd);
     remove_directory(c, 0, forming);
@@ -208,7 +189,7 @@ static int tidy(struct copying *c)
 
 static int make_file(struct copying *c, uint32_t d, const char *forming)
 {
-    char file[STORE_NAME_BYTES], path[NAME_BYTES + STORE_NAME_BYTES];
+    char file[STORE_NAME_BYTES], path[KEPT_NAME_BYTES + STORE_NAME_BYTES];
     const int at = c->directories[d].fd;
     store_file_name(c->look.rank, d, false, file);
     snprintf(path, sizeof path, "%s/%s", forming, file);
@@ -395,13 +376,13 @@ static bool is_own(struct copying *c, const char *name)
 /* One that is there already is of the run before: the same bytes. */
 static int make_copy(struct copying *c)
 {
-    char name[KEPT_NAME_BYTES], forming[NAME_BYTES];
+    char name[KEPT_NAME_BYTES], forming[KEPT_NAME_BYTES];
     const uint32_t count = c->keep->config.count;
     int rc = alike(c, open_all(c));
     if (rc)
         return rc;
     kept_name(c->keep->done.step, name);
-    forming_name(c->keep->done.step, forming);
+    kept_forming_name(c->keep->done.step, forming);
     rc = tidy(c);
     bool kept = rc == 0 && is_kept(c, c->keep->done.step);
     if (kept && !is_own(c, name)) {

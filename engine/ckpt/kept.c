@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of kept copies: each is a store of its own, in a directory of the store's. */
+/* Which copies a store has kept: each is a store of its own, in a directory of the store's. */
 #include "ckpt/ckpt.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-void kept_name(uint64_t step, char name[KEPT_NAME_BYTES])
-{
-    snprintf(name, KEPT_NAME_BYTES, "step-%" PRIu64, step);
-}
-
-bool kept_parse(const char *name, uint64_t *step)
-{
-    char same[KEPT_NAME_BYTES];
-    if (sscanf(name, "step-%" SCNu64, step) != 1)
-        return false;
-    kept_name(*step, same);
-    return strcmp(same, name) == 0;
-}
 
 bool kept_is_copy(const char *store)
 {

@@ -6,6 +6,7 @@
  */
 #include "store/bytes.h"
 #include "store/files.h"
+#include "store/kept_name.h"
 #include "store/store.h"
 
 #include <dirent.h>
@@ -29,6 +30,7 @@ struct clearing {
     uint32_t rank;
     const struct store_config *config; /* null: what is in use is left to who waits for it */
     bool rooms, remove;
+    bool copies; /* are left where they are: those of a store that goes on */
     struct hst_error *error;
 };
 
@@ -120,6 +122,15 @@ static int clear_leftover(const struct clearing *c, uint32_t drive, const char *
     return rc;
 }
 
+static int refuse_copy(const struct store_directory *directory, const char *name,
+                       struct hst_error *error)
+{
+    return refuse_name(directory, name, HST_E_STORE_TAKEN, -EEXIST,
+                       "is a kept copy of a version, and no file of its store is here. Fix: bring "
+                       "that store's files back; or give another --store",
+                       error);
+}
+
 static int refuse_stranger(const struct store_directory *directory, const char *name,
                            struct hst_error *error)
 {
@@ -133,9 +144,12 @@ static int clear_name(const struct clearing *c, uint32_t drive, const char *text
 {
     const struct store_directory *directory = &c->directories[drive];
     struct store_name name;
+    uint64_t step;
     if (store_name_is_nothing(text) || strcmp(text, STORE_UNFINISHED) == 0)
         return 0;
-    if (!store_name_parse(text, &name)) /* beside a store that is replaced lie copies of it */
+    if (kept_parse(text, &step) || kept_is_forming(text))
+        return c->copies ? 0 : refuse_copy(directory, text, c->error);
+    if (!store_name_parse(text, &name))
         return c->config && c->config->replaces ? 0 : refuse_stranger(directory, text, c->error);
     if (name.rank != c->rank || (name.room && !c->rooms))
         return 0;
@@ -205,9 +219,10 @@ static int check_directory(const struct clearing *c, uint32_t drive, bool begins
 }
 
 int store_directories_check(const struct store_directory *directories, uint32_t drives,
-                            uint32_t rank, bool begins, struct hst_error *error)
+                            uint32_t rank, enum store_expected expected, struct hst_error *error)
 {
-    struct clearing c = {directories, rank, NULL, true, false, error};
+    struct clearing c = {directories, rank, NULL, true, false, expected == STORE_GOES_ON, error};
+    const bool begins = expected == STORE_BEGINS;
     struct told all = {.own = false};
     int rc = 0;
     for (uint32_t d = 0; d < drives && rc == 0; d++)
@@ -230,7 +245,7 @@ int store_directories_clear(const struct store_directory *directories, uint32_t 
                             uint32_t rank, const struct store_config *config,
                             struct hst_error *error)
 {
-    struct clearing c = {directories, rank, config, false, false, error};
+    struct clearing c = {directories, rank, config, false, false, config->replaces, error};
     int rc = 0;
     for (int pass = 0; pass < 3; pass++) {
         c.rooms = pass > 0;

@@ -142,14 +142,21 @@ void store_set_name(const struct store_set *set, uint32_t drive, char name[STORE
 int store_files_look(const struct store_set *set, struct store_header *headers,
                      unsigned *bad_copies, struct hst_error *error);
 
+/* What a run knows of a store before it looks into its directories. */
+enum store_expected {
+    STORE_BEGINS,  /* a committed version is refused */
+    STORE_IF_ANY,  /* it goes on where there is one, and begins where there is none */
+    STORE_GOES_ON, /* some rank finds one, so copies are of it whose files are elsewhere */
+};
 /**
  * It tells what a run would refuse of the names in these directories, before it makes or locks
  * anything: a store's file that is none, and, where there is no committed one, all that
- * store_directories_clear refuses. begins: a committed one, too. A directory that is not there yet
- * has fd -1. Errors: those of store_file_look, store_directories_clear and store_unfinished_check.
+ * store_directories_clear refuses. A directory that is not there yet has fd -1.
+ * Errors: those of store_file_look, store_directories_clear and store_unfinished_check.
  */
 int store_directories_check(const struct store_directory *directories, uint32_t drives,
-                            uint32_t rank, bool begins, struct hst_error *error);
+                            uint32_t rank, enum store_expected expected,
+                            struct hst_error *error);
 /**
  * Makes sure that a store can be created in these directories: refuses names that are not a
  * store's, and any committed store; removes what an earlier creation left. What is in use is waited

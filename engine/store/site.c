@@ -171,8 +171,8 @@ int store_sites_look(struct store_site *sites, uint32_t count, struct hst_error 
     return rc;
 }
 
-int store_sites_check(const struct store_site *sites, uint32_t count, uint32_t rank, bool begins,
-                      struct hst_error *error)
+int store_sites_check(const struct store_site *sites, uint32_t count, uint32_t rank,
+                      enum store_expected expected, struct hst_error *error)
 {
     struct store_directory directories[STRIPE_DRIVES_MAX];
     int rc = 0;
@@ -182,7 +182,7 @@ int store_sites_check(const struct store_site *sites, uint32_t count, uint32_t r
     for (uint32_t d = 0; d < count && rc == 0; d++)
         if (sites[d].there)
             rc = store_directory_open(sites[d].path, &directories[d], error);
-    rc = rc ? rc : store_directories_check(directories, count, rank, begins, error);
+    rc = rc ? rc : store_directories_check(directories, count, rank, expected, error);
     for (uint32_t d = 0; d < count; d++)
         store_directory_close(&directories[d]);
     return rc;

@@ -6,6 +6,8 @@
  * asks get the same answer. Nothing here changes anything. All functions fill *error where they
  * fail.
  */
+#include "store/files.h"
+
 #include <hoistway/hoistway.h>
 
 #include <limits.h>
@@ -28,10 +30,10 @@ struct store_site {
  */
 int store_sites_look(struct store_site *sites, uint32_t count, struct hst_error *error);
 /**
- * Then: whether these directories are a store's, or can become one's. begins: a committed store is
- * refused. Errors: those of store_directory_open and store_directories_check.
+ * Then: whether these directories are a store's, or can become one's.
+ * Errors: those of store_directory_open and store_directories_check.
  */
-int store_sites_check(const struct store_site *sites, uint32_t count, uint32_t rank, bool begins,
-                      struct hst_error *error);
+int store_sites_check(const struct store_site *sites, uint32_t count, uint32_t rank,
+                      enum store_expected expected, struct hst_error *error);
 
 #endif

@@ -79,8 +79,7 @@ class Numbers(unittest.TestCase):
         all_of(self, self.moved, some(rows, 10))
 
     def test_copies_beside_a_store_are_no_reason_against_a_move(self):
-        keeps = (*KINDS[0], '--update=deferred', '--keep=2', '--keep-every=1')
-        with Run(PROGRAMS, keeps, 4) as run:
+        with Run(PROGRAMS, self.KEEPS, 4) as run:
             run.end_early(End('kill', 1, *LEFT))
             self.assertTrue([name for name in os.listdir(run.store) if name.startswith('step-')])
             run.ranks = 2
@@ -88,8 +87,7 @@ class Numbers(unittest.TestCase):
             self.assertNotIn('W623', run.read('stderr'))
 
     def test_copies_of_ranks_that_are_gone_are_told(self):
-        keeps = (*KINDS[0], '--update=deferred', '--keep=2', '--keep-every=1')
-        with Run(PROGRAMS, keeps, 4, apart=True) as run:
+        with Run(PROGRAMS, self.KEEPS, 4, apart=True) as run:
             run.end_early(End('kill', 1, *LEFT))
             left = [name for name in os.listdir(run.path('store3')) if name.startswith('step-')]
             self.assertTrue(left)
@@ -102,6 +100,31 @@ class Numbers(unittest.TestCase):
                 self.assertRegex(told, rf'W623\] copies of rank {rank} are left in {folder}, .*'
                                        rf'{left[0]}.* Fix: rm -r {folder}/step-\*')
             self.assertEqual(sorted(name for name in os.listdir(run.path('store3'))), sorted(left))
+
+    KEEPS = (*KINDS[0], '--update=deferred', '--keep=2', '--keep-every=1')
+
+    def test_ranks_come_back_to_the_copies_that_they_left(self):
+        """2, 1 and 2: a directory that nobody had in between holds copies, and no file."""
+        with Run(PROGRAMS, self.KEEPS, 2, apart=True) as run:
+            run.end_early(End('kill', 1, *LEFT))
+            run.ranks = 1
+            run.end_early(End('kill', 0, 'committed', 3))
+            left = os.listdir(run.path('store1'))
+            self.assertTrue(left)
+            self.assertTrue(all(name.startswith('step-') for name in left), left)
+            run.ranks = 2
+            run.go_on()
+            self.assertEqual(len(run.kept()), 2)
+
+    def test_a_file_that_is_lost_is_named_beside_copies(self):
+        with Run(PROGRAMS, self.KEEPS, 2, apart=True) as run:
+            run.end_early(End('kill', 1, *LEFT))
+            os.rename(run.path('store1/r00001.d0.blk'), run.path('lost'))
+            for name in [name for name in os.listdir(run.path('store1')) if '.scratch' in name]:
+                os.unlink(os.path.join(run.path('store1'), name))
+            self.refused(run, r'error\[E613\] .* is of 2 ranks, and no rank finds r00001\.d0\.blk')
+            os.rename(run.path('lost'), run.path('store1/r00001.d0.blk'))
+            run.go_on()
 
     def test_one_process_becomes_several(self):
         with Run(PROGRAMS, KINDS[0], 1, steps=5) as run:

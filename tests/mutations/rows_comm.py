@@ -172,6 +172,10 @@ mutate(
      'store_close(store);\n    close_all(&m);', 'close_all(&m);'),
 )
 mutate(
+    'engine/store/clear.c', 'e2e/rank_moves-whole',
+    ('copies of a store that goes on are no strangers', 'expected == STORE_GOES_ON', 'false'),
+)
+mutate(
     'engine/session/store/left_copies.c', 'e2e/rank_moves-whole',
     ('copies where a rank still is are no others',
      '!is_ones_own(engine, all, directories.list[0].path)', 'true'),

@@ -93,8 +93,8 @@ struct hst_engine;
 /**
  * It tells what hst_engine_create would refuse of the directories of a store that keeps versions,
  * between commas. It makes and changes nothing, and waits for nobody. begins: a committed version
- * there is refused too (E616), as hst_engine_load does. error: why; may be null. Errors: E105,
- * E402, E610, E612, E613, E616, E617.
+ * there is refused too (E616), as hst_engine_load does, and so are kept copies. error: why; may be
+ * null. Errors: E105, E402, E610, E612, E613, E616, E617.
  */
 int hst_store_check(const char *store, bool begins, struct hst_error *error);
 

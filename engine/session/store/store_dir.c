@@ -54,11 +54,11 @@ static bool is_told(const struct hst_engine *engine)
 }
 
 /* It refuses what a run would not take for its store before any of it is made. */
-static int look(struct store_site *sites, uint32_t count, uint32_t rank, bool stored, bool begins,
-                struct hst_error *error)
+static int look(struct store_site *sites, uint32_t count, uint32_t rank, bool stored,
+                enum store_expected expected, struct hst_error *error)
 {
     int rc = store_sites_look(sites, count, error);
-    return rc || !stored ? rc : store_sites_check(sites, count, rank, begins, error);
+    return rc || !stored ? rc : store_sites_check(sites, count, rank, expected, error);
 }
 
 int hst_store_check(const char *store, bool begins, struct hst_error *error)
@@ -76,7 +76,8 @@ int hst_store_check(const char *store, bool begins, struct hst_error *error)
     int rc = split(store, paths, error);
     for (int d = 0; d < rc; d++)
         sites[d].path = paths[d];
-    rc = rc < 0 ? rc : look(sites, (uint32_t)rc, 0, true, begins, error);
+    rc = rc < 0 ? rc
+                : look(sites, (uint32_t)rc, 0, true, begins ? STORE_BEGINS : STORE_GOES_ON, error);
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         free(paths[d]);
     free(sites);
@@ -110,8 +111,9 @@ static int make_all(struct hst_engine *engine, struct store_site *sites)
     struct hst_error error = {0};
     for (uint32_t d = 0; d < engine->drive_count; d++)
         sites[d].path = engine->drives[d].path;
-    int rc =
-        look(sites, engine->drive_count, engine->ranks.rank, engine->plan_in.stored, false, &error);
+    const bool found = engine->shares.map.fate != SHARE_NONE;
+    int rc = look(sites, engine->drive_count, engine->ranks.rank, engine->plan_in.stored,
+                  found ? STORE_GOES_ON : STORE_IF_ANY, &error);
     if (rc)
         return report_fail_as(&engine->report, &error);
     for (uint32_t d = 0; d < engine->drive_count && rc == 0; d++)

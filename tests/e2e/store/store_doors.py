@@ -47,6 +47,9 @@ IN_ITS_PLACE = (
     (FILE + '.new', content(b'garbage'), 616, 2, "has the name of a store's file and is none"),
     ('r00000.d0.scratch', content(b'garbage'), 616, 2, "has the name of a store's file"),
     ('config.json', content(b'{}'), 616, 2, "config.json is not a store's"),
+    ('step-4', os.mkdir, 616, 2, 'step-4 is a kept copy of a version, and no file of its store is'),
+    ('step-4.new', os.mkdir, 616, 2, 'step-4.new is a kept copy of a version'),
+    ('step-04', os.mkdir, 616, 2, "step-04 is not a store's"),
 )  # fmt: skip
 
 # a --store that is none; its code; exit code; a part of the line
