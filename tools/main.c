@@ -2,6 +2,7 @@
 /* The program `hoistway`: finds the verb and hands it the rest of the command line. */
 #include "cli/message/message.h"
 #include "cli/message/say.h"
+#include "cli/options/launch.h"
 #include "cli/options/options.h"
 #include "cli/stop.h"
 #include "verbs/verbs.h"
@@ -82,7 +83,7 @@ int main(int argc, char **argv)
     struct hst_error error;
     /* A run that is asked to stop while it starts ends as one that is asked later. */
     if (argc > 1 && strcmp(argv[1], "train") == 0) {
-        stop_catch();
+        launch_speak(stop_catch());
         signal(SIGPIPE, SIG_IGN); /* who reads what it tells may leave: the run goes on */
     }
     /*

@@ -108,6 +108,22 @@ static int check_config(struct hst_engine *engine)
     return optimizer_refusal(c, refusal) ? refuse_value(engine, refusal) : 0;
 }
 
+/* What all refuse alike each of them has refused by then: who ends takes the directories away that
+   it has made, and another one would miss them. The others wait for the end in what comes next. */
+static int hear_all(struct hst_engine *engine, int rc)
+{
+    const int met = ranks_meet(engine);
+    return rc ? rc : met;
+}
+
+static int open_places(struct hst_engine *engine)
+{
+    int rc = store_dirs_make(engine);
+    rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
+    rc = rc ? rc : ranks_check(engine);
+    return hear_all(engine, rc);
+}
+
 static int open_parts(struct hst_engine *engine)
 {
     char why[256];
@@ -123,9 +139,7 @@ static int open_parts(struct hst_engine *engine)
     rc = rc ? rc : versions_configure(engine);
     rc = rc ? rc : shares_find(engine);
     rc = rc ? rc : store_words_fill(engine);
-    rc = rc ? rc : store_dirs_make(engine);
-    rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
-    rc = rc ? rc : ranks_check(engine);
+    rc = rc ? rc : open_places(engine);
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
     rc = rc ? rc : device_prepare(engine);
     return rc ? rc : ranks_compare_options(engine);

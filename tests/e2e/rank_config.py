@@ -74,13 +74,36 @@ class Configured(Case):
         config = self.config(train_batch_size=8, train_micro_batch_size_per_gpu=1,
                              gradient_accumulation_steps=2)
         done = self.start(2, *config, *self.RUN)
+        self.refused_once(done, r'^error\[E405\] \S*ds\.json:1:\d+: train_batch_size 8: it is '
+                                r'not the product 4, .* and 2 ranks\. Fix: 4, or other')
+
+    def refused_once(self, done, line):
         self.assertEqual(done.returncode, 2, done.stderr)
-        refusals = [line for line in done.stderr.splitlines() if line.startswith('error[')]
-        self.assertTrue(refusals)
-        for line in refusals:
-            self.assertRegex(line, r'^error\[E405\] \S*ds\.json:1:\d+: train_batch_size 8: it is '
-                                   r'not the product 4, .* and 2 ranks\. Fix: 4, or other')
+        self.assertEqual(done.stderr.count('error['), 1, done.stderr)
+        self.assertRegex(done.stderr, '(?m)' + line)
         self.assertFalse(os.path.exists(self.path('store')))
+
+    def test_what_is_wrong_on_all_ranks_is_told_once(self):
+        """By rank 0, whether it is wrong in the command line or with what ranks cannot do; then a
+        directory that they made is gone, and nobody misses it."""
+        self.refused_once(self.start(4, *self.RUN, '--lr', 'much'), r'^error\[E402\] --lr: .*much')
+        whole = ('--lr', '1e-3', '--batch-tokens', str(8 * LENGTH), '--zero-stage', '2', '--place',
+                 'weights=nvme,states=nvme')
+        self.refused_once(self.start(4, *self.RUN, *whole), r'^error\[E402\] 4 ranks have all '
+                          r'weights each in memory')
+        for verb in (('ckpt', 'list'), ('bench', 'comm', '--pairs', 'some'),
+                     ('doctor', '--time', 'all')):
+            done = subprocess.run([*mpi.launcher(4), PROGRAM, *verb], capture_output=True,
+                                  text=True, env=environment(), timeout=120)
+            self.refused_once(done, r'^error\[E40\d\] ')
+
+    def test_what_is_wrong_on_one_rank_that_one_tells(self):
+        model = os.path.join(GOLDEN, 'untied-mha')
+        line = [PROGRAM, 'train', '--model', model, '--data', os.path.join(model, 'tokens.bin'),
+                *self.RUN, '--batch-tokens', str(8 * LENGTH), '--store', self.path('store'), '--lr']
+        done = subprocess.run([*mpi.launcher(1), *line, '1e-3', ':', '-n', '1', *line, 'much'],
+                              capture_output=True, text=True, env=environment(), timeout=120)
+        self.refused_once(done, r'^rank 1 \(.*\): error\[E402\] --lr: .*much')
 
     def test_options_are_printed_once(self):
         done = self.start(2, '--lr', '1e-3', '--print-options')

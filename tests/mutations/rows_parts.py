@@ -36,6 +36,11 @@ mutate(
      'native'),
 )
 mutate(
+    'tools/cli/options/launch.c', 'e2e/rank_config',
+    ('what is wrong with all command lines is told once',
+     'if (launch.ranks > 1)\n        voice_of(launch.rank, ended);', ''),
+)
+mutate(
     'tools/cli/message/voice.c', 'tools/cli_ranks',
     ('rank 0 does not wait', 'voice_is_other() && i < NAPS', 'i < NAPS'),
     ('what was told before is not told again', 'if (voice.ended && *voice.ended != before)'),

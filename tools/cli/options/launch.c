@@ -7,6 +7,8 @@
  */
 #include "cli/options/launch.h"
 
+#include "cli/message/voice.h"
+
 #include <errno.h>
 
 static int refuse(const struct hst_launch *launch, const char *why, struct hst_error *error)
@@ -28,4 +30,13 @@ int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
     if (launch->ranks > 1 && !launch->mpi)
         return refuse(launch, "MPI, which joins ranks, does not know of these", error);
     return 0;
+}
+
+void launch_speak(const volatile sig_atomic_t *ended)
+{
+    struct hst_launch launch;
+    char ignored[200]; /* the verb tells it */
+    (void)hst_launch_read(NULL, NULL, &launch, ignored);
+    if (launch.ranks > 1)
+        voice_of(launch.rank, ended);
 }

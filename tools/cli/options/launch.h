@@ -6,6 +6,8 @@
 
 #include <hoistway/ranks.h>
 
+#include <signal.h>
+
 /**
  * Of a verb that may be one of several ranks: reads which. Refuses a world that no transport
  * carries, launchers that contradict each other, and flags of which one is missing. E501.
@@ -13,4 +15,10 @@
  */
 int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
                 struct hst_error *error);
+/**
+ * Before a verb that ranks run together reads its command line: what is wrong with that is told
+ * once (cli/message/voice.h). It knows what the environment says, and so not --rank. ended: as
+ * there.
+ */
+void launch_speak(const volatile sig_atomic_t *ended);
 #endif

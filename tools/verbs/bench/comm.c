@@ -4,6 +4,7 @@
 
 #include "cli/log/json.h"
 #include "cli/message/message.h"
+#include "cli/options/launch.h"
 #include "cli/options/options.h"
 #include "cli/options/verb.h"
 #include "verbs/rates_file.h"
@@ -123,6 +124,7 @@ int bench_verb_comm(int argc, char **argv)
     };
     struct hst_error error = {0};
     int code;
+    launch_speak(NULL);
     if (!cli_ready(&verb, argc, argv, &code))
         return code;
     int rc = measure(&options, &error);

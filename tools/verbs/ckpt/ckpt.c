@@ -4,6 +4,7 @@
 
 #include "cli/message/message.h"
 #include "cli/message/voice.h"
+#include "cli/options/launch.h"
 #include "cli/options/verb.h"
 #include "hf/hf.h"
 #include "model/llama.h"
@@ -178,6 +179,7 @@ int verb_ckpt(int argc, char **argv)
 {
     struct hst_error error = {0};
     const char *names[VERB_COUNT];
+    launch_speak(NULL);
     for (size_t i = 0; i < VERB_COUNT; i++) {
         names[i] = verbs[i].name;
         if (argc > 0 && strcmp(argv[0], verbs[i].name) == 0)

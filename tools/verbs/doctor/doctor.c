@@ -10,6 +10,7 @@
 #include "cli/message/activity.h"
 #include "cli/message/message.h"
 #include "cli/options/device.h"
+#include "cli/options/launch.h"
 #include "cli/options/options.h"
 #include "cli/options/store.h"
 #include "cli/options/verb.h"
@@ -313,6 +314,7 @@ int verb_doctor(int argc, char **argv)
         .sets = {{options_table, sizeof options_table / sizeof options_table[0], &d}},
         .set_count = 1,
     };
+    launch_speak(NULL);
     if (!cli_ready(&verb, argc, argv, &code))
         return code;
     bool others;
