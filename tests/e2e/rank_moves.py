@@ -98,8 +98,29 @@ class Numbers(unittest.TestCase):
             for rank in (2, 3):
                 folder = run.path(f'store{rank}')
                 self.assertRegex(told, rf'W623\] copies of rank {rank} are left in {folder}, .*'
-                                       rf'{left[0]}.* Fix: rm -r {folder}/step-\*')
+                                       rf"{left[0]}.* Fix: rm -r '{folder}'/step-\*; or")
             self.assertEqual(sorted(name for name in os.listdir(run.path('store3'))), sorted(left))
+
+    def test_copies_that_are_left_are_told_of_each_drive(self):
+        """What is to be removed is given to a shell as it is: a path that it would read otherwise,
+        or that has no room in the line, is no part of the advice. What another rank has stays."""
+        deep = 'd' * 140
+        rows = (("it's {rank}", True), ('a b{rank}', False), (deep + '/{rank}', True),
+                ('all', None))
+        with Run(PROGRAMS, self.KEEPS, 2) as run:
+            os.mkdir(run.path(deep))
+            run.store = ','.join(run.path(name) for name, _ in rows)
+            run.end_early(End('kill', 1, *LEFT))
+            run.ranks = 1
+            run.go_on()
+            text = run.read('stderr')
+            told = re.findall(r'W623\] copies of rank 1 are left in (.*), which no .*'
+                              r' Fix: (.*); or', text)
+            self.assertEqual(len(told), 3, text)
+            for (path, fix), (name, odd) in zip(told, rows):
+                want = run.path(name.format(rank=1))
+                self.assertEqual(path, want)
+                self.assertEqual(fix, 'remove them there' if odd else f"rm -r '{want}'/step-*")
 
     KEEPS = (*KINDS[0], '--update=deferred', '--keep=2', '--keep-every=1')
 

@@ -178,7 +178,8 @@ mutate(
 mutate(
     'engine/session/store/left_copies.c', 'e2e/rank_moves-whole',
     ('copies where a rank still is are no others',
-     '!is_ones_own(engine, all, directories.list[0].path)', 'true'),
+     '!is_ones_own(engine, all, directories.list[d].fd)', 'true'),
+    ('each drive is told', 'd < directories.drives; d++)', 'd < 1; d++)'),
 )
 mutate(
     'engine/ckpt/reshard.c', 'e2e/rank_ckpt-whole',

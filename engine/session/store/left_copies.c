@@ -10,49 +10,76 @@
 #include "session/store/shares.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { STEPS_TOLD = 4, STEPS_MOST = 1024 };
+enum { STEPS_TOLD = 4, STEPS_MOST = 1024, NAMED_BYTES = 110 };
 
-/* The first directory of a rank, on its node. */
-struct own_place {
-    uint32_t node;
-    char path[PATH_MAX];
+struct directory_id {
+    dev_t device;
+    ino_t inode;
 };
 
-static bool is_ones_own(const struct hst_engine *engine, const struct own_place *all,
-                        const char *path)
+/* The directories of a rank, on its node; each has one name or several. */
+struct own_places {
+    uint32_t node, count;
+    struct directory_id directories[STRIPE_DRIVES_MAX];
+};
+
+static struct directory_id id_of(const struct stat *st)
 {
+    return (struct directory_id){st->st_dev, st->st_ino};
+}
+
+static bool is_ones_own(const struct hst_engine *engine, const struct own_places *all, int fd)
+{
+    struct stat st;
     bool own = false;
+    if (fstat(fd, &st) < 0)
+        return true; /* nobody is told to remove what cannot be seen */
+    const struct directory_id id = id_of(&st);
     for (uint32_t p = 0; p < engine->ranks.ranks; p++)
-        own = own || (all[p].node == engine->ranks.node && strcmp(all[p].path, path) == 0);
+        for (uint32_t d = 0; d < all[p].count && all[p].node == engine->ranks.node; d++)
+            own = own || (all[p].directories[d].device == id.device &&
+                          all[p].directories[d].inode == id.inode);
     return own;
+}
+
+/* A command that a shell is given has all of a path, as it is, or none of it. */
+static void advice(const char *path, char text[NAMED_BYTES + 32])
+{
+    bool plain = strlen(path) <= NAMED_BYTES;
+    for (const unsigned char *c = (const unsigned char *)path; *c; c++)
+        plain = plain && *c >= ' ' && *c != 127 && *c != '\'';
+    if (plain)
+        snprintf(text, NAMED_BYTES + 32, "rm -r '%s'/step-*", path);
+    else
+        snprintf(text, NAMED_BYTES + 32, "remove them there");
 }
 
 static void tell(struct hst_engine *engine, uint32_t rank, const char *path)
 {
     uint64_t steps[STEPS_MOST];
     const size_t found = hst_ckpt_kept(path, steps, STEPS_MOST);
-    char text[120] = "";
+    char text[120] = "", fix[NAMED_BYTES + 32];
     size_t n = 0;
     for (size_t i = 0; i < found && i < STEPS_TOLD; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%sstep-%llu", i ? ", " : "",
                               (unsigned long long)steps[i]);
     if (found > STEPS_TOLD)
         snprintf(text + n, sizeof text - n, " and %zu more", found - STEPS_TOLD);
+    advice(path, fix);
     if (found > 0)
         report_log(&engine->report, HST_LOG_WARNING,
-                   "W623 copies of rank %u are left in %.200s, which no rank has any more: %s. "
-                   "Fix: rm -r %.200s/step-*; or bring those of all ranks into one folder, where "
-                   "ckpt reads them",
-                   rank, path, text, path);
+                   "W623 copies of rank %u are left in %s, which no rank has any more: %s. Fix: "
+                   "%s; or bring those of all ranks into one folder, where ckpt reads them",
+                   rank, path, text, fix);
 }
 
-/* The first process that finds a rank's files tells. */
-static void tell_of(struct hst_engine *engine, const struct own_place *all, uint32_t rank)
+/* Of those that find a rank's files the first one tells. Each drive has a part of each copy. */
+static void tell_of(struct hst_engine *engine, const struct own_places *all, uint32_t rank)
 {
     struct shares *shares = &engine->shares;
     struct share_directories directories;
@@ -61,16 +88,20 @@ static void tell_of(struct hst_engine *engine, const struct own_place *all, uint
     if (nth == UINT32_MAX ||
         share_map_first(&shares->map, engine->ranks.ranks, rank) != engine->ranks.rank)
         return;
-    if (share_directories_open(shares, nth, &directories, &ignored) == 0 &&
-        !is_ones_own(engine, all, directories.list[0].path))
-        tell(engine, rank, directories.list[0].path);
+    const int rc = share_directories_open(shares, nth, &directories, &ignored);
+    for (uint32_t d = 0; rc == 0 && d < directories.drives; d++)
+        if (!is_ones_own(engine, all, directories.list[d].fd))
+            tell(engine, rank, directories.list[d].path);
     share_directories_close(&directories);
 }
 
-static int tell_all(struct hst_engine *engine, struct own_place *own, struct own_place *all)
+static int tell_all(struct hst_engine *engine, struct own_places *own, struct own_places *all)
 {
+    struct stat st;
     own->node = engine->ranks.node;
-    snprintf(own->path, sizeof own->path, "%s", engine->drives[0].path);
+    for (uint32_t d = 0; d < engine->drive_count; d++)
+        if (stat(engine->drives[d].path, &st) == 0)
+            own->directories[own->count++] = id_of(&st);
     const int rc = ranks_share_all(engine, "directories", own, all, sizeof *own);
     for (uint32_t rank = 0; rc == 0 && rank < engine->shares.map.world; rank++)
         tell_of(engine, all, rank);
@@ -79,8 +110,8 @@ static int tell_all(struct hst_engine *engine, struct own_place *own, struct own
 
 int left_copies_tell(struct hst_engine *engine)
 {
-    struct own_place *own = calloc(1, sizeof *own);
-    struct own_place *all = calloc(engine->ranks.ranks, sizeof *all);
+    struct own_places *own = calloc(1, sizeof *own);
+    struct own_places *all = calloc(engine->ranks.ranks, sizeof *all);
     int rc;
     if (own && all)
         rc = tell_all(engine, own, all);
