@@ -150,7 +150,7 @@ int ckpt_load_version(struct hst_ckpt *ckpt, struct hst_error *error)
     const uint64_t below =
         ckpt->shares && ckpt->shares->below ? ckpt->shares->below : STORE_NO_VERSION;
     const struct store_candidate *x = store_choose_version(all, ckpt->world, below);
-    ckpt->stepped_back = store_newest_damaged(all, ckpt->world);
+    ckpt->stepped_back = store_newest_damaged(all, ckpt->world, &ckpt->damaged_step);
     int rc = x ? 0
                : refuse(ckpt, HST_E_STORE_MIXED, -EINVAL,
                         "has no version that all of its ranks have. Fix: bring the files of one "
@@ -480,6 +480,7 @@ void hst_ckpt_info(const struct hst_ckpt *ckpt, struct hst_ckpt_info *info)
         .tile_elements = ckpt->layout.tile_elements,
         .elements = ckpt->layout.elements,
         .stepped_back = ckpt->stepped_back,
+        .damaged_step = ckpt->damaged_step,
         .precision = ckpt->precision,
         .state = ckpt->state,
         .settings = ckpt->settings,

@@ -53,6 +53,7 @@ struct hst_ckpt {
     uint32_t drives, world;
     bool held, kept;
     bool stepped_back; /* some rank's newest version has no whole manifest: this is an older one */
+    uint64_t damaged_step; /* that of the newest, then */
     enum hst_io io;
     struct look *looks; /* [world]; each with the manifest of the version */
     /* The model as far as the files tell: units without names and parameters, sealed for one rank.

@@ -55,11 +55,15 @@ const struct store_candidate *store_choose_version(const struct store_candidates
     return best;
 }
 
-bool store_newest_damaged(const struct store_candidates *ranks, uint32_t rank_count)
+bool store_newest_damaged(const struct store_candidates *ranks, uint32_t rank_count, uint64_t *step)
 {
     bool damaged = false;
-    for (uint32_t r = 0; r < rank_count; r++)
-        damaged = damaged || ranks[r].newest_damaged;
+    for (uint32_t r = 0; r < rank_count; r++) {
+        if (!ranks[r].newest_damaged)
+            continue;
+        *step = damaged && *step > ranks[r].damaged_step ? *step : ranks[r].damaged_step;
+        damaged = true;
+    }
     return damaged;
 }
 

@@ -20,13 +20,14 @@ bool store_choose_superblock(const struct store_superblocks *all, struct store_s
 
 /* A version that a rank could go on from. Equal ids: the same step of the same run. */
 struct store_candidate {
-    uint64_t version;
+    uint64_t version, step;
     struct store_id commit_id;
 };
 struct store_candidates { /* of one rank: of cur and prev those whose manifest is good */
     uint32_t count;
     struct store_candidate list[2];
     bool newest_damaged; /* cur's is not */
+    uint64_t damaged_step; /* of cur, then */
 };
 
 /**
@@ -36,8 +37,10 @@ struct store_candidates { /* of one rank: of cur and prev those whose manifest i
 const struct store_candidate *store_choose_version(const struct store_candidates *ranks,
                                                    uint32_t rank_count, uint64_t below);
 
-/** True where a rank's newest version has no whole manifest: what is chosen is an older one. */
-bool store_newest_damaged(const struct store_candidates *ranks, uint32_t rank_count);
+/** True where a rank's newest version has no whole manifest: what is chosen is an older one. *step ←
+ * its step, the latest of several. */
+bool store_newest_damaged(const struct store_candidates *ranks, uint32_t rank_count,
+                          uint64_t *step);
 
 /** The latest version that any rank has; 0: none has one. */
 uint64_t store_latest_version(const struct store_candidates *ranks, uint32_t rank_count);

@@ -144,8 +144,9 @@ static int find(struct look *look, struct hst_error *error)
                                     "no memory for the store's tables. Fix: end other programs");
             if (rc == 0)
                 look->candidates.list[look->candidates.count++] =
-                    (struct store_candidate){refs[r]->version, refs[r]->commit_id};
+                    (struct store_candidate){refs[r]->version, refs[r]->step, refs[r]->commit_id};
             look->candidates.newest_damaged = rc != 0; /* the newest is the last of the two */
+            look->candidates.damaged_step = refs[r]->step;
         }
         look->damaged_copies += bad; /* of the newest */
         if (look->candidates.count == 0)

@@ -30,7 +30,8 @@ struct opening {
     struct transfer bad;            /* the first read of an extent that failed */
     const struct store_ref *chosen; /* cur or prev of newest; its manifest is in memory */
     struct store_manifest manifest;
-    unsigned copy; /* that was read */
+    unsigned copy;         /* that was read */
+    uint64_t damaged_step; /* of what is, the latest */
     bool rooms_open;
     bool damaged;      /* bytes of the version at hand are */
     bool none_damaged; /* nor are those of a later one, nor its manifest, on any rank */
@@ -167,10 +168,12 @@ static struct store_candidates candidates(struct opening *o)
     for (int i = 0; i < 2; i++) {
         struct store_manifest manifest;
         if (refs[i]->version != STORE_NO_VERSION && load_manifest(o, refs[i], &manifest) < 2)
-            all.list[all.count++] = (struct store_candidate){refs[i]->version, refs[i]->commit_id};
+            all.list[all.count++] =
+                (struct store_candidate){refs[i]->version, refs[i]->step, refs[i]->commit_id};
         else if (i == 0)
             all.newest_damaged = true;
     }
+    all.damaged_step = o->newest.cur.step;
     return all;
 }
 
@@ -394,7 +397,7 @@ static int choose_of(struct opening *o, const struct store_candidates *all, uint
     const struct hst_error before = *o->error;
     const struct store_candidate *x = store_choose_version(all, ranks, STORE_NO_VERSION);
     const uint64_t latest = store_latest_version(all, ranks);
-    o->none_damaged = !store_newest_damaged(all, ranks);
+    o->none_damaged = !store_newest_damaged(all, ranks, &o->damaged_step);
     if (!x && ranks > o->store->world)
         return refuse_apart(o);
     if (!x)
@@ -406,6 +409,8 @@ static int choose_of(struct opening *o, const struct store_candidates *all, uint
         o->damaged = false;
         o->behind = x->version < latest;
         int rc = agree_on(o, try_candidate(o, x));
+        if (o->damaged && o->none_damaged)
+            o->damaged_step = x->step;
         o->none_damaged = o->none_damaged && !o->damaged;
         x = store_choose_version(all, ranks, x->version);
         if (rc == 0 || !o->damaged || !x)
@@ -503,7 +508,9 @@ static int recover(struct opening *o)
     store->written_before_bytes = o->newest.written_bytes;
     store->extents.counters = (struct extent_counters){0};
     o->found->version = o->chosen->version;
+    o->found->step = o->chosen->step;
     o->found->stepped_back = !o->none_damaged;
+    o->found->damaged_step = o->damaged_step;
     o->found->unfinished = o->behind && o->none_damaged;
     o->found->superblock_damaged = !o->trusted;
     return 0;

@@ -110,7 +110,8 @@ int store_create(const struct store_config *config, struct store **store, struct
 
 /* It holds what an open found. */
 struct store_found {
-    uint64_t version;
+    uint64_t version, step;
+    uint64_t damaged_step; /* that of the newest one, where it was stepped back from it */
     bool clean;        /* it was closed in order: its bytes were not read */
     bool stepped_back; /* not to the newest version, which is damaged on some rank */
     bool unfinished;   /* not to the newest version that a rank has: others had not come so far */

@@ -271,7 +271,8 @@ class Numbers(unittest.TestCase):
         child = run.start('--resume')
         self.assertEqual(run.wait_until_gone(child, time.monotonic(), 120), 0, run.read('stderr'))
         told = run.read('stderr')
-        words = 'W614] the newest version of the store is damaged: going on from'
+        words = (f'W614] the newest version of the store, of step {STEPS}, is damaged: going on '
+                 f'from the one before, of step {before}, ')
         self.assertEqual(told.count(words), 1, told)
         self.assertIn(f'going on after step {before}', told)
         self.assertEqual(sums_of(run.path('export')), alone(PROGRAMS, self.STEPPING_BACK)[1])

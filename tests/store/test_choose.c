@@ -76,10 +76,13 @@ static void ranks_agree_on_the_latest_version_that_all_have(void **state)
     const struct store_candidates apart[] = {ahead, behind, ahead};
     assert_int_equal(store_choose_version(apart, 3, STORE_NO_VERSION)->version, 5);
     assert_null(store_choose_version(apart, 3, 5));
-    assert_false(store_newest_damaged(apart, 3)); /* one that has not come so far is whole */
-    const struct store_candidates damaged[] = {ahead, {1, {candidate(5, "a")}, true}};
-    assert_int_equal(store_choose_version(damaged, 2, STORE_NO_VERSION)->version, 5);
-    assert_true(store_newest_damaged(damaged, 2));
+    uint64_t step = 0;
+    assert_false(store_newest_damaged(apart, 3, &step)); /* one that has not come so far is whole */
+    const struct store_candidates damaged[] = {
+        {1, {candidate(5, "a")}, true, 60}, ahead, {1, {candidate(5, "a")}, true, 50}};
+    assert_int_equal(store_choose_version(damaged, 3, STORE_NO_VERSION)->version, 5);
+    assert_true(store_newest_damaged(damaged, 3, &step));
+    assert_int_equal(step, 60);
     const struct store_candidates turned[] = {behind, ahead};
     assert_int_equal(store_choose_version(turned, 2, STORE_NO_VERSION)->version, 5);
     assert_int_equal(store_latest_version(turned, 2), 6);

@@ -57,6 +57,7 @@ struct hst_ckpt_info {
     bool in_use; /* a run has it: what is told here is a moment's */
     bool clean;  /* it was closed in order; else a resumed run reads every byte first */
     bool stepped_back; /* the store's newest version has no whole table: this is an older one */
+    uint64_t damaged_step; /* that of the newest, then */
     /* superblocks, manifests and headers that are damaged, with a copy that is not */
     uint32_t damaged_copies;
     uint64_t units, tiles, tile_elements, elements; /* elements: with padding */

@@ -33,6 +33,7 @@ struct move {
     struct recut recut;
     struct hst_error damage; /* the first that this rank has read; code 0: none */
     uint64_t below;          /* see ckpt_shares */
+    uint64_t damaged_step;   /* of the newest version */
     struct hst_error error;
 };
 
@@ -251,12 +252,13 @@ static int ask_for_damage(struct move *m)
     return -EBADMSG;
 }
 
-void store_tell_step_back(struct hst_engine *engine)
+void store_tell_step_back(struct hst_engine *engine, uint64_t damaged_step, uint64_t step)
 {
     if (ranks_tells(engine))
         report_log(&engine->report, HST_LOG_WARNING,
-                   "W614 the newest version of the store is damaged: going on from the one before, "
-                   "every byte of which is right");
+                   "W614 the newest version of the store, of step %llu, is damaged: going on from "
+                   "the one before, of step %llu, every byte of which is right",
+                   (unsigned long long)damaged_step, (unsigned long long)step);
 }
 
 static int make(struct move *m, struct store **store)
@@ -264,8 +266,10 @@ static int make(struct move *m, struct store **store)
     int rc = store_create(m->config, store, &m->error);
     rc = rc ? rc : write_tiles(m, *store);
     rc = rc ? rc : ask_for_damage(m);
+    if (rc == 0 && m->ckpt->stepped_back && m->below == 0)
+        m->damaged_step = m->ckpt->damaged_step;
     if (rc == 0 && (m->below > 0 || m->ckpt->stepped_back))
-        store_tell_step_back(m->engine);
+        store_tell_step_back(m->engine, m->damaged_step, m->ckpt->looks[0].ref.step);
     return rc ? rc : commit(m, *store); /* the old store is gone then */
 }
 
@@ -274,6 +278,7 @@ static int make_of_older(struct move *m, struct store **store)
 {
     const struct hst_error error = m->error;
     m->below = m->ckpt->looks[0].ref.version;
+    m->damaged_step = m->ckpt->looks[0].ref.step;
     store_close(store);
     store_rooms_close(m->config->rooms, m->config->drive_count); /* the next one opens them again */
     hst_ckpt_close(&m->ckpt);

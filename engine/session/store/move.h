@@ -25,6 +25,6 @@ int store_move(struct hst_engine *engine, const struct store_config *config, str
  * W614, of a version that is not the newest, since that one is damaged on some rank. All ranks call
  * it, and one of them tells. It comes before the older version takes the newest one's place.
  */
-void store_tell_step_back(struct hst_engine *engine);
+void store_tell_step_back(struct hst_engine *engine, uint64_t damaged_step, uint64_t step);
 
 #endif

@@ -470,7 +470,7 @@ static void tell_found(struct hst_engine *engine, const struct store_found *foun
     struct report *r = &engine->report;
     char size[SIZE_TEXT_BYTES];
     if (found->stepped_back)
-        store_tell_step_back(engine);
+        store_tell_step_back(engine, found->damaged_step, found->step);
     if (!found->stepped_back && found->superblock_damaged)
         report_log(r, HST_LOG_WARNING,
                    "W614 a superblock of the store is damaged (a power cut in a commit, or the "

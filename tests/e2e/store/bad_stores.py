@@ -303,9 +303,11 @@ SURVIVED = (
      'warning[W614] a superblock of the store is damaged'),
     (63, "the newest version's manifest", killed(lambda case: [
         case.store.damage(0, case.store.manifest_at(copy)) for copy in range(2)]), STEPS - 1,
-     'warning[W614] the newest version of the store is damaged'),
+     f'warning[W614] the newest version of the store, of step {STEPS}, is damaged: going on from '
+     f'the one before, of step {STEPS - 1}, '),
     (63, 'the newest version', killed(lambda case: damage_version(case, 0)), STEPS - 1,
-     'warning[W614] the newest version of the store is damaged'),
+     f'warning[W614] the newest version of the store, of step {STEPS}, is damaged: going on from '
+     f'the one before, of step {STEPS - 1}, '),
     (64, 'one copy of each superblock',
      lambda case: [case.store.damage(0, case.store.superblock_at(slot, slot))
                    for slot in range(2)], STEPS, 'going on after'),
@@ -420,8 +422,8 @@ class BadStores(unittest.TestCase):
                 ('reshard', ('--world=2', '--out', out), 0)):
             done = ckpt(verb, *more)
             self.assertEqual(done.returncode, status, done.stderr)
-            self.assertIn('warning[W614] the newest version of the store is damaged: this is the '
-                          f'one before, of step {STEPS - 1}\n', done.stderr)
+            self.assertIn(f'warning[W614] the newest version of the store, of step {STEPS}, is '
+                          f'damaged: this is the one before, of step {STEPS - 1}\n', done.stderr)
             self.assertIn(f'step {STEPS - 1}', done.stdout)
         told = json.loads(ckpt('verify', '--json').stdout)
         self.assertEqual((told['complete'], told['versions'][0]['stepped_back']), (False, True))

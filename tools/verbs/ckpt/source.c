@@ -76,9 +76,9 @@ int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool ho
         hst_ckpt_info(*ckpt, &info);
     if (info.stepped_back && hold)
         cli_warn(CLI_STEPPED_BACK,
-                 "the newest version of the store is damaged: this is the one "
-                 "before, of step %" PRIu64,
-                 info.step);
+                 "the newest version of the store, of step %" PRIu64
+                 ", is damaged: this is the one before, of step %" PRIu64,
+                 info.damaged_step, info.step);
     return native;
 }
 
