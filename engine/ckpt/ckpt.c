@@ -113,7 +113,7 @@ static int open_ranks(struct hst_ckpt *ckpt, struct hst_error *error)
     if (!ckpt->looks)
         return no_memory(error);
     ckpt->world = 1;
-    rc = look_open(ckpt->directories, ckpt->drives, 0, ckpt->held, ckpt->looks, error);
+    rc = look_open(ckpt->directories, ckpt->drives, ckpt->replica, ckpt->held, ckpt->looks, error);
     if (rc == -ENOENT)
         return refuse_none(ckpt, error);
     const uint32_t world = rc ? 1 : ckpt->looks[0].headers[0].world;
@@ -428,6 +428,7 @@ int hst_ckpt_open(const struct hst_ckpt_config *config, struct hst_ckpt **out,
         return -ENOMEM;
     int rc = ckpt_split(config->store, ckpt->paths);
     ckpt->drives = rc > 0 ? (uint32_t)rc : 0;
+    ckpt->replica = config->replica;
     rc = rc > 0
              ? open_step(ckpt, config, error)
              : store_refuse(error, HST_E_VALUE, rc,

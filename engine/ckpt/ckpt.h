@@ -51,6 +51,7 @@ struct hst_ckpt {
     char *paths[STRIPE_DRIVES_MAX]; /* of the directories */
     struct store_directory directories[STRIPE_DRIVES_MAX];
     uint32_t drives, world;
+    uint32_t replica; /* see hst_ckpt_config */
     bool held, kept;
     bool stepped_back; /* some rank's newest version has no whole manifest: this is an older one */
     uint64_t damaged_step; /* that of the newest, then */

@@ -37,8 +37,8 @@ struct store_candidates { /* of one rank: of cur and prev those whose manifest i
 const struct store_candidate *store_choose_version(const struct store_candidates *ranks,
                                                    uint32_t rank_count, uint64_t below);
 
-/** True where a rank's newest version has no whole manifest: what is chosen is an older one. *step ←
- * its step, the latest of several. */
+/** True where a rank's newest version has no whole manifest: what is chosen is an older one. *step
+ * ← its step, the latest of several. */
 bool store_newest_damaged(const struct store_candidates *ranks, uint32_t rank_count,
                           uint64_t *step);
 

@@ -31,6 +31,8 @@ struct hst_ckpt_config {
        a store in use is then refused */
     bool hold;
     enum hst_io io;
+    /* which of the replicas that ranks of ZeRO stage 0 have left; 0: the first, or none are */
+    uint32_t replica;
 };
 
 /**
@@ -133,6 +135,16 @@ void hst_ckpt_ranks_abort(struct hst_ckpt_ranks *ranks, int status);
  * directory.
  */
 size_t hst_ckpt_kept(const char *store, uint64_t *steps, size_t capacity);
+/**
+ * The numbers of a store's replicas but for the first, rising: ranks of ZeRO stage 0 have all of
+ * the model each, in files that only their names tell apart.
+ *
+ * store     its directories; the first is looked at
+ * numbers   [capacity], written
+ *
+ * Returns how many there are, of which at most `capacity` were written.
+ */
+size_t hst_ckpt_replicas(const char *store, uint32_t *numbers, size_t capacity);
 
 /**
  * The model whose tensors these are: the units that were added to an engine which is not sealed.

@@ -9,13 +9,15 @@ ckpt_edges.py PATH_OF_HOISTWAY SOURCE_ROOT [large]      large: the memory for a 
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from ckpt import MODEL, PROGRAM, TOKENS, Case  # noqa: E402
+from ckpt import MODEL, PROGRAM, TOKENS, Case, extents  # noqa: E402
+from store_bytes import Store  # noqa: E402
 
 LARGE = sys.argv[3:] == ['large']
 
@@ -52,6 +54,42 @@ class Places(Case):
         for behind in ('', '/', '/./'):
             self.refuse(1, 610, 'is a symbolic link', 'ckpt', 'list', self.path('link') + behind)
         self.good('ckpt', 'list', store + '//')
+
+    def test_words_that_no_run_knows_are_refused_as_by_a_run(self):
+        for verb in ('list', 'verify'):
+            self.refuse(2, 402, '{foo}', 'ckpt', verb, self.path('nvme{foo}'))
+
+    def test_a_last_version_without_tables_has_no_step(self):
+        store = self.path('store')
+        self.train(store, '--keep=1', '--keep-every=2', '--durability=step', steps=2)
+        tables = Store(store)
+        for slot in range(2):
+            for copy in range(2):
+                tables.damage(0, tables.superblock_at(slot, copy))
+        done = self.run_it('ckpt', 'list', store)
+        self.assertRegex(done.stdout, r'\n +\?  committed  damaged: .*\n +2  kept ')
+        told = json.loads(self.run_it('ckpt', 'list', '--json', store).stdout)
+        self.assertEqual([version['step'] for version in told['versions']], [None, 2])
+
+    def test_each_of_the_replicas_is_verified(self):
+        """Two files of one process say what those of two ranks of ZeRO stage 0 do."""
+        store = self.path('store')
+        self.train(store)
+        _, offset, data = extents([store])[0, 0]
+        shutil.copy(f'{store}/r00000.d0.blk', f'{store}/r00002.d0.blk')
+        whole = self.good('ckpt', 'verify', store)
+        self.assertEqual(whole.count('every byte of '), 2)
+        self.assertRegex(whole, r'is as it was written\nstep 4: .* is as it was written '
+                                r'\(replica 2\)\n\Z')
+        with open(f'{store}/r00002.d0.blk', 'r+b') as file:
+            file.seek(offset)
+            file.write(bytes([data[0] ^ 1]))
+        done = self.run_it('ckpt', 'verify', '--json', store)
+        self.assertEqual(done.returncode, 65, done.stderr)
+        first, other = json.loads(done.stdout)['versions']
+        self.assertEqual((first['damaged'], 'replica' in first), ([], False))
+        self.assertEqual(other['replica'], 2)
+        self.assertEqual([block['file'] for block in other['damaged']], [f'{store}/r00002.d0.blk'])
 
 
 # Runs a program and says how much memory it had at most. In a process of its own: what its parent

@@ -16,7 +16,7 @@
 struct row {
     struct hst_ckpt *ckpt; /* null: it cannot be opened */
     struct hst_ckpt_info info;
-    uint64_t step;
+    uint64_t step; /* HST_NO_VERSION: that of a last version that cannot be opened */
     bool kept;
     struct hst_error error;
 };
@@ -122,12 +122,14 @@ static const char *on_a_line(const char *text, struct hst_error *line)
 
 static void print_row(const struct row *row)
 {
-    char bytes[TEXT_BYTES], model[24], data[64] = "-";
+    char bytes[TEXT_BYTES], model[24], data[64] = "-", step[24];
     const struct hst_ckpt_info *i = &row->info;
     struct hst_error line;
     if (!row->ckpt) {
-        printf("%8" PRIu64 "  %-9s  %s: %s\n", row->step, row->kept ? "kept" : "committed",
-               why_not(row), on_a_line(row->error.message, &line));
+        snprintf(step, sizeof step, "%" PRIu64, row->step);
+        printf("%8s  %-9s  %s: %s\n", row->step == HST_NO_VERSION ? "?" : step,
+               row->kept ? "kept" : "committed", why_not(row),
+               on_a_line(row->error.message, &line));
         return;
     }
     const struct position p = position_of(i);
@@ -173,7 +175,10 @@ static void put_row(struct json_writer *json, const struct row *row)
     char model[24];
     const struct hst_ckpt_info *i = &row->info;
     json_put_object(json, NULL);
-    json_put_whole(json, "step", row->step);
+    if (row->step == HST_NO_VERSION)
+        json_put_null(json, "step");
+    else
+        json_put_whole(json, "step", row->step);
     json_put_text(json, "kind", row->kept ? "kept" : "committed");
     json_put_text(json, "state", state_of(row));
     if (row->ckpt) {

@@ -53,7 +53,10 @@ int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *oper
                      const char *work, struct hst_error *error)
 {
     const struct hst_launch_flags none = {.world = NULL};
+    const struct hst_store_place any = {.rank = 0};
     int native = ckpt_store(operands, source->store, error);
+    if (!native && hst_store_words(source->store, &any, NULL, 0, error) < 0)
+        native = error->native;
     native = native ? native : launch_read(&none, &source->launch, error);
     if (native)
         return native;
@@ -64,22 +67,39 @@ int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *oper
     return ckpt_store_alone(source->store, error);
 }
 
-int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
+static int open_version(const struct ckpt_source *source, const struct hst_ckpt_config *config,
                         struct hst_ckpt **ckpt, struct hst_error *error)
 {
-    const struct hst_ckpt_config config = {
-        .size = sizeof config, .store = source->store, .step = step, .hold = hold};
-    const int native = source->ranks ? hst_ckpt_ranks_open(source->ranks, &config, ckpt, error)
-                                     : hst_ckpt_open(&config, ckpt, error);
+    const int native = source->ranks ? hst_ckpt_ranks_open(source->ranks, config, ckpt, error)
+                                     : hst_ckpt_open(config, ckpt, error);
     struct hst_ckpt_info info = {.stepped_back = false};
     if (native == 0)
         hst_ckpt_info(*ckpt, &info);
-    if (info.stepped_back && hold)
+    if (info.stepped_back && config->hold)
         cli_warn(CLI_STEPPED_BACK,
                  "the newest version of the store, of step %" PRIu64
                  ", is damaged: this is the one before, of step %" PRIu64,
                  info.damaged_step, info.step);
     return native;
+}
+
+int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
+                        struct hst_ckpt **ckpt, struct hst_error *error)
+{
+    const struct hst_ckpt_config config = {
+        .size = sizeof config, .store = source->store, .step = step, .hold = hold};
+    return open_version(source, &config, ckpt, error);
+}
+
+int ckpt_source_replica(const struct ckpt_source *source, uint32_t number, struct hst_ckpt **ckpt,
+                        struct hst_error *error)
+{
+    const struct hst_ckpt_config config = {.size = sizeof config,
+                                           .store = source->store,
+                                           .step = HST_NO_VERSION,
+                                           .hold = true,
+                                           .replica = number};
+    return open_version(source, &config, ckpt, error);
 }
 
 int ckpt_source_kept(const struct ckpt_source *source, uint64_t *steps, size_t capacity,

@@ -95,18 +95,30 @@ static int progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
     return ckpt_progress_show(&run->progress, done_bytes, total_bytes);
 }
 
-static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_error *error)
+/* What a line says of a version that is not the store's own last one. */
+static void name_version(uint32_t replica, bool kept, char text[32])
+{
+    snprintf(text, 32, "%s", kept ? " (a kept copy)" : "");
+    if (replica > 0)
+        snprintf(text, 32, " (replica %" PRIu32 ")", replica);
+}
+
+static int verify_opened(struct run *run, struct hst_ckpt *ckpt, uint32_t replica,
+                         struct hst_error *error)
 {
     struct hst_ckpt_info info;
-    char size[TEXT_BYTES], what[64];
+    char size[TEXT_BYTES], what[64], which[32];
     uint64_t damaged = 0;
     hst_ckpt_info(ckpt, &info);
+    name_version(replica, info.kept, which);
     snprintf(what, sizeof what, "verify step %" PRIu64, info.step);
     ckpt_progress_begin(&run->progress, what, run->options->quiet);
     if (run->options->json) {
         json_put_object(&run->json, NULL);
         json_put_whole(&run->json, "step", info.step);
         json_put_text(&run->json, "kind", info.kept ? "kept" : "committed");
+        if (replica > 0)
+            json_put_whole(&run->json, "replica", replica);
         json_put_whole(&run->json, "bytes", info.weights_bytes + info.states_bytes);
         json_put_whole(&run->json, "damaged_copies", info.damaged_copies);
         json_put_bool(&run->json, "stepped_back", info.stepped_back);
@@ -120,18 +132,19 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, struct hst_erro
         json_put_end(&run->json);
         json_put_end(&run->json);
     } else if (native == 0 && damaged == 0) {
-        printf("step %" PRIu64 ": every byte of %s is as it was written\n", info.step,
-               text_size(info.weights_bytes + info.states_bytes, size));
+        printf("step %" PRIu64 ": every byte of %s is as it was written%s\n", info.step,
+               text_size(info.weights_bytes + info.states_bytes, size), which);
     } else if (native == 0) {
-        printf("step %" PRIu64 ": %" PRIu64 " block%s damaged\n", info.step, damaged,
-               damaged == 1 ? " is" : "s are");
+        printf("step %" PRIu64 ": %" PRIu64 " block%s damaged%s\n", info.step, damaged,
+               damaged == 1 ? " is" : "s are", which);
     }
     if (info.damaged_copies > 0 || info.stepped_back) {
         run->exit_code = EXIT_DATA > run->exit_code ? EXIT_DATA : run->exit_code;
         if (!run->options->json && info.damaged_copies > 0)
-            printf("step %" PRIu64 ": %u damaged cop%s a good one\n", info.step,
+            printf("step %" PRIu64 ": %u damaged cop%s a good one%s\n", info.step,
                    info.damaged_copies,
-                   info.damaged_copies == 1 ? "y of a table, with" : "ies of tables, each with");
+                   info.damaged_copies == 1 ? "y of a table, with" : "ies of tables, each with",
+                   which);
     }
     return native;
 }
@@ -156,15 +169,16 @@ static int exit_of(const struct run *run, int native, struct hst_error *error)
 }
 
 /* Tells why it could not be verified. Returns whether the next version may be all the same. */
-static bool verify_one(struct run *run, uint64_t step)
+static bool verify_one(struct run *run, uint64_t step, uint32_t replica)
 {
     struct hst_ckpt *ckpt = NULL;
     struct ckpt_model model = {.source = NULL};
     struct hst_error error = {0};
-    int native = ckpt_source_version(&run->source, step, true, &ckpt, &error);
+    int native = replica > 0 ? ckpt_source_replica(&run->source, replica, &ckpt, &error)
+                             : ckpt_source_version(&run->source, step, true, &ckpt, &error);
     if (native == 0 && run->options->model)
         native = ckpt_model_open(run->options->model, ckpt, &model, &error);
-    native = native ? native : verify_opened(run, ckpt, &error);
+    native = native ? native : verify_opened(run, ckpt, replica, &error);
     hst_ckpt_close(&ckpt);
     ckpt_model_close(&model);
     const int code = native ? exit_of(run, native, &error) : CLI_EXIT_OK;
@@ -175,11 +189,12 @@ static bool verify_one(struct run *run, uint64_t step)
            (code == CLI_EXIT_OK || code == EXIT_DATA || code == EXIT_IO || left_out);
 }
 
-/* The store's last version, then those that are kept. */
+/* The store's last version, then those that are kept, or what other replicas have. */
 static void verify_all(struct run *run)
 {
     uint64_t steps[KEPT_MAX];
-    size_t found;
+    uint32_t replicas[KEPT_MAX];
+    size_t found, others = 0;
     struct hst_error error = {0};
     const int native = ckpt_source_kept(&run->source, steps, KEPT_MAX, &found, &error);
     if (native) {
@@ -192,9 +207,13 @@ static void verify_all(struct run *run)
         json_put_text(&run->json, "store", run->source.store);
         json_put_array(&run->json, "versions");
     }
-    bool goes_on = verify_one(run, HST_NO_VERSION);
+    if (!run->source.ranks)
+        others = hst_ckpt_replicas(run->source.store, replicas, KEPT_MAX);
+    bool goes_on = verify_one(run, HST_NO_VERSION, 0);
     for (size_t k = 0; k < found && k < KEPT_MAX && goes_on; k++)
-        goes_on = verify_one(run, steps[k]);
+        goes_on = verify_one(run, steps[k], 0);
+    for (size_t k = 0; k < others && k < KEPT_MAX && goes_on; k++)
+        goes_on = verify_one(run, HST_NO_VERSION, replicas[k]);
     if (run->options->json) {
         json_put_end(&run->json);
         json_put_whole(&run->json, "damaged_blocks", run->damaged);
