@@ -413,6 +413,11 @@ static int run(struct reader *r)
     return rc;
 }
 
+static bool passes_on(const struct reader *r)
+{
+    return r->ckpt->shares && r->reading->readers != CKPT_EACH_ITS_FILES;
+}
+
 int ckpt_read(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
               struct hst_error *error)
 {
@@ -427,9 +432,11 @@ int ckpt_read(const struct hst_ckpt *ckpt, const struct ckpt_reading *reading,
     if (rc == 0 && r.tile_count > 0) {
         rc = make_ring(&r);
         rc = rc ? rc : open_files(&r);
-        rc = rc ? rc : run(&r);
-        close_files(&r);
     }
+    if (passes_on(&r)) /* who cannot begin would leave the others waiting for what it has */
+        rc = ckpt_agree(ckpt, rc, error);
+    rc = rc ? rc : run(&r);
+    close_files(&r);
     free(r.tiles);
     return rc;
 }

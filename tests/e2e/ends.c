@@ -52,6 +52,7 @@ enum place {
     SAMPLES,       /* and tell each other what they have found for samples */
     EXPORT,        /* a tile of all ranks is gathered */
     TAKE,          /* ckpt takes what one of them has of the store */
+    FILE_OPEN,     /* a file that tiles are read from or written to is opened */
     LEAVE,         /* the client has written its export, and asks to leave */
     CLOSE,
     PLACES,
@@ -85,6 +86,7 @@ static const char *const places[PLACES] = {
     "samples",
     "export",
     "take",
+    "file",
     "leave",
     "close",
 };
@@ -327,6 +329,18 @@ int __wrap_own_result(const struct store *store)
     if (is_failure() && strike(place_in(store)))
         return is_how("eio") ? -EIO : -ENOSPC;
     return __real_own_result(store);
+}
+
+int __real_hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags,
+                             uint64_t size_bytes, struct hst_aio_file **file);
+int __wrap_hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags,
+                             uint64_t size_bytes, struct hst_aio_file **file);
+int __wrap_hst_aio_file_open(struct hst_aio *aio, const char *path, unsigned flags,
+                             uint64_t size_bytes, struct hst_aio_file **file)
+{
+    if (strike(FILE_OPEN) && is_failure())
+        return -EIO;
+    return __real_hst_aio_file_open(aio, path, flags, size_bytes, file);
 }
 
 int __real_store_files_publish(const struct store_directory *directories, uint32_t drives,

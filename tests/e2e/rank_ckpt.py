@@ -261,6 +261,18 @@ class Numbers(Case):
         self.assertEqual(sorted(os.listdir(self.run_.folder)), before)
         self.assertNotIn('new', os.listdir(self.path('store1')))
 
+    def test_what_one_rank_cannot_read_ends_all_and_leaves_nothing(self):
+        """It is asked before any of them reads: others would wait for what it has."""
+        self.begin(apart=True)
+        before = files_in(self.run_.folder)
+        for nth, words in ((2, r'E105\] rank 2 .* cannot be made'),
+                           (4, r"E106\] rank 2 .*: the store's files in \S* cannot be read")):
+            self.refused(1, words, 3, 'reshard', self.path('store{rank}'), '--world', '3', '--out',
+                         self.path('new'), end=End('eio', 2, 'file', nth))
+            left = files_in(self.run_.folder)
+            left.pop('mark')
+            self.assertEqual(left, before)
+
 
 class Nodes(Case):
     """Two, with a drive each that the other does not see."""
