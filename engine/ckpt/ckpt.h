@@ -23,6 +23,7 @@ struct ckpt_tile {
 struct ckpt_shares {
     uint32_t world, drives;
     uint32_t processes, process;
+    uint32_t node; /* of this process. Of reshard alone */
     /* [world]: the directories of a rank's files, [drives]; null: others have them */
     const struct store_directory *const *directories;
     const unsigned char *seen; /* [processes · world]: 1: the process has the rank's files */
@@ -32,7 +33,8 @@ struct ckpt_shares {
     /* memory ← that of a process, for all of them. Its errors are what opening and reading return,
        *error untouched. */
     int (*take)(void *context, uint32_t process, void *memory, size_t bytes);
-    /* all[processes · bytes] ← each one's own. As take. Of verify alone. */
+    /* all[processes · bytes] ← each one's own. As take. Of verify and reshard
+       alone. */
     int (*share)(void *context, const void *own, void *all, size_t bytes);
     /* rc, *error ← those of the first process for which rc is not 0, on all of them: none goes on
        before all are here. Null: what fails on one ends all. */

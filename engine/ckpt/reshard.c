@@ -7,8 +7,8 @@
  * keeps a run from beginning anew there where this was killed.
  */
 #include "ckpt/recut.h"
+#include "ckpt/reshard_room.h"
 
-#include "base/size_text.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 struct target {
@@ -184,26 +183,20 @@ static int mark_directory(struct target *t, uint32_t d)
     return rc;
 }
 
-/* Before anything is written: two slots of every extent. */
-static int check_space(const struct target *t)
+/* Before anything is written: two slots of every extent. all: what each process writes to. */
+static int check_room(const struct target *t, const struct reshard_places *all)
 {
+    const struct ckpt_shares *shares = t->ckpt->shares;
     struct hst_ckpt_info info;
-    struct statvfs fs;
     hst_ckpt_info(t->ckpt, &info);
-    for (uint32_t d = 0; d < t->drives; d++) {
-        const uint64_t ranks = t->ckpt->shares ? t->world : 1; /* that are written elsewhere */
-        const uint64_t needed = 2 * (info.weights_bytes + info.states_bytes) / t->drives / ranks;
-        char left[SIZE_TEXT_BYTES], need[SIZE_TEXT_BYTES];
-        const bool known = statvfs(t->paths[d], &fs) == 0;
-        const uint64_t free_bytes = known ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
-        if (free_bytes < needed)
-            return store_refuse(t->error, HST_E_DISK_SPACE, -ENOSPC,
-                                "%s has %s free, and the new store needs %s there. Fix: free space "
-                                "there, or another --out",
-                                t->paths[d], size_text(free_bytes, left),
-                                size_text_up(needed, need));
-    }
-    return 0;
+    const uint64_t ranks = shares ? t->world : 1; /* that are written by others */
+    const struct reshard_room room = {.all = all,
+                                      .processes = shares ? shares->processes : 1,
+                                      .process = shares ? shares->process : 0,
+                                      .drive_bytes = 2 * (info.weights_bytes + info.states_bytes) /
+                                                     t->drives / ranks,
+                                      .paths = t->paths};
+    return reshard_room_check(&room, t->error);
 }
 
 static int open_drives(struct target *t)
@@ -372,13 +365,15 @@ static void discard(struct target *t, uint32_t first)
 
 static int prepare(struct target *t)
 {
+    struct reshard_places places = {.node = 0};
     int rc = plan(t);
     for (uint32_t d = 0; d < t->drives && rc == 0; d++)
         rc = make_directory(t, d);
     rc = rc ? rc : check_distinct(t);
     for (uint32_t d = 0; d < t->drives && rc == 0; d++)
         rc = mark_directory(t, d);
-    rc = rc ? rc : check_space(t);
+    rc = rc ? rc : reshard_places_look(t->paths, t->drives, &places, t->error);
+    rc = rc ? rc : check_room(t, &places);
     rc = rc ? rc : store_draw_id(&t->agreed.uuid, t->error);
     rc = rc ? rc : store_draw_id(&t->agreed.incarnation, t->error);
     return rc ? rc : open_drives(t);
@@ -423,6 +418,37 @@ static bool writes(const struct target *t)
     return t->ckpt->shares->process < t->world;
 }
 
+/* Ranks of a node may write to one file system. */
+static int check_room_together(struct target *t)
+{
+    const struct ckpt_shares *shares = t->ckpt->shares;
+    struct reshard_places own, *all = calloc(shares->processes, sizeof *all);
+    memset(&own, 0, sizeof own);
+    own.node = shares->node;
+    int rc = all ? 0 : no_memory(t);
+    if (rc == 0 && writes(t))
+        rc = reshard_places_look(t->paths, t->drives, &own, t->error);
+    rc = agree(t, rc);
+    rc = rc ? rc : shares->share(shares->context, &own, all, sizeof own);
+    rc = rc ? rc : check_room(t, all);
+    free(all);
+    return rc;
+}
+
+static int mark_own(struct target *t)
+{
+    int rc = 0;
+    for (uint32_t d = 0; d < t->drives && rc == 0 && writes(t); d++)
+        rc = mark_directory(t, d);
+    rc = agree(t, rc);
+    rc = rc ? rc : check_room_together(t);
+    if (rc == 0 && t->ckpt->shares->process == 0) {
+        rc = store_draw_id(&t->agreed.uuid, t->error);
+        rc = rc ? rc : store_draw_id(&t->agreed.incarnation, t->error);
+    }
+    return rc == 0 && writes(t) ? open_drives(t) : rc;
+}
+
 /* In each step all are through with the one before: directories may be those of several. */
 static int prepare_own(struct target *t)
 {
@@ -445,17 +471,7 @@ static int prepare_own(struct target *t)
         rc = rc ? rc : check_outside(t);
     }
     rc = agree(t, rc);
-    for (uint32_t d = 0; d < t->drives && rc == 0 && writes(t); d++)
-        rc = mark_directory(t, d);
-    if (rc == 0 && writes(t))
-        rc = check_space(t);
-    if (rc == 0 && shares->process == 0) {
-        rc = store_draw_id(&t->agreed.uuid, t->error);
-        rc = rc ? rc : store_draw_id(&t->agreed.incarnation, t->error);
-    }
-    if (rc == 0 && writes(t))
-        rc = open_drives(t);
-    return rc;
+    return rc ? rc : mark_own(t);
 }
 
 static int make_own(struct target *t, struct store **store)

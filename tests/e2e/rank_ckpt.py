@@ -24,6 +24,7 @@ from short import by_turns  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
 KIND = ('--precision=fp32', '--place=states=nvme,weights=nvme')
+ROOM_FOR_ONE = "3m"
 KEEPS = ('--keep=1', '--keep-every=1')
 STEPS = 2
 
@@ -260,6 +261,32 @@ class Numbers(Case):
             shutil.rmtree(self.path('all'))
         self.assertEqual(sorted(os.listdir(self.run_.folder)), before)
         self.assertNotIn('new', os.listdir(self.path('store1')))
+
+    def test_room_is_that_of_all_on_one_file_system(self):
+        """Each of four ranks has room for its own there, and not beside the others'; a drive of
+        each rank's own has enough."""
+        self.begin()
+        os.mkdir(self.path('drive'))
+        mounted = ['unshare', '--mount', 'sh', '-c', f'mount -t tmpfs -o size={ROOM_FOR_ONE} none '
+                   f'{self.path("drive")} && exec "$@"', 'sh']
+        if subprocess.run([*mounted, 'true'], capture_output=True, check=False).returncode:
+            self.skipTest('no mount of its own can be made (unshare --mount)')
+        for out in ('drive/{rank}', 'drive/a,drive/b'):
+            words = ('--out', ','.join(self.path(name) for name in out.split(',')), '--world', '4')
+            for under in (mpi.launcher(4), []) if 'rank' not in out else (mpi.launcher(4),):
+                done = subprocess.run(
+                    [*mounted, *under, PROGRAMS.program, 'ckpt', 'reshard', self.run_.store,
+                     *words], capture_output=True, text=True, timeout=60, check=False,
+                    env=self.run_.environment())
+                self.assertEqual(done.returncode, 1, done.stderr)
+                need = re.search(r'error\[E301\] .* has ([\d.]+) MiB free, and the new store needs '
+                                 r'([\d.]+) MiB there', done.stderr)
+                self.assertTrue(need, done.stderr)
+                self.assertEqual(done.stderr.count('error['), 1, done.stderr)
+                self.assertLess(float(need[2]) / 2, float(need[1]))
+        done = self.ranks(4, 'reshard', self.run_.store, '--world=4', '--out',
+                          self.path('new{rank}'))
+        self.assertEqual(done.status, 0, done.stderr)
 
     def test_what_one_rank_cannot_read_ends_all_and_leaves_nothing(self):
         """It is asked before any of them reads: others would wait for what it has."""

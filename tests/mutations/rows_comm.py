@@ -182,6 +182,14 @@ mutate(
     ('each drive is told', 'd < directories.drives; d++)', 'd < 1; d++)'),
 )
 mutate(
+    'engine/ckpt/reshard_room.c', 'e2e/rank_ckpt-whole',
+    ('a file system holds what all write there', 'bytes += room->drive_bytes', 'bytes = 1'),
+)
+mutate(
+    'engine/ckpt/read.c', 'e2e/rank_ckpt-whole',
+    ('who cannot begin to read is heard of before', 'if (passes_on(&r))', 'if (0)'),
+)
+mutate(
     'engine/ckpt/reshard.c', 'e2e/rank_ckpt-whole',
     ('a directory may be that of several ranks',
      'if (rc != -EEXIST || !t->ckpt->shares)', 'if (true)'),

@@ -376,6 +376,7 @@ static int make_opened(struct hst_ckpt_ranks *r, struct opened **opened, struct 
         .drives = map->drives,
         .processes = r->engine.ranks.ranks,
         .process = r->engine.ranks.rank,
+        .node = r->engine.ranks.node,
         .seen = map->seen,
         .writer = r->writer,
         .take = take,
