@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
 from rank_lives import End, Programs, Run, namespaces  # noqa: E402
 from short import by_turns  # noqa: E402
+from store_bytes import Store  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
 KIND = ('--precision=fp32', '--place=states=nvme,weights=nvme')
@@ -261,6 +262,39 @@ class Numbers(Case):
             shutil.rmtree(self.path('all'))
         self.assertEqual(sorted(os.listdir(self.run_.folder)), before)
         self.assertNotIn('new', os.listdir(self.path('store1')))
+
+    def test_what_has_a_damaged_table_is_the_version_before(self):
+        """On one rank, whose newest table is damaged in both copies: all ranks tell of it once."""
+        self.begin()
+        folder = self.run_.store
+        for rank in range(4):
+            Store(folder, rank=rank).forge_kill()
+        store = Store(folder, rank=3)
+        for copy in range(2):
+            store.damage(0, store.manifest_at(copy))
+        told = (rf'W614\] the newest version of the store, of step {STEPS}, is damaged: .*'
+                rf'{STEPS - 1}\n')
+        for ranks in (4, 2):
+            for what, status in (('list', 0), ('verify', 65)):
+                done = self.same(ranks, what, folder, status=status)
+                self.assertEqual(len(re.findall(told, done.stderr)), what == 'verify', done.stderr)
+        for ranks, out in ((4, 'four'), (3, 'three'), (1, 'one')):
+            words = ('reshard', folder, '--world', '2', '--out', self.path(out))
+            done = self.ranks(ranks, *words) if ranks > 1 else self.alone(*words)
+            self.assertEqual(done.status, 0, done.stderr)
+            self.assertEqual(len(re.findall(told, done.stderr)), 1, done.stderr)
+            self.assertEqual(self.alone('verify', self.path(out)).stdout.count(
+                f'step {STEPS - 1}: every byte of '), 1)
+            self.assertEqual(self.weights(out), self.weights('four'))
+        self.exports(4, folder)
+
+    def weights(self, store):
+        done = self.alone('export', self.path(store), '--model', PROGRAMS.model, '--export',
+                          self.path('weights'))
+        self.assertEqual(done.status, 0, done.stderr)
+        found = files_in(self.path('weights'))
+        shutil.rmtree(self.path('weights'))
+        return found
 
     def test_room_is_that_of_all_on_one_file_system(self):
         """Each of four ranks has room for its own there, and not beside the others'; a drive of

@@ -8,17 +8,19 @@ bytes are those of one process that has room for the whole.
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from short import by_turns, some  # noqa: E402
+from short import by_turns, some, whole_alone  # noqa: E402
 
 PROGRAM, ROOT, FOLDER = sys.argv[1:4]
 TOKENS = os.path.join(ROOT, 'tests', 'golden', 'untied-mha', 'tokens.bin')
@@ -73,9 +75,10 @@ class Slices(unittest.TestCase):
             shutil.rmtree(self.path(store), ignore_errors=True)
         shutil.rmtree(self.path('out'), ignore_errors=True)
         done = self.run_it([*(mpi.launcher(ranks) if ranks > 1 else []), PROGRAM, 'train',
-                            *self.sizes(store), '--data', TOKENS, '--init', 'random', '--clip',
-                            '0.5', '--steps', str(steps), '--log', self.path('log'), '--export',
-                            self.path('out'), '--export-dtype', 'fp32', *more])
+                            *self.sizes(store), '--init', 'random', '--clip', '0.5', '--steps',
+                            str(steps), '--log', self.path('log'), '--export', self.path('out'),
+                            '--export-dtype', 'fp32',
+                            *(() if '--data' in more else ('--data', TOKENS)), *more])
         self.assertEqual(done.returncode, 0, done.stderr)
         if sliced is not None:
             (self.assertRegex if sliced else self.assertNotRegex)(done.stderr, TOLD)
@@ -106,6 +109,37 @@ class Slices(unittest.TestCase):
                     more = (*kind, '--place', place, '--zero-stage', str(stage), '--update', update)
                     self.assertEqual(self.train(ranks, *more, *self.least(ranks, *more),
                                                 sliced=True), want)
+
+    def masked(self, rng):
+        """-> documents with masks, of ids of all slices."""
+        path = self.path('data.jsonl')
+        with open(path, 'w', encoding='ascii') as file:
+            for _ in range(80):
+                ids = [rng.randrange(ROWS) for _ in range(rng.randrange(2, 17))]
+                file.write(json.dumps({'input_ids': ids, 'mask': [
+                    *(rng.randrange(2) for _ in ids[1:]), 1]}) + '\n')
+        return path
+
+    @whole_alone
+    def test_any_kind_of_run_has_the_bytes_of_one(self):
+        """Masks, packed or not, with kept activations or none, by either place of a vocabulary."""
+        seed = os.environ.get('HST_TEST_SEED', str(time.time_ns() // 1000 % 1000000))
+        print(f'the same rows again: HST_TEST_SEED={seed}')
+        for row in range(6):
+            rng = random.Random(f'{seed}/{row}')
+            self.model(row % 2 == 0)
+            ranks, stage = rng.choice((2, 4)), rng.choice((3, 3, 2, 1, 0))
+            same = ['--data', self.masked(rng), '--precision', rng.choice(('fp32', 'bf16', 'fp16')),
+                    *rng.choice(([], ['--pack', 'off'])), '--durability', 'none',
+                    *rng.choice(([], ['--eval-split', '0.3', '--eval-every', '1']))]
+            weights = rng.choice(('dram', 'nvme')) if stage == 3 else 'dram'
+            more = ['--zero-stage', str(stage), '--place', f'states=nvme,weights={weights}',
+                    '--update', rng.choice(('deferred', 'optimistic')), '--activations',
+                    rng.choice(('auto', 'recompute'))]
+            little = self.least(ranks, '--precision', same[3], '--durability', 'none', *more)
+            with self.subTest(tied=row % 2 == 0, ranks=ranks, options=' '.join((*same, *more))):
+                want = self.train(1, *same, sliced=False)
+                self.assertEqual(self.train(ranks, *same, *more, *little, sliced=True), want)
 
     def test_evaluations_and_best_versions(self):
         """The copy that is exported is read by each rank for itself, the rest in slices, too."""
