@@ -158,12 +158,12 @@ class Faults(unittest.TestCase):
         self.cache = tempfile.mkdtemp(prefix='hst-device-')  # rates measured earlier do not count
         self.addCleanup(shutil.rmtree, self.cache)
 
-    def train(self, fault, *more, steps=2, durability='none', program=PROGRAM, **variables):
+    def train(self, fault, *more, steps=2, durability='none', program=PROGRAM, rows=2,
+              **variables):
         command = [program, 'train', '--model', MODEL, '--data', os.path.join(MODEL, 'tokens.bin'),
                    '--durability', durability, '--store', os.path.join(self.directory, 'store'),
-                   '--steps', str(steps), '--seq-len',
-                   '24', '--batch-tokens', '48', '--export', os.path.join(self.directory, 'out'),
-                   '--export-dtype=fp32', *more]
+                   '--steps', str(steps), '--seq-len', '24', '--batch-tokens', str(24 * rows),
+                   '--export', os.path.join(self.directory, 'out'), '--export-dtype=fp32', *more]
         environment = dict(os.environ, HOISTWAY_PLUGIN_PATH=DOUBLE, HOISTWAY_CUDA_PATH=DOUBLE,
                            HST_FAKE_CUDA=fault, XDG_CACHE_HOME=self.cache, **variables)
         return subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False,
@@ -295,6 +295,23 @@ class Faults(unittest.TestCase):
         early = ('--precision=bf16', '--lr=1e-3', '--clip=0')
         self.assertEqual(weights(*early, '--place=weights=dram', '--gpu-update=1'),
                          weights(*early))
+
+    def test_ways_whose_last_group_is_short_have_one_sum(self):
+        """Of six and of eleven: wherever gradients live, and whichever side updates."""
+        def weights(ways, *more):
+            done = self.train('', '--device=cuda', '--lr=1e-3', f'--ways={ways}', *more, rows=ways)
+            self.assertEqual(done.returncode, 0, (more, done.stderr))
+            with open(os.path.join(self.directory, 'out', 'model.safetensors'), 'rb') as file:
+                return file.read()
+        for ways, precision in some(((6, 'bf16'), (11, 'fp16')), 2):
+            every = (ways, f'--precision={precision}', '--hop=4')
+            near = weights(*every)
+            self.assertNotEqual(weights(*every[:2], '--hop=1'), near)
+            for more in some((('--place=weights=dram,states=nvme,acts=dram',),
+                              ('--place=weights=nvme,states=nvme,grads=nvme,acts=nvme',),
+                              ('--place=weights=dram', '--gpu-update=1',
+                               '--update=optimistic')), 3):
+                self.assertEqual(weights(*every, *more), near, (*every, *more))
 
     def test_normed_heads_and_biases_train_as_on_the_host(self):
         for fixture, precision, most in some(
