@@ -76,6 +76,10 @@ static void format_expected(const struct hst_option *o, char *dst, size_t dst_by
     case HST_OPTION_TEXT:
         snprintf(dst, dst_bytes, "a value that is not empty");
         break;
+    case HST_OPTION_TEXTS:
+        snprintf(dst, dst_bytes, "a value that is not empty, %u times and %u characters at most",
+                 HST_OPTION_TEXTS_MOST, HST_OPTION_TEXTS_BYTES);
+        break;
     case HST_OPTION_FLAG:
         snprintf(dst, dst_bytes, "no value");
         break;
@@ -266,6 +270,21 @@ static int parse_whole(const struct hst_option *o, const char *text, void *field
     return 0;
 }
 
+/* Behind those that are there. */
+static int parse_texts(const char *text, const char **texts)
+{
+    size_t bytes = strlen(text) + 1;
+    uint32_t i = 0;
+    for (; i < HST_OPTION_TEXTS_MOST && texts[i]; i++)
+        bytes += strlen(texts[i]) + 1;
+    if (*text == '\0')
+        return -EINVAL;
+    if (i == HST_OPTION_TEXTS_MOST || bytes > HST_OPTION_TEXTS_BYTES)
+        return -ERANGE;
+    texts[i] = text;
+    return 0;
+}
+
 static int parse(const struct hst_option *o, const char *text, void *field)
 {
     switch (o->type) {
@@ -284,6 +303,8 @@ static int parse(const struct hst_option *o, const char *text, void *field)
             return -EINVAL;
         memcpy(field, &text, sizeof text);
         return 0;
+    case HST_OPTION_TEXTS:
+        return parse_texts(text, field);
     case HST_OPTION_FLAG:
         if (*text != '\0')
             return -EINVAL;

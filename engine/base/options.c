@@ -18,6 +18,7 @@ static_assert(sizeof(enum hst_activations) == sizeof(int), "a choice is stored a
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_reduce) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_zero) == sizeof(int), "a choice is stored as an int");
+static_assert(HST_GROUPS_MOST == HST_OPTION_TEXTS_MOST, "an option fills all of them");
 static_assert(offsetof(struct hst_config, beta2) ==
                   offsetof(struct hst_config, beta1) + sizeof(double),
               "a pair is stored as double[2]");
@@ -103,6 +104,12 @@ static const struct hst_option options[] = {
      .greatest = 100,
      .zero_is_none = true,
      .help = "on tensors of two or more dimensions"},
+    {.name = "group",
+     .group = "training",
+     .type = HST_OPTION_TEXTS,
+     .offset = FIELD(group),
+     .argument = "GLOB:lr=0.1x,decay=0",
+     .help = "tensors with numbers of their own; may be given 8 times"},
     {.name = "clip",
      .group = "training",
      .type = HST_OPTION_REAL,

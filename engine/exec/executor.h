@@ -63,6 +63,7 @@ struct executor_owner {
  * seal, none of it changes. */
 struct executor_in {
     const struct hst_config *config;
+    const struct optimizer_groups *groups;
     const struct layout *layout;
     const struct placement *placement;
     const struct placement_in *plan_in;

@@ -150,9 +150,15 @@ void optimizer_resolve(struct hst_config *config)
     }
 }
 
-static struct optimizer_group group_of(const struct hst_config *config)
+bool optimizer_has(enum hst_optimizer optimizer, size_t offset)
 {
-    struct optimizer_group group;
+    const struct optimizer_table *table = table_of(optimizer);
+    return table && read_at(&table->defaults, offset) != OPTIMIZER_NO_NUMBER;
+}
+
+struct optimizer_group optimizer_group_of(const struct hst_config *config)
+{
+    struct optimizer_group group = {.lr_factor = 1};
     for (int i = 0; i < NUMBERS_COUNT; i++)
         write_at(&group, NUMBERS[i].group, read_at(config, NUMBERS[i].config));
     return group;
@@ -168,7 +174,7 @@ static void list_names(char *text, size_t bytes)
 bool optimizer_refusal(const struct hst_config *config, char text[HST_WHY_BYTES])
 {
     const struct optimizer_table *table = table_of(config->optimizer);
-    const struct optimizer_group group = group_of(config);
+    const struct optimizer_group group = optimizer_group_of(config);
     const struct optimizer_step step = {.lr = 0, .t = 1, .grad_scale = 1};
     struct optimizer_coef unused;
     if (!table) {
@@ -191,8 +197,9 @@ bool optimizer_refusal(const struct hst_config *config, char text[HST_WHY_BYTES]
 bool hst_config_optimizer(struct hst_config *config, char why[HST_WHY_BYTES])
 {
     struct hst_config resolved = *config;
+    struct optimizer_groups groups;
     optimizer_resolve(&resolved);
-    if (optimizer_refusal(&resolved, why))
+    if (optimizer_refusal(&resolved, why) || !optimizer_groups_read(&resolved, &groups, why))
         return false;
     for (int i = 0; i < NUMBERS_COUNT; i++) {
         const size_t at = NUMBERS[i].config;
@@ -222,23 +229,11 @@ int optimizer_settings_write(const struct hst_config *config, char *text, size_t
         n += snprintf(text + n, bytes - (size_t)n, "%s%s%s\n", second ? "" : option,
                       second ? "," : " ", real_text(read_at(config, NUMBERS[i].config), real));
     }
+    for (uint32_t g = 0; g < HST_GROUPS_MOST && config->group[g]; g++)
+        n += snprintf(text + n, bytes - (size_t)n, "%s%s", g ? ";" : "group '", config->group[g]);
+    if (config->group[0])
+        n += snprintf(text + n, bytes - (size_t)n, "'\n");
     return n;
-}
-
-int optimizer_coefs_init(const struct optimizer *optimizer, const struct hst_config *config,
-                         const struct optimizer_step *step, struct optimizer_coefs *coefs)
-{
-    struct optimizer_coefs all;
-    for (uint32_t g = 0; g < OPTIMIZER_GROUPS; g++) {
-        struct optimizer_group group = group_of(config);
-        int rc = optimizer->coef(&group, step, &all.groups[g][true]);
-        group.weight_decay = 0;
-        rc = rc ? rc : optimizer->coef(&group, step, &all.groups[g][false]);
-        if (rc)
-            return rc;
-    }
-    *coefs = all;
-    return 0;
 }
 
 /* All else follows from the step and the user's numbers. */

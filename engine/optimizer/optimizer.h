@@ -8,6 +8,7 @@
  *
  * In the order of a run:
  *   optimizer_resolve, optimizer_refusal                     the user's numbers, once
+ *   optimizer_groups_read                                    the groups that have others, once
  *   optimizer_find, optimizer_kernel_find                    the row, and its kernel here, once
  *   optimizer_begin                                          first values of each tile
  *   optimizer_coefs_init                                     each step
@@ -49,14 +50,24 @@ struct optimizer_arrays {
 
 /* ---- the user's numbers, and a step's -------------------------------------------------------- */
 
-/**
- * Tensors of one group share their numbers; struct layout_param says which it belongs to. There is
- * one group, that of hst_config.
- */
-#define OPTIMIZER_GROUPS 1u
+/** Tensors of one group share their numbers; struct layout_param says which it belongs to. */
 struct optimizer_group {
     /* as in struct hst_config, resolved; 0: the optimizer has no such number */
     double beta1, beta2, momentum, eps, weight_decay;
+    double lr_factor; /* of a step's rate */
+    bool decays_all;  /* also tensors that have not HST_PARAM_DECAY */
+};
+#define OPTIMIZER_GROUPS     (HST_GROUPS_MOST + 1)
+#define OPTIMIZER_GLOB_BYTES 96u
+struct optimizer_named_group {
+    struct optimizer_group numbers;
+    char glob[OPTIMIZER_GLOB_BYTES]; /* of the tensors' names, as fnmatch(3) reads it */
+    char text[HST_GROUP_BYTES];      /* as it would be typed: equal groups have equal texts */
+};
+/** list[0] is that of hst_config, which all tensors have that no other group names. */
+struct optimizer_groups {
+    uint32_t count;
+    struct optimizer_named_group list[OPTIMIZER_GROUPS];
 };
 /** In an optimizer's defaults: it has no such number. */
 #define OPTIMIZER_NO_NUMBER (-1.0)
@@ -167,8 +178,18 @@ bool optimizer_refusal(const struct hst_config *config, char why[HST_WHY_BYTES])
 /** The lines of a version's settings that say them. Returns the bytes, as snprintf does. */
 int optimizer_settings_write(const struct hst_config *config, char *text, size_t bytes);
 
+/** The group of all tensors, of resolved numbers. */
+struct optimizer_group optimizer_group_of(const struct hst_config *config);
+/** It says whether the optimizer has the number that is there in a struct optimizer_group. */
+bool optimizer_has(enum hst_optimizer optimizer, size_t offset);
+/** All groups of a configuration whose numbers are resolved and not refused. False: `why` says what
+ * cannot be. */
+bool optimizer_groups_read(const struct hst_config *config, struct optimizer_groups *groups,
+                           char why[HST_WHY_BYTES]);
+/** The configuration has them by their own texts, which it borrows. */
+void optimizer_groups_say(const struct optimizer_groups *groups, struct hst_config *config);
 /** All groups' coefficients of a step. Errors, *coefs being untouched: as the row's `coef`. */
-int optimizer_coefs_init(const struct optimizer *optimizer, const struct hst_config *config,
+int optimizer_coefs_init(const struct optimizer *optimizer, const struct optimizer_groups *groups,
                          const struct optimizer_step *step, struct optimizer_coefs *coefs);
 static inline const struct optimizer_coef *optimizer_coef(const struct optimizer_coefs *coefs,
                                                           uint32_t group, bool decays)

@@ -194,8 +194,10 @@ struct optimizer_coef probe_coef(const struct optimizer *optimizer)
     const struct optimizer_step ordinary = {.lr = 1e-4, .t = 1, .grad_scale = 1};
     struct hst_config config = {.size = sizeof config};
     struct optimizer_coefs coefs;
+    struct optimizer_groups one = {.count = 1};
     optimizer_resolve(&config);
-    int rc = optimizer_coefs_init(optimizer, &config, &ordinary, &coefs);
+    one.list[0].numbers = optimizer_group_of(&config);
+    int rc = optimizer_coefs_init(optimizer, &one, &ordinary, &coefs);
     assert(rc == 0); /* they are ordinary */
     (void)rc;
     return *optimizer_coef(&coefs, 0, true);

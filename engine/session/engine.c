@@ -128,6 +128,7 @@ static int open_parts(struct hst_engine *engine)
 {
     char why[256];
     int rc = check_config(engine);
+    rc = rc ? rc : groups_read(engine);
     if (rc)
         return rc;
     if (engine->config.place &&
@@ -335,7 +336,8 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
                              "seal comes once, after at least one unit, with HST_ORDER_FORWARD");
     /* what the client asked the device for may have decided which of its kernels serve */
     hst_dev_math(engine->dev, engine->math, sizeof engine->math);
-    int rc = decide(engine);
+    int rc = groups_assign(engine);
+    rc = rc ? rc : decide(engine);
     rc = rc ? other_run_explain(engine, rc) : 0;
     rc = rc ? rc : versions_check(engine);
     rc = rc ? rc : optimistic_check(engine);

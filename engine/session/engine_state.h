@@ -123,6 +123,7 @@ struct described {
 
 struct hst_engine {
     struct hst_config config;     /* resolved: no zero means a default */
+    struct optimizer_groups groups; /* config has their texts */
     char *store, *place, *device, *host_math; /* own copies; config points to them */
     char *io_model, *io_fault, *durability;
     struct drive drives[STRIPE_DRIVES_MAX];
@@ -182,6 +183,12 @@ struct hst_engine {
     struct executor exec;
     struct graph planned_graph; /* of a plan, which has no executor (decide.c) */
 };
+
+/* groups.c */
+/** The groups of the resolved configuration, whose texts it then has. Errors: E402. */
+int groups_read(struct hst_engine *engine);
+/** Once all units are known, before they are cut: each tensor gets its group. Errors: E402. */
+int groups_assign(struct hst_engine *engine);
 
 /* decide.c */
 /** Tiles, homes and second slots, once all units are known. */

@@ -64,6 +64,7 @@ struct executor_in engine_executor_in(struct hst_engine *engine)
 {
     return (struct executor_in){
         .config = &engine->config,
+        .groups = &engine->groups,
         .layout = &engine->layout,
         .placement = &engine->placement,
         .plan_in = &engine->plan_in,

@@ -82,6 +82,7 @@ AXOLOTL_LEFT = TRAINER_LEFT + (
     'sdp_attention', 'eager_attention', 'flex_attention', 'unsloth_*', 'liger_*', 'axolotl_*',
     'cut_cross_entropy', 'low_cpu_mem_usage', 'gc_steps', 'device_map', 'max_memory', 'profiler_*',
     'gpu_memory_limit', 'shuffle_merged_datasets', 'ddp')
+GROUPS = "tensors with a rate of their own are --group 'GLOB:lr=0.1x' of train"
 AXOLOTL_REFUSED = {
     **TRAINER_REFUSED, **LORA, **RL, 'optim_args': OPTIMIZER, 'tokens': MODEL,
     'added_tokens_overrides': MODEL, 'resize_token_embeddings_to_32x': MODEL,
@@ -92,7 +93,7 @@ AXOLOTL_REFUSED = {
     'tokenizer_use_fast': MODEL, 'tokenizer_use_mistral_common': MODEL, 'is_multimodal': MODEL,
     'chat_template_jinja': 'save it in a file for --template of prep',
     'default_system_message': DATA, 'pretraining_dataset': DATA, 'streaming': DATA,
-    'lr_groups': 'all weights have one rate', 'embedding_lr*': 'all weights have one rate',
+    'lr_groups': GROUPS, 'embedding_lr*': GROUPS,
     'cosine_constant_lr_ratio': 'the counterpart is --schedule wsd of train',
     'bfloat16': 'bf16 says it here', 'float16': 'fp16 says it here', 'dataset_exact_dedup*': DATA,
     'dataset_exact_deduplication': DATA, 'min_sample_len': DATA, 'roles_to_train': DATA,

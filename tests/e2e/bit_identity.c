@@ -30,9 +30,8 @@ extern char **environ;
 
 static const char *program;
 static bool all, is_short;
-static const char *device; /* of all runs; null: the oracle's is the host, the rows' "far" */
-static size_t share = 2;   /* one row in so many is taken, */
-static size_t turn;        /* and others by the next model and precision */
+static const char *device;     /* of all runs; null: the oracle's is the host, the rows' "far" */
+static size_t share = 2, turn; /* one row in so many is taken; others by the next precision */
 static char directory[] = "hst-e2e-XXXXXX";
 
 /* Of a model whose shape is `size`'s, but for its last three. */
@@ -296,10 +295,11 @@ static void check_short_moments(const struct model *model)
 }
 
 /* Each precision has another one, with --all all of them. */
+#define LION_GROUPS "--optimizer lion --group *norm*:lr=3x,decay=0.2"
 static void check_optimizers(const struct model *model, const char *precision)
 {
     static const char *const optimizers[][2] = {
-        {"--optimizer sgd", "fp32"}, {"--optimizer lion", "bf16"}, {"--optimizer adagrad", "fp16"}};
+        {"--optimizer sgd", "fp32"}, {"--optimizer adagrad", "fp16"}, {LION_GROUPS, "bf16"}};
     static const char *const rows[] = {
         "--place states=nvme --threads 2",
         "--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",

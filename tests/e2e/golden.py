@@ -143,6 +143,17 @@ class Golden(unittest.TestCase):
         golden, steps = train('untied-mha', clip=0)
         self.assertGreater(worst(golden['steps'], steps), 100 * TOLERANCE)
 
+    def test_groups_of_tensors_are_those_of_pytorch(self):
+        with open(os.path.join(ROOT, 'tests', 'golden', 'untied-mha', 'golden.json')) as file:
+            groups = json.load(file)['groups']
+        words = [f'--group={g["glob"]}:' + ','.join(
+            f'{key}={value}' + 'x' * (key == 'lr') for key, value in g.items() if key != 'glob')
+            for g in groups]
+        golden, steps = train('untied-mha', '--place', 'states=nvme,weights=nvme', *words)
+        self.assertEqual(len(steps), 12)
+        self.assertLess(worst(golden['group_steps'], steps), TOLERANCE)
+        self.assertGreater(worst(golden['steps'], steps), 100 * TOLERANCE)
+
     def test_fp16_with_the_default_loss_scale(self):
         for fixture in ('tied-gqa', 'untied-mha', 'qk-norm', 'qkv-bias'):
             golden, steps = train(fixture, '--precision', 'fp16')

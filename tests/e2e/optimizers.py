@@ -120,6 +120,31 @@ class Optimizers(unittest.TestCase):
                 self.assertTrue(least <= states < 1.1 * least, (states, least))
                 self.assertEqual(told['keep_best_bytes'], told['parameters'] * (4 + each))
 
+    def test_groups_are_resumed_and_have_the_bytes_of_one_rank(self):
+        words = ('--group=*norm*:lr=3x,decay=0.2', '--group=*proj*:beta1=0.8', '--ways=2')
+        whole = self.run_of('groups', 4, '--place=states=dram', *words)
+        self.run_of('part', 2, '--place=states=nvme', *words, before=mpi.launcher(2))
+        self.assertEqual(self.run_of('part', 4, '--place=states=nvme', '--resume', *words,
+                                     before=mpi.launcher(2)), whole)
+        told = self.refused(615, *self.train('groups', 5, '--resume', '--ways=2',
+                                             '--group=*norm*:lr=2x'))
+        self.assertRegex(told, r"trained with .*group '\*norm\*:lr=3x,decay=0.2;\*proj\*:beta1"
+                               r"=0.8'.*this run has .*group '\*norm\*:lr=2x'[^\n]*Fix: --group ")
+        self.assertIn('group', self.refused(615, *self.train('groups', 5, '--resume', '--ways=2')))
+        # in another order they are the same
+        self.good(*self.train('groups', 5, '--resume', '--ways=2', words[1], words[0]))
+
+    def test_plan_and_table_tell_groups(self):
+        words = ('--group=*norm*:lr=3x', '--eval-split=0.2')
+        told = json.loads(self.good(*self.train('none', 1, *words, '--json', verb='plan')))
+        self.assertEqual(told['groups'], [{'group': '*norm*:lr=3x', 'tensors': 7,
+                                           'parameters': 7 * 64}])
+        line = "group '*norm*:lr=3x': 7 tensors, 448 parameters"
+        self.assertIn(line, self.good(*self.train('none', 1, *words, verb='plan')))
+        self.assertIn(line, self.good(*self.train('told', 1, *words)))
+        told = self.refused(402, *self.train('none', 1, '--group=*nrom*:lr=3x'))
+        self.assertRegex(told, r'nearest is "[a-z0-9_.]*norm[a-z0-9_.]*"')
+
     def test_numbers_that_it_has_not_are_refused(self):
         for name, (_, option) in OPTIMIZERS.items():
             with self.subTest(name):

@@ -104,7 +104,7 @@ def all_of(work, rows):
 
 ROWS = [
     (2, 'ways=4', 'precision=fp32', 'eval=5,1'),
-    (4, 'ways=4', 'precision=bf16'),
+    (4, 'ways=4', 'precision=bf16', 'group=*.norm:lr=3x,decay=0.2;?.w:beta1=0.8'),
     (3, 'ways=3', 'precision=fp16', 'hop=2'),
     (2, 'ways=4', 'precision=bf16', 'clip=0', 'eval=3,2'),
     (4, 'ways=4', 'precision=fp32', NVME),

@@ -46,8 +46,12 @@ static const struct {
     {"far", "states=dram,weights=dram,grads=dram,acts=dram", false, 0.4},
     {"far", "acts=dram", true, 0.1},
 };
-/* Tokens of a step in micro-batches of 4, the last of them short. */
-static const uint64_t TOKENS[] = {4, 10, 16};
+/* Tokens of a step in micro-batches of 4, the last of them short; whether groups of tensors have
+   numbers of their own. */
+static const struct {
+    uint64_t tokens;
+    bool groups;
+} BATCHES[] = {{4, false}, {10, true}, {16, false}};
 static const double CLIPS[] = {0.5, HST_NONE};
 static const struct {
     const char *name, *model;
@@ -203,11 +207,17 @@ static void check_run(const struct hst_config *c, const char *drive)
     assert_memory_equal(other.norms, oracle.norms, sizeof oracle.norms);
 }
 
-static struct hst_config config_of(uint64_t tokens, double clip)
+static struct hst_config config_of(uint64_t tokens, bool groups, double clip)
 {
-    return *hst_config(.store = directory, .durability = "none", .batch_tokens = tokens,
-                       .micro_batch_tokens = 4, .clip = clip, .tile_elements = TILE,
-                       .dram_bytes = AMPLE, .precision = HST_PRECISION_FP32);
+    struct hst_config c =
+        *hst_config(.store = directory, .durability = "none", .batch_tokens = tokens,
+                    .micro_batch_tokens = 4, .clip = clip, .tile_elements = TILE,
+                    .dram_bytes = AMPLE, .precision = HST_PRECISION_FP32);
+    if (groups) {
+        c.group[0] = "*.norm:lr=3x,decay=0.2";
+        c.group[1] = "[ab].w:beta1=0.8,eps=1e-3";
+    }
+    return c;
 }
 
 static uint32_t check_depths(const struct hst_config *base, size_t place, uint32_t number)
@@ -250,9 +260,10 @@ static void the_bytes_are_those_of_the_run_in_memory(void **state)
 {
     (void)state;
     uint32_t number = 0, runs = 0;
-    for (size_t t = 0; t < COUNT(TOKENS); t++)
+    for (size_t t = 0; t < COUNT(BATCHES); t++)
         for (size_t k = 0; k < COUNT(CLIPS); k++) {
-            struct hst_config base = config_of(TOKENS[t], CLIPS[k]), memory = base;
+            struct hst_config base = config_of(BATCHES[t].tokens, BATCHES[t].groups, CLIPS[k]);
+            struct hst_config memory = base;
             memory.place = "states=dram,weights=dram,grads=dram,acts=dram";
             memory.threads = 1;
             run(&memory, &oracle);

@@ -96,6 +96,11 @@ FIXTURES = {
             "weight_decay": 0.1,
             "clip": 0.5,
         },
+        "groups": [
+            {"glob": "*norm*", "lr": 3.0, "decay": 0.2},
+            {"glob": "*_proj.weight", "beta1": 0.8, "beta2": 0.9, "eps": 1e-4},
+            {"glob": "lm_head.weight", "lr": 0.25, "decay": 0.0},
+        ],
         "loss_scale": 2.0**22,
     },
     # Qwen3: heads of q and k are normed before they are rotated. Grouped-query attention, tied,

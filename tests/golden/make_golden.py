@@ -15,6 +15,7 @@ parameter groups, torch's way of clipping.
 """
 
 import argparse
+import fnmatch
 import json
 import math
 import pathlib
@@ -173,7 +174,36 @@ def batches_of(t, row, starts):
         yield torch.stack([row[s : s + n] for s in begins]), torch.tensor(targets)
 
 
-def train(fixture, weights, tokens, scale=None):
+def groups_of(t, groups, w):
+    """As torch.optim has them: the first are of tensors that a glob names, all others decay where
+    they have two dimensions."""
+    named = [
+        {
+            "params": [x for name, x in w.items() if fnmatch.fnmatchcase(name, g["glob"])],
+            "lr": t["lr"] * g.get("lr", 1.0),
+            "betas": (g.get("beta1", t["betas"][0]), g.get("beta2", t["betas"][1])),
+            "eps": g.get("eps", t["eps"]),
+            "decay": g.get("decay"),
+        }
+        for g in groups
+    ]
+    rest = [
+        x for name, x in w.items() if not any(fnmatch.fnmatchcase(name, g["glob"]) for g in groups)
+    ]
+    for of in [*named, {"params": rest, "decay": None}]:
+        decay = of.pop("decay")
+        for wide in (True, False):
+            params = [x for x in of["params"] if (x.dim() >= 2) == wide]
+            usual = t["weight_decay"] if wide else 0.0
+            if params:
+                yield {
+                    **of,
+                    "params": params,
+                    "weight_decay": usual if decay is None else decay,
+                }
+
+
+def train(fixture, weights, tokens, scale=None, groups=()):
     """Sequences in the order of the file, wrapping around; returns loss and norm before clipping
     per step. With a loss scale, a step of which some gradient, of a weight or of the logits, would
     overflow in f16 is skipped, and halves it; its norm is null."""
@@ -183,10 +213,7 @@ def train(fixture, weights, tokens, scale=None):
     row = torch.tensor(tokens)
     w = {name: x.double().clone().requires_grad_() for name, x in weights.items()}
     optimizer = torch.optim.AdamW(
-        [
-            {"params": [x for x in w.values() if x.dim() >= 2], "weight_decay": t["weight_decay"]},
-            {"params": [x for x in w.values() if x.dim() < 2], "weight_decay": 0.0},
-        ],
+        list(groups_of(t, groups, w)),
         lr=t["lr"],
         betas=tuple(t["betas"]),
         eps=t["eps"],
@@ -404,6 +431,8 @@ def main():
         cross_check(directory, fixture, weights, tokens, args.transformers)
         steps = train(fixture, weights, tokens)
         scaled = train(fixture, weights, tokens, fixture["loss_scale"])
+        groups = fixture.get("groups")
+        grouped = train(fixture, weights, tokens, groups=groups) if groups else []
         clipped = sum(s["grad_norm"] > fixture["train"]["clip"] for s in steps)
         skipped = sum(s["grad_norm"] is None for s in scaled)
         print(
@@ -418,10 +447,15 @@ def main():
                 "loss_scale": fixture["loss_scale"],
                 "scaled_steps": scaled,
             }
+            if groups:
+                golden.update(groups=groups, group_steps=grouped)
             (directory / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
             continue
         stored = json.loads((directory / "golden.json").read_text())
         worst = max(difference(stored["steps"], steps), difference(stored["scaled_steps"], scaled))
+        if groups:
+            assert stored["groups"] == groups
+            worst = max(worst, difference(stored["group_steps"], grouped))
         assert worst < 1e-9, f"golden.json differs by {worst}"
         print(f"  golden.json agrees: {worst:.1e}")
 

@@ -174,9 +174,6 @@ mutate(
     ('masters in bf16 have the bits of both',
      'kernel->ops->join_f32(arrays->weights, arrays->states[0], room, n);', ''),
     ('states begin as zero', 'memset(arrays->states[i], 0, optimizer_array_bytes(o, i, n));', ';'),
-    ('a step that fails leaves its coefficients', 'struct optimizer_coefs all;',
-     'struct optimizer_coefs all = *coefs;\n    memset(coefs, 0, sizeof *coefs);'),
-    ('weight decay is left out where it is', 'group.weight_decay = 0;', ''),
     ('a scale covers its elements', '+ optimizer_array_bytes(optimizer, i, first);',
      '+ first;'),
     ('a number that the optimizer has not',
@@ -184,6 +181,31 @@ mutate(
     ('a version names the optimizer', 'if (config->optimizer != HST_OPTIMIZER_ADAMW)'),
     ('fewer bytes are faster', 'optimizer_traffic_bytes(like) / optimizer_traffic_bytes(optimizer)',
      '1.0'),
+)
+
+mutate(
+    'engine/optimizer/groups.c', 'engine/optimizer engine/groups engine/optimizers',
+    ('a step that fails leaves its coefficients', 'struct optimizer_coefs all = {0};',
+     'struct optimizer_coefs all = *coefs;\n    memset(coefs, 0, sizeof *coefs);'),
+    ('weight decay is left out where it is', 'group.weight_decay = 0;', ';'),
+    ('a decay of a group is of all its tensors', 'if (!group.decays_all)', 'if (1)'),
+    ('a rate of a group is a factor', 'own.lr *= group.lr_factor;', ''),
+    ('groups have an order', 'qsort(&groups->list[1], groups->count - 1, sizeof *groups->list, '
+     'by_text);', ''),
+    ('a number is said once', 'if (r->said[i])\n        return', 'if (0)\n        return'),
+    ('a rate that is no factor', "text[bytes - 1] != 'x'", '0'),
+    ('groups that are too many', 'if (groups->count == OPTIMIZER_GROUPS)',
+     'if (groups->count == OPTIMIZER_GROUPS + 1)'),
+)
+
+mutate(
+    'engine/session/groups.c', 'engine/groups',
+    ('a tied tensor is one', '&layout->params[layout->params[i].owner]', '&layout->params[i]'),
+    ('a tensor of two groups', 'if (owner->group != 0 && owner->group != g)', 'if (0)'),
+    ('a group without a tensor', 'if (any)', 'if (1)'),
+    ('the nearest name', 'if (edits < least)', 'if (edits > least || !found[4])'),
+    ('a star fits anything', "const unsigned cost = *glob != '*'", 'const unsigned cost = 1'),
+    ('a sign of a name is any', "*glob == '?' ||", ''),
 )
 
 mutate(

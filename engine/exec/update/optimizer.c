@@ -190,7 +190,7 @@ int optimizer_coefs(const struct executor *exec, double stored_norm, struct opti
 {
     struct optimizer_step step = {.lr = exec->in.standing->lr, .t = exec->in.standing->updates + 1};
     int rc = grad_scale(exec, stored_norm, &step.grad_scale);
-    return rc ? rc : optimizer_coefs_init(exec->in.kernel.optimizer, exec->in.config, &step, coefs);
+    return rc ? rc : optimizer_coefs_init(exec->in.kernel.optimizer, exec->in.groups, &step, coefs);
 }
 
 void optimizer_update(struct executor *exec, struct scheduled at)

@@ -93,6 +93,10 @@ enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1, HST_ZERO_1 = 2, HST_ZERO_0 = 3 }
 enum hst_reduce { HST_REDUCE_GRADS = 0 /* the gradients' own */, HST_REDUCE_F32 = 1 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
+/** Of a configuration, beside the group of all other tensors; and of the text of one. */
+#define HST_GROUPS_MOST 8u
+#define HST_GROUP_BYTES 128u
+
 /** An explicit zero where 0 means "the default". */
 #define HST_NONE (-1.0)
 
@@ -104,6 +108,10 @@ struct hst_launch;
  * unit, help). Strings are copied.
  * Values of fields that are words:
  *
+ * group       "GLOB:lr=0.1x,decay=0": tensors whose names fit GLOB, as fnmatch(3) reads it, have
+ *             numbers of their own. lr is a factor of the step's; beta1, beta2, momentum, eps and
+ *             decay are in place of those below, and decay is then of all the group's tensors. A
+ *             tied tensor has its names' group. A text may have several, with ';' between them
  * store       "a,b": one directory on each of at most 8 drives. Tiles go round them by their
  *             measured rates. A directory is created with mode 0700 if it is missing. {rank},
  *             {local} and {node} in it become numbers (hst_store_words)
@@ -204,6 +212,7 @@ struct hst_config {
     /* Of a plan: what is simulated has at most so many tiles, larger ones. The fewer they are the
        rougher and faster it is. 0: 2,048 where homes are compared, 16,384 of a prediction */
     uint32_t plan_tiles;
+    const char *group[HST_GROUPS_MOST]; /* see above; null from the first on that is not there */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

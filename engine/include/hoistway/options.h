@@ -23,7 +23,12 @@ enum hst_option_type {
     HST_OPTION_TEXT,   /* const char *, borrowed from the argument */
     HST_OPTION_FLAG,   /* bool, takes no value */
     HST_OPTION_SHARE,  /* struct hst_share: 100, 1e3, 3% */
+    /* const char *[HST_OPTION_TEXTS_MOST], one each time it is given, borrowed; the rest is null */
+    HST_OPTION_TEXTS,
 };
+
+#define HST_OPTION_TEXTS_MOST  8u
+#define HST_OPTION_TEXTS_BYTES 1024u /* of all texts of one, with a ';' behind each */
 
 /** A count, or a percentage of what is counted where that is known later. Both 0: none. */
 struct hst_share {

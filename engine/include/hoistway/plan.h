@@ -49,7 +49,7 @@ struct hst_config;
  * no such states. */
 bool hst_config_bytes(const struct hst_config *config, struct hst_param_bytes *bytes);
 
-#define HST_WHY_BYTES 160
+#define HST_WHY_BYTES 320
 /** Writes the optimizer's numbers that are 0 as what a run trains with: their defaults, HST_NONE
  * for a default of 0. False, with why: no run can have these numbers, or this optimizer. */
 bool hst_config_optimizer(struct hst_config *config, char why[HST_WHY_BYTES]);

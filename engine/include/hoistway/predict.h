@@ -143,6 +143,18 @@ struct hst_decision {
 /** Errors: -EINVAL before seal, or a plan that does not fit. */
 int hst_engine_decision(const struct hst_engine *engine, struct hst_decision *decision);
 
+/** Tensors with numbers of their own (hst_config.group). */
+struct hst_group {
+    char text[HST_GROUP_BYTES]; /* "*.bias:lr=0.1x,decay=0" */
+    uint32_t params;            /* tensors of it */
+    uint64_t elements;          /* of all of them */
+};
+/**
+ * After seal: the nth group, in the order of their texts, counted from 0. That of all tensors that
+ * no other has is not told. Errors: -ENOENT there are no more.
+ */
+int hst_engine_group(const struct hst_engine *engine, uint32_t nth, struct hst_group *group);
+
 #ifdef __cplusplus
 }
 #endif

@@ -34,7 +34,7 @@ struct layout_param {
     uint64_t offset;
     /* number of the parameter that has the storage: itself, or the one it is an alias of */
     uint32_t owner;
-    uint32_t group; /* whose numbers of the optimizer are its own: 0, the one there is */
+    uint32_t group; /* whose numbers of the optimizer are its own; 0: those of all others */
     bool decay;
     bool tied; /* another unit uses it too (set on the owner and on the aliases) */
     /* elements from the start of the unit's gradient accumulator, or of the tied buffer */

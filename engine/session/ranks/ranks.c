@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 enum { TEXT_BYTES = 256 }; /* of what ranks compare */
 
@@ -132,6 +133,19 @@ static int compare(struct hst_engine *engine, const char *what, const char *text
     return rc;
 }
 
+/* Of what is too long, the hash tells ranks apart. */
+static void texts_text(const char *const *list, char text[TEXT_BYTES])
+{
+    char all[HST_OPTION_TEXTS_BYTES] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; i < HST_OPTION_TEXTS_MOST && list[i] && n < sizeof all; i++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ";" : "", list[i]);
+    n = (size_t)snprintf(text, TEXT_BYTES, "%.200s", all);
+    if (strlen(all) > n)
+        snprintf(text + n, TEXT_BYTES - n, "... (%016llx)",
+                 (unsigned long long)XXH3_64bits(all, strlen(all)));
+}
+
 /* A value as its option would be given. */
 static void option_text(const struct hst_option *o, const struct hst_config *c,
                         char text[TEXT_BYTES])
@@ -155,6 +169,9 @@ static void option_text(const struct hst_option *o, const struct hst_config *c,
         break;
     case HST_OPTION_TEXT:
         snprintf(text, TEXT_BYTES, "%s", *(const char *const *)field ? *(char *const *)field : "");
+        break;
+    case HST_OPTION_TEXTS:
+        texts_text(field, text);
         break;
     case HST_OPTION_FLAG:
         snprintf(text, TEXT_BYTES, "%s", *(const bool *)field ? "given" : "not given");

@@ -81,6 +81,14 @@ static struct hst_config config(enum hst_optimizer optimizer)
     return config;
 }
 
+static struct optimizer_groups groups_of(const struct hst_config *config)
+{
+    struct optimizer_groups groups;
+    char why[HST_WHY_BYTES];
+    assert_true(optimizer_groups_read(config, &groups, why));
+    return groups;
+}
+
 /* A tile: its weights, its gradients and its record, with numbers everywhere. */
 struct tile {
     _Alignas(64) unsigned char weights[ELEMENTS * 4], grads[ELEMENTS * 4], record[16 * 4096];
@@ -169,8 +177,9 @@ static void an_update_has_the_bits_of_cpu_adam(void **state)
     for (size_t i = 0; (row = row_of(i)); i++) {
         const struct optimizer_kernel kernel = optimizer_kernel_find(row, ops());
         const struct hst_config chosen = config(row->host.optimizer);
+        const struct optimizer_groups groups = groups_of(&chosen);
         const struct hst_adam_coef coef = coef_by_hand(row->host.optimizer);
-        assert_int_equal(optimizer_coefs_init(kernel.optimizer, &chosen, &step, &coefs), 0);
+        assert_int_equal(optimizer_coefs_init(kernel.optimizer, &groups, &step, &coefs), 0);
         fill(&tile, &kernel);
         fill(&other, &kernel);
         const struct hst_update_arrays arrays = by_hand(&kernel.update->bytes, &other);
@@ -273,19 +282,20 @@ static void coefficients_of_a_step_are_made_or_left_alone(void **state)
     (void)state;
     const struct optimizer *row = optimizer_find(ADAMW, HST_PRECISION_FP32, HST_STATE_FP32);
     const struct hst_config c = config(ADAMW);
+    const struct optimizer_groups groups = groups_of(&c);
     struct optimizer_step step = {.lr = 0.01, .t = 1, .grad_scale = 1};
     struct optimizer_coefs coefs, other;
-    assert_int_equal(optimizer_coefs_init(row, &c, &step, &coefs), 0);
+    assert_int_equal(optimizer_coefs_init(row, &groups, &step, &coefs), 0);
     assert_true(optimizer_coef(&coefs, 0, true)->host.decay > 0);
     assert_true(optimizer_coef(&coefs, 0, false)->host.decay == 0);
     other = coefs;
     assert_true(optimizer_coefs_agree(&coefs, &other));
     step.grad_scale = 0.5f;
-    assert_int_equal(optimizer_coefs_init(row, &c, &step, &other), 0);
+    assert_int_equal(optimizer_coefs_init(row, &groups, &step, &other), 0);
     assert_false(optimizer_coefs_agree(&coefs, &other));
     step.lr = -1;
     struct optimizer_coefs before = other;
-    assert_int_equal(optimizer_coefs_init(row, &c, &step, &other), -EINVAL);
+    assert_int_equal(optimizer_coefs_init(row, &groups, &step, &other), -EINVAL);
     assert_memory_equal(&other, &before, sizeof other);
 }
 

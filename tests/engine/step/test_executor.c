@@ -103,6 +103,7 @@ static void ram_open(struct ram *ram, const struct placement *p)
 
 struct owner {
     struct hst_config config;
+    struct optimizer_groups groups;
     struct layout layout;
     struct placement_in plan_in;
     struct placement placement;
@@ -158,6 +159,7 @@ static struct executor_in executor_in(struct owner *owner)
     const struct hst_cpu_adam_ops *adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
     return (struct executor_in){
         .config = &owner->config,
+        .groups = &owner->groups,
         .layout = &owner->layout,
         .placement = &owner->placement,
         .plan_in = &owner->plan_in,
@@ -213,7 +215,7 @@ static void load(struct owner *owner)
 static struct owner *opened(const char *place)
 {
     struct owner *owner = calloc(1, sizeof *owner);
-    char why[256];
+    char why[HST_WHY_BYTES];
     assert_non_null(owner);
     owner->config = (struct hst_config){.device = "host",
                                         .precision = HST_PRECISION_FP32,
@@ -221,6 +223,7 @@ static struct owner *opened(const char *place)
                                         .beta2 = 0.999,
                                         .eps = 1e-8,
                                         .clip = 1};
+    assert_true(optimizer_groups_read(&owner->config, &owner->groups, why));
     owner->standing = (struct standing){.scale = {.value = 1}, .lr = 1e-5};
     owner->layout = model(TILE);
     owner->plan_in = inputs(&owner->layout, place);

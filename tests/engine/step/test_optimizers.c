@@ -21,23 +21,38 @@ static char store[] = "hst-optimizers-XXXXXX";
 
 /* One weight in float64; the numbers of a configuration, defaults included. */
 struct weight {
-    double p, m, v, start;
+    double p, m, v, start, t;
 };
 struct numbers {
     double beta1, beta2, momentum, eps, weight_decay;
+    double lr; /* 0: TOY_LR; below: none */
 };
 typedef void formula(const struct numbers *n, double decay, double g, struct weight *w);
+
+static double rate(const struct numbers *n)
+{
+    return n->lr == 0 ? TOY_LR : fmax(n->lr, 0);
+}
+
+static void adamw(const struct numbers *n, double decay, double g, struct weight *w)
+{
+    w->t++;
+    w->m = n->beta1 * w->m + (1 - n->beta1) * g;
+    w->v = n->beta2 * w->v + (1 - n->beta2) * g * g;
+    const double m = w->m / (1 - pow(n->beta1, w->t)), v = w->v / (1 - pow(n->beta2, w->t));
+    w->p -= rate(n) * (m / (sqrt(v) + n->eps) + decay * w->p);
+}
 
 static void sgd(const struct numbers *n, double decay, double g, struct weight *w)
 {
     w->m = n->momentum * w->m + g + decay * w->p;
-    w->p -= TOY_LR * w->m;
+    w->p -= rate(n) * w->m;
 }
 
 static void lion(const struct numbers *n, double decay, double g, struct weight *w)
 {
     const double c = n->beta1 * w->m + (1 - n->beta1) * g;
-    w->p -= TOY_LR * ((c > 0) - (c < 0) + decay * w->p);
+    w->p -= rate(n) * ((c > 0) - (c < 0) + decay * w->p);
     w->m = n->beta2 * w->m + (1 - n->beta2) * g;
 }
 
@@ -45,22 +60,42 @@ static void adagrad(const struct numbers *n, double decay, double g, struct weig
 {
     g += decay * w->p;
     w->v += g * g;
-    w->p -= TOY_LR * g / (sqrt(w->v) + n->eps);
+    w->p -= rate(n) * g / (sqrt(w->v) + n->eps);
 }
 
 static const struct optimizer_case {
     struct hst_config config;
     struct numbers numbers;
     formula *formula;
+    /* Tensors whose names end so have these, with weight decay in any case. */
+    struct {
+        const char *ends;
+        struct numbers numbers;
+    } groups[3];
 } CASES[] = {
-    {{.optimizer = HST_OPTIMIZER_SGD}, {.momentum = 0.9}, sgd},
-    {{.optimizer = HST_OPTIMIZER_SGD, .momentum = HST_NONE, .weight_decay = 0.1},
-     {.weight_decay = 0.1},
-     sgd},
-    {{.optimizer = HST_OPTIMIZER_LION}, {.beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.01}, lion},
-    {{.optimizer = HST_OPTIMIZER_ADAGRAD, .weight_decay = 0.1},
-     {.eps = 1e-10, .weight_decay = 0.1},
-     adagrad},
+    {.config = {.optimizer = HST_OPTIMIZER_SGD}, .numbers = {.momentum = 0.9}, .formula = sgd},
+    {.config = {.optimizer = HST_OPTIMIZER_SGD, .momentum = HST_NONE, .weight_decay = 0.1},
+     .numbers = {.weight_decay = 0.1},
+     .formula = sgd},
+    {.config = {.optimizer = HST_OPTIMIZER_LION},
+     .numbers = {.beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.01},
+     .formula = lion},
+    {.config = {.optimizer = HST_OPTIMIZER_ADAGRAD, .weight_decay = 0.1},
+     .numbers = {.eps = 1e-10, .weight_decay = 0.1},
+     .formula = adagrad},
+    {.config = {.group = {"*.norm:lr=3x,decay=0.2",
+                          "?.w:beta1=0.8,beta2=0.9,eps=1e-3,decay=0;head:lr=0x"}},
+     .numbers = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
+     .formula = adamw,
+     .groups =
+         {{".norm",
+           {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.2, .lr = 3 * TOY_LR}},
+          {".w", {.beta1 = 0.8, .beta2 = 0.9, .eps = 1e-3}},
+          {"embed", {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .lr = -1}}}},
+    {.config = {.optimizer = HST_OPTIMIZER_SGD, .group = {"[a-c].*:momentum=0,decay=0.1"}},
+     .numbers = {.momentum = 0.9},
+     .formula = sgd,
+     .groups = {{".norm", {.weight_decay = 0.1}}, {".w", {.weight_decay = 0.1}}}},
 };
 enum { CASES_COUNT = sizeof CASES / sizeof *CASES };
 
@@ -74,7 +109,7 @@ static void must(struct hst_engine *engine, int rc)
 struct reference {
     size_t count;
     struct weight weights[TOY_ELEMENTS];
-    bool decays[TOY_ELEMENTS];
+    const struct hst_param_desc *params[TOY_ELEMENTS];
     int users[TOY_ELEMENTS]; /* of the weight: 2 where it is tied */
 };
 static struct reference reference;
@@ -87,11 +122,29 @@ static void begin(struct reference *r)
             const struct hst_param_desc *param = &toy_units[u].params[p];
             for (uint64_t i = 0; i < toy_elements(param) && !param->alias_of; i++) {
                 r->users[r->count] = u == 0 ? 2 : 1;
-                r->decays[r->count] = (param->flags & HST_PARAM_DECAY) != 0;
+                r->params[r->count] = param;
                 const double start = (double)toy_initial(u, i);
                 r->weights[r->count++] = (struct weight){.p = start, .start = start};
             }
         }
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static void update(const struct optimizer_case *c, const struct hst_param_desc *param, double g,
+                   struct weight *w)
+{
+    const bool decays = param->flags & HST_PARAM_DECAY;
+    for (int i = 0; i < 3 && c->groups[i].ends; i++)
+        if (ends_with(param->name, c->groups[i].ends)) {
+            c->formula(&c->groups[i].numbers, c->groups[i].numbers.weight_decay, g, w);
+            return;
+        }
+    c->formula(&c->numbers, decays ? c->numbers.weight_decay : 0, g, w);
 }
 
 /* A weight's gradient is the weight, as often as it is used. */
@@ -102,8 +155,7 @@ static void step(const struct optimizer_case *c, struct reference *r)
         sum += pow(r->users[i] * r->weights[i].p, 2);
     const double factor = fmin(1, CLIP / (sqrt(sum) + 1e-6));
     for (size_t i = 0; i < r->count; i++)
-        c->formula(&c->numbers, r->decays[i] ? c->numbers.weight_decay : 0,
-                   factor * r->users[i] * r->weights[i].p, &r->weights[i]);
+        update(c, r->params[i], factor * r->users[i] * r->weights[i].p, &r->weights[i]);
 }
 
 static void steps_are_those_of_the_formula_in_float64(void **state)

@@ -53,3 +53,12 @@ void table_print(const struct hst_memory *memory, uint32_t locals, FILE *out)
             text_count((double)memory->parameters, count), memory->tile_elements, memory->threads,
             text_s(memory->threads), memory->io);
 }
+
+void table_print_groups(const struct hst_group *groups, uint32_t count, FILE *out)
+{
+    char parameters[TEXT_BYTES];
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(out, "group '%s': %" PRIu32 " tensor%s, %s parameters\n", groups[i].text,
+                groups[i].params, text_s(groups[i].params),
+                text_count((double)groups[i].elements, parameters));
+}

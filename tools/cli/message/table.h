@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_TOOLS_CLI_MESSAGE_TABLE_H
 #define HOISTWAY_TOOLS_CLI_MESSAGE_TABLE_H
-#include <hoistway/hoistway.h>
+#include <hoistway/predict.h>
 #include <stdio.h>
 
 /**
@@ -10,5 +10,7 @@
  * take, and may, are two more rows.
  */
 void table_print(const struct hst_memory *memory, uint32_t locals, FILE *out);
+/** Below it, a line for each group of tensors with numbers of their own. */
+void table_print_groups(const struct hst_group *groups, uint32_t count, FILE *out);
 
 #endif

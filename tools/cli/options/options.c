@@ -124,7 +124,7 @@ static int parse_option(struct cli_parser *p, int argc, char *const *argv, int *
         return cli_option_unknown(p, typed, "");
     }
     const struct hst_option *o = found.option;
-    if (p->given[found.index])
+    if (p->given[found.index] && o->type != HST_OPTION_TEXTS)
         return fail(p->error, FAIL_VALUE, -EINVAL,
                     "--%s is given twice (the second at '%.60s'). Fix: leave one of them out.",
                     o->name, argv[*i]);

@@ -87,7 +87,7 @@ const char *cli_synonym(const char *name, const char *const *candidates, size_t 
 /** The same, else the name nearest to `name` by edit distance; null where none is near. */
 const char *cli_nearest(const char *name, const char *const *candidates, size_t count);
 
-#define CLI_TEXT_BYTES 64u
+#define CLI_TEXT_BYTES HST_OPTION_TEXTS_BYTES
 /**
  * A value in the words of the command line, from its field of `target`; of a flag that is set "".
  * Null: it was not given. Returns dst, a choice's name or the text itself.

@@ -9,17 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REAL_BYTES 32
+
 /* The fewest digits that are the same double. */
-static void format_real(double value, char dst[CLI_TEXT_BYTES / 2])
+static void format_real(double value, char *dst)
 {
     int digits = 9;
     do
-        snprintf(dst, CLI_TEXT_BYTES / 2, "%.*g", digits, value);
+        snprintf(dst, REAL_BYTES, "%.*g", digits, value);
     while (strtod(dst, NULL) != value && digits++ < 17);
 }
 
 /* 0 is none given; an explicit 0 may stand as another number. */
-static const char *real(double value, char dst[CLI_TEXT_BYTES])
+static const char *real(double value, char *dst)
 {
     if (value == 0)
         return NULL;
@@ -35,11 +37,11 @@ static const char *whole(uint64_t value, char dst[CLI_TEXT_BYTES])
 
 static const char *pair(const double value[2], char dst[CLI_TEXT_BYTES])
 {
-    char second[CLI_TEXT_BYTES];
+    char second[REAL_BYTES];
     if (!real(value[0], dst) || !real(value[1], second))
         return NULL;
     const size_t n = strlen(dst);
-    snprintf(dst + n, CLI_TEXT_BYTES - n, ",%.*s", CLI_TEXT_BYTES / 2, second);
+    snprintf(dst + n, CLI_TEXT_BYTES - n, ",%s", second);
     return dst;
 }
 
@@ -50,6 +52,15 @@ static const char *share(const struct hst_share *value, char dst[CLI_TEXT_BYTES]
     format_real(value->percent, dst);
     strcat(dst, "%");
     return dst;
+}
+
+/* As one value: ';' is between texts of such an option. */
+static const char *texts(const char *const *list, char dst[CLI_TEXT_BYTES])
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < HST_OPTION_TEXTS_MOST && list[i] && n < CLI_TEXT_BYTES; i++)
+        n += (size_t)snprintf(dst + n, CLI_TEXT_BYTES - n, "%s%s", i ? ";" : "", list[i]);
+    return n ? dst : NULL;
 }
 
 const char *cli_option_text(const struct hst_option *o, const void *target,
@@ -74,6 +85,8 @@ const char *cli_option_text(const struct hst_option *o, const void *target,
         return *(const char *const *)field;
     case HST_OPTION_FLAG:
         return *(const bool *)field ? "" : NULL;
+    case HST_OPTION_TEXTS:
+        return texts(field, dst);
     case HST_OPTION_SHARE:
         return share(field, dst);
     }

@@ -249,6 +249,7 @@ void plan_print(const struct plan *p, FILE *out)
     const struct llama_run *r = &p->t.run;
     const uint32_t ranks = train_options_ranks(p->t.options), locals = p->locals;
     table_print(&p->t.result.memory, locals, out);
+    table_print_groups(p->t.result.groups, p->t.result.group_count, out);
     if (ranks > 1)
         fprintf(out, "rank 0 of %" PRIu32 " on %" PRIu32 " node%s, %" PRIu32 " way%s\n", ranks,
                 ranks / locals, ranks == locals ? "" : "s", r->ways, text_s(r->ways));
@@ -326,6 +327,21 @@ static void put_length(struct json_writer *json, const struct plan *p)
         json_put_whole(json, "steps", p->t.options->steps);
 }
 
+static void put_groups(struct json_writer *json, const struct train_result *result)
+{
+    if (result->group_count == 0)
+        return;
+    json_put_array(json, "groups");
+    for (uint32_t i = 0; i < result->group_count; i++) {
+        json_put_object(json, NULL);
+        json_put_text(json, "group", result->groups[i].text);
+        json_put_whole(json, "tensors", result->groups[i].params);
+        json_put_whole(json, "parameters", result->groups[i].elements);
+        json_put_end(json);
+    }
+    json_put_end(json);
+}
+
 static void put_run(struct json_writer *json, const struct plan *p)
 {
     const struct train *t = &p->t;
@@ -337,6 +353,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "threads", t->result.memory.threads);
     json_put_whole(json, "parameters", t->result.memory.parameters);
     json_put_whole(json, "tile_elements", t->result.memory.tile_elements);
+    put_groups(json, &t->result);
     json_put_whole(json, "seq_len", t->run.seq_len);
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
     json_put_whole(json, "grain_tokens", t->run.micro_batch_tokens);

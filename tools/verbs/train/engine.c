@@ -157,6 +157,14 @@ static uint64_t load_bytes(const struct train *t)
     return llama_parameter_count(t->model) * hst_dtype_bytes(dtype);
 }
 
+static void take_groups(struct train *t)
+{
+    uint32_t n = 0;
+    while (n < HST_GROUPS_MOST && hst_engine_group(t->engine, n, &t->result.groups[n]) == 0)
+        n++;
+    t->result.group_count = n;
+}
+
 int train_engine_plan(struct train *t, enum hst_plan plan)
 {
     const struct train_options *o = t->options;
@@ -196,6 +204,7 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
         native = hst_engine_part(t->engine, &t->part);
     /* of a plan that does not fit, too */
     int told = hst_engine_memory(t->engine, &t->result.memory);
+    take_groups(t);
     native = native ? native : told;
     return native ? train_engine_failed(t, native, "planning") : 0;
 }

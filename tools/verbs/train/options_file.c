@@ -171,8 +171,9 @@ static const char *default_of(const struct hst_option *option, char dst[CLI_TEXT
 
 static bool is_number(const struct hst_option *option, const char *text)
 {
-    return option->type != HST_OPTION_TEXT && option->type != HST_OPTION_CHOICE &&
-           option->type != HST_OPTION_PAIR && !strchr(text, '%');
+    return option->type != HST_OPTION_TEXT && option->type != HST_OPTION_TEXTS &&
+           option->type != HST_OPTION_CHOICE && option->type != HST_OPTION_PAIR &&
+           !strchr(text, '%');
 }
 
 static void put_option(struct json_writer *json, const struct hst_option *option,

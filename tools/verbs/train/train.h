@@ -117,6 +117,8 @@ int train_weights_check(struct hf_model *source, struct hst_error *error);
 
 struct train_result {
     struct hst_memory memory;
+    struct hst_group groups[HST_GROUPS_MOST];
+    uint32_t group_count;
     double first_loss, last_loss;
     double seconds;
     double step_s;                    /* mean, the first step left out where there are others */
