@@ -34,6 +34,9 @@
     FORM(X, lion, LION)                                                                            \
     FORM(X, adam, ADAM)
 
+/* Their moments may be codes of 8 bits. */
+#define EACH_OF_CODED_MOMENTS(FORM, X) FORM(X, adamw, ADAMW)
+
 /* These move with one weight; m or v is anything where an optimizer has none. */
 struct element {
     floats p, m, v;

@@ -14,7 +14,7 @@
 #endif
 
 /* Elements: of all arrays this many fit into the first-level cache of a core with two threads. */
-enum { BLOCK = 1024 };
+enum { BLOCK = 1024, SCALES = BLOCK / HST_CODE_BLOCK };
 
 enum { LINE_BYTES = 64 };
 
@@ -23,6 +23,7 @@ struct block {
     _Alignas(LINE_BYTES) unsigned char master[BLOCK * 4];
     _Alignas(LINE_BYTES) unsigned char m[BLOCK * 4];
     _Alignas(LINE_BYTES) unsigned char v[BLOCK * 4];
+    float m_scales[SCALES], v_scales[SCALES];
 };
 
 #ifdef __SSE2__
@@ -54,7 +55,7 @@ static void fence(void)
 #endif
 
 /* It brings what an array of the block is made of; it is in place where both are one. */
-static void *bring(unsigned char *staged, void *from, const void *into, size_t bytes)
+static void *bring(void *staged, void *from, const void *into, size_t bytes)
 {
     if (from == into || bytes == 0)
         return from;
@@ -68,11 +69,19 @@ static void send(void *into, const void *staged, size_t bytes)
         stream_out(into, staged, bytes);
 }
 
+/* Scales are too few for their lines to be written whole. */
+static void send_scales(float *into, const float *staged, size_t bytes)
+{
+    if (into != staged && bytes > 0)
+        memcpy(into, staged, bytes);
+}
+
 int hst_update_run_into(const struct hst_update *update, const struct hst_adam_coef *coef,
                         const struct hst_update_arrays *from, const struct hst_update_arrays *into,
                         size_t n)
 {
     const struct hst_update_bytes *size = &update->bytes;
+    const size_t scales = update->kind.moments == HST_CPU_CODE ? sizeof(float) : 0;
     struct block block;
     int not_finite = 0;
 
@@ -80,6 +89,7 @@ int hst_update_run_into(const struct hst_update *update, const struct hst_adam_c
         return -EINVAL;
     for (size_t i = 0, count; i < n; i += count) {
         count = n - i < BLOCK ? n - i : BLOCK;
+        const size_t scale_bytes = scales * ((count + HST_CODE_BLOCK - 1) / HST_CODE_BLOCK);
         const struct hst_update_arrays f = hst_update_arrays_at(update, from, i);
         const struct hst_update_arrays t = hst_update_arrays_at(update, into, i);
         const struct hst_update_arrays here = {
@@ -89,6 +99,8 @@ int hst_update_run_into(const struct hst_update *update, const struct hst_adam_c
             .v = bring(block.v, f.v, t.v, count * size->v),
             .grads = f.grads,
             .index = f.index,
+            .m_scales = bring(block.m_scales, f.m_scales, t.m_scales, scale_bytes),
+            .v_scales = bring(block.v_scales, f.v_scales, t.v_scales, scale_bytes),
         };
         const size_t found = update->kernel(coef, &here, count);
         not_finite = found < (size_t)(INT_MAX - not_finite) ? not_finite + (int)found : INT_MAX;
@@ -96,6 +108,8 @@ int hst_update_run_into(const struct hst_update *update, const struct hst_adam_c
         send(t.master, here.master, count * size->master);
         send(t.m, here.m, count * size->m);
         send(t.v, here.v, count * size->v);
+        send_scales(t.m_scales, here.m_scales, scale_bytes);
+        send_scales(t.v_scales, here.v_scales, scale_bytes);
     }
     fence();
     return not_finite;

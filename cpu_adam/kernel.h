@@ -10,7 +10,7 @@
 
 enum { NORM_LANES = 16 };
 
-#define TYPE_BYTES(type)   ((type) == HST_CPU_F32 ? 4 : 2)
+#define TYPE_BYTES(type)   ((type) == HST_CPU_F32 ? 4 : (type) == HST_CPU_CODE ? 1 : 2)
 #define MASTER_BYTES(type) ((type) == HST_CPU_F32 ? 0 : (type) == HST_CPU_BF16 ? 2 : 4)
 
 #define M_BYTES(optimizer, type) (HST_OPTIMIZER_HAS_M(optimizer) ? TYPE_BYTES(type) : 0)
@@ -30,7 +30,7 @@ INLINED struct hst_update_bytes bytes_of(struct hst_update_kind kind)
                                                 kind.grads);
 }
 
-/* No array is null here: one that the update has not is another one, and of no bytes. */
+/* No array but scales is null here: one that the update has not is another one, and of no bytes. */
 INLINED struct hst_update_arrays arrays_at(struct hst_update_kind kind,
                                            const struct hst_update_arrays *a, size_t first)
 {
@@ -42,6 +42,8 @@ INLINED struct hst_update_arrays arrays_at(struct hst_update_kind kind,
         .v = (char *)a->v + b.v * first,
         .grads = (const char *)a->grads + b.grads * first,
         .index = a->index + first,
+        .m_scales = kind.moments == HST_CPU_CODE ? a->m_scales + first / HST_CODE_BLOCK : NULL,
+        .v_scales = kind.moments == HST_CPU_CODE ? a->v_scales + first / HST_CODE_BLOCK : NULL,
     };
 }
 

@@ -39,34 +39,42 @@ _Static_assert(FLT_EVAL_METHOD == 0, "f32 operations must be rounded to f32");
  */
 enum { BLOCK = 64, AHEAD = 512, LINE_BYTES = 64 };
 
-INLINED void prefetch(const void *array, size_t element_bytes)
+/* Codes are updated a block of theirs at a time. */
+INLINED size_t block_of(struct hst_update_kind kind)
+{
+    return kind.moments == HST_CPU_CODE ? HST_CODE_BLOCK : BLOCK;
+}
+
+INLINED void prefetch(const void *array, size_t element_bytes, size_t count)
 {
     const char *block = (const char *)array + AHEAD * element_bytes;
-    for (size_t at = 0; at < BLOCK * element_bytes; at += LINE_BYTES)
+    for (size_t at = 0; at < count * element_bytes; at += LINE_BYTES)
         __builtin_prefetch(block + at);
 }
 
 INLINED void prefetch_all(struct hst_update_kind kind, const struct hst_update_arrays *a)
 {
     const struct hst_update_bytes b = bytes_of(kind);
+    const size_t count = block_of(kind);
     if (kind.weights != HST_CPU_F16) /* those are written alone */
-        prefetch(a->weights, b.weights);
-    prefetch(a->master, b.master);
-    prefetch(a->m, b.m);
-    prefetch(a->v, b.v);
-    prefetch(a->grads, b.grads);
+        prefetch(a->weights, b.weights, count);
+    prefetch(a->master, b.master, count);
+    prefetch(a->m, b.m, count);
+    prefetch(a->v, b.v, count);
+    prefetch(a->grads, b.grads, count);
 }
 
 INLINED size_t update_run(struct hst_update_kind kind, const struct constants *k,
                           const struct hst_update_arrays *a, size_t n)
 {
+    const size_t block = block_of(kind);
     size_t not_finite = 0, i = 0;
 
-    for (; n - i >= BLOCK; i += BLOCK) {
+    for (; n - i >= block; i += block) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
-        if (n - i >= AHEAD + BLOCK)
+        if (n - i >= AHEAD + block)
             prefetch_all(kind, &here);
-        not_finite += update_some(kind, k, &here, BLOCK);
+        not_finite += update_some(kind, k, &here, block);
     }
     if (i < n) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
@@ -209,13 +217,17 @@ static void norm2_f16(const void *x, size_t n, double *partial)
     EACH_GRADIENT(X, name, value, f16, f32)
 #define BF16_MOMENTS(X, name, value) EACH_GRADIENT(X, name, value, bf16, bf16)
 
+#define CODED_MOMENTS(X, name, value) X(name, value, bf16, code, bf16)
+
 #define EACH_UPDATE(X)                                                                             \
     EACH_OPTIMIZER(F32_MOMENTS, X)                                                                 \
-    EACH_OF_BF16_MOMENTS(BF16_MOMENTS, X)
+    EACH_OF_BF16_MOMENTS(BF16_MOMENTS, X)                                                          \
+    EACH_OF_CODED_MOMENTS(CODED_MOMENTS, X)
 
 #define TYPE_f32  HST_CPU_F32
 #define TYPE_bf16 HST_CPU_BF16
 #define TYPE_f16  HST_CPU_F16
+#define TYPE_code HST_CPU_CODE
 
 #define KIND(value, weights, moments, grads)                                                       \
     {                                                                                              \
@@ -248,6 +260,7 @@ EACH_UPDATE(KERNEL)
                       TYPE_BYTES(TYPE_##grads_),                                                   \
         .written_bytes = TYPE_BYTES(TYPE_##weights_) + MASTER_BYTES(TYPE_##weights_) +             \
                          MOMENT_BYTES(value, moments),                                             \
+        .granularity = TYPE_##moments == HST_CPU_CODE ? HST_CODE_BLOCK : 1,                        \
         .kernel = name_##_##weights_##_##moments##_##grads_,                                       \
         .set_weights = set_##weights_,                                                             \
     },

@@ -51,6 +51,7 @@ INLINED floats minus_step_size(const struct hst_adam_coef *k)
     return -k->step_size;
 }
 
+#include "codes.h"
 #include "formula.h"
 
 struct constants {
@@ -129,9 +130,118 @@ INLINED size_t update_arrays(struct hst_update_kind kind, const struct constants
     return not_finite;
 }
 
+/* ---- moments in codes, a block at a time ---- */
+
+/* The lowest line at y, the code of y before its fraction is cut off. */
+INLINED float lowest_line(const struct code_lines *lines, int segments, float y)
+{
+    float lowest = fmaf(lines->slope[0], y, lines->start[0]);
+    for (int i = 1; i < segments; i++) {
+        const float line = fmaf(lines->slope[i], y, lines->start[i]);
+        lowest = line < lowest ? line : lowest;
+    }
+    return lowest;
+}
+
+/* The highest line at a code, or `least`. */
+INLINED float highest_line(const struct code_lines *lines, int segments, float code, float least)
+{
+    float highest = least;
+    for (int i = 0; i < segments; i++) {
+        const float line = fmaf(lines->slope[i], code, lines->start[i]);
+        highest = line > highest ? line : highest;
+    }
+    return highest;
+}
+
+/* A magnitude over the scale. */
+INLINED float part_of_scale(float x, float inverse)
+{
+    return fmaf(float_of(bits_of(x) & 0x7fffffffu), inverse, Y_LEAST);
+}
+
+INLINED float m_value(uint8_t code, float scale)
+{
+    const float z = highest_line(&m_from_code, M_SEGMENTS, (float)(code & 0x7f), 0);
+    return float_of(bits_of(z * scale) ^ (uint32_t)(code & 0x80) << 24);
+}
+
+INLINED float v_value(uint8_t code, float scale)
+{
+    return highest_line(&v_from_code, V_SEGMENTS, (float)code, V_LEAST) * scale;
+}
+
+INLINED void write_m_codes(const float *restrict m, uint32_t largest, uint8_t *restrict codes,
+                           float *restrict scales, size_t n)
+{
+    const struct scale scale = scale_of(largest, M_TO_SCALE);
+    *scales = scale.value;
+    if (scale.inverse == 0) {
+        memset(codes, 0, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float y = part_of_scale(m[i], scale.inverse);
+        const int code = (int)lowest_line(&m_to_code, M_SEGMENTS, y);
+        codes[i] = (uint8_t)((uint32_t)code | (bits_of(m[i]) >> 24 & 0x80u));
+    }
+}
+
+INLINED void write_v_codes(const float *restrict v, uint32_t largest, uint8_t *restrict codes,
+                           float *restrict scales, size_t n)
+{
+    const struct scale scale = scale_of(largest, V_TO_SCALE);
+    *scales = scale.value;
+    if (scale.inverse == 0) {
+        memset(codes, 0, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float y = part_of_scale(v[i], scale.inverse);
+        codes[i] = (uint8_t)(int)lowest_line(&v_to_code, V_SEGMENTS, y);
+    }
+}
+
+INLINED uint32_t larger(uint32_t largest, float x)
+{
+    const uint32_t magnitude = bits_of(x) & 0x7fffffffu;
+    return magnitude > largest ? magnitude : largest;
+}
+
+/* n is at most a block. */
+INLINED void update_block(struct hst_update_kind kind, const struct hst_adam_coef *k,
+                          uint16_t *restrict weights, int16_t *restrict master,
+                          const struct hst_update_arrays *a, size_t n)
+{
+    const uint8_t *m_codes = a->m, *v_codes = a->v;
+    const float m_scale = *a->m_scales, v_scale = *a->v_scales;
+    float m[HST_CODE_BLOCK], v[HST_CODE_BLOCK];
+    uint32_t m_largest = 0, v_largest = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct element e = {
+            .p = join(weights[i], master[i]),
+            .m = m_value(m_codes[i], m_scale),
+            .v = v_value(v_codes[i], v_scale),
+        };
+        e = element_updated(kind.optimizer, k, e, read_number(kind.grads, a->grads, i));
+        write_master(kind.weights, weights, master, i, canonical(e.p));
+        m[i] = e.m;
+        v[i] = e.v;
+        m_largest = larger(m_largest, e.m);
+        v_largest = larger(v_largest, e.v);
+    }
+    write_m_codes(m, m_largest, a->m, a->m_scales, n);
+    write_v_codes(v, v_largest, a->v, a->v_scales, n);
+}
+
 INLINED size_t update_some(struct hst_update_kind kind, const struct constants *k,
                            const struct hst_update_arrays *a, size_t n)
 {
+    if (kind.moments == HST_CPU_CODE) {
+        update_block(kind, &k->coef, a->weights, a->master, a, n);
+        return 0;
+    }
     return update_arrays(kind, k, a->weights, a->master, a->m, a->v, a->grads, (uint32_t)a->index,
                          n);
 }

@@ -8,28 +8,42 @@
 #include <errno.h>
 #include <limits.h>
 
-enum { ARRAYS = 5 };
+enum { ARRAYS = 7 };
 
-/* One array of an update; bytes per element, 0 where it has none. */
+/* One array of an update; bytes of a number, 0 where it has none; how many elements share it. */
 struct array {
     uintptr_t start;
-    size_t bytes;
+    size_t bytes, covers;
 };
+
+static bool has_scales(const struct hst_update *update)
+{
+    return update->kind.moments == HST_CPU_CODE;
+}
 
 static void list(const struct hst_update *update, const struct hst_update_arrays *a,
                  struct array out[ARRAYS])
 {
     const struct hst_update_bytes *bytes = &update->bytes;
-    out[0] = (struct array){(uintptr_t)a->weights, bytes->weights};
-    out[1] = (struct array){(uintptr_t)a->master, bytes->master};
-    out[2] = (struct array){(uintptr_t)a->m, bytes->m};
-    out[3] = (struct array){(uintptr_t)a->v, bytes->v};
-    out[4] = (struct array){(uintptr_t)a->grads, bytes->grads};
+    const size_t m_scale = has_scales(update) && bytes->m ? sizeof *a->m_scales : 0;
+    const size_t v_scale = has_scales(update) && bytes->v ? sizeof *a->v_scales : 0;
+    out[0] = (struct array){(uintptr_t)a->weights, bytes->weights, 1};
+    out[1] = (struct array){(uintptr_t)a->master, bytes->master, 1};
+    out[2] = (struct array){(uintptr_t)a->m, bytes->m, 1};
+    out[3] = (struct array){(uintptr_t)a->v, bytes->v, 1};
+    out[4] = (struct array){(uintptr_t)a->m_scales, m_scale, HST_CODE_BLOCK};
+    out[5] = (struct array){(uintptr_t)a->v_scales, v_scale, HST_CODE_BLOCK};
+    out[6] = (struct array){(uintptr_t)a->grads, bytes->grads, 1};
+}
+
+static size_t bytes_of(const struct array *a, size_t n)
+{
+    return (n / a->covers + (n % a->covers > 0)) * a->bytes;
 }
 
 static bool overlap(const struct array *a, const struct array *b, size_t n)
 {
-    return a->start < b->start + n * b->bytes && b->start < a->start + n * a->bytes;
+    return a->start < b->start + bytes_of(b, n) && b->start < a->start + bytes_of(a, n);
 }
 
 static bool can_run(const struct array *arrays, int count, size_t n)
@@ -91,6 +105,8 @@ struct hst_update_arrays hst_update_arrays_at(const struct hst_update *update,
         .v = element(arrays->v, bytes->v, first),
         .grads = (const char *)arrays->grads + bytes->grads * first,
         .index = arrays->index + first,
+        .m_scales = arrays->m_scales ? arrays->m_scales + first / HST_CODE_BLOCK : NULL,
+        .v_scales = arrays->v_scales ? arrays->v_scales + first / HST_CODE_BLOCK : NULL,
     };
 }
 

@@ -18,6 +18,10 @@ struct pair {
     floats low, high;
 };
 
+struct word_pair {
+    words low, high;
+};
+
 #define ODD_HALVES 0xaa /* of 8, in each half of a vector, as an immediate */
 
 INLINED floats all(float x)
@@ -49,6 +53,12 @@ INLINED floats times(floats a, floats b)
 INLINED floats times_plus(floats a, floats b, floats c)
 {
     return _mm256_fmadd_ps(a, b, c);
+}
+
+/* The larger; of a NaN the second. */
+INLINED floats most(floats a, floats b)
+{
+    return _mm256_max_ps(a, b);
 }
 
 INLINED floats over(floats a, floats b)
@@ -86,6 +96,42 @@ INLINED words differing(words a, words b)
 INLINED words shifted(words a, int bits)
 {
     return _mm256_srli_epi32(a, bits);
+}
+
+/* Up. */
+INLINED words lifted(words a, int bits)
+{
+    return _mm256_slli_epi32(a, bits);
+}
+
+INLINED words both(words a, words b)
+{
+    return _mm256_and_si256(a, b);
+}
+
+/* Whole numbers to floats, and back without the fraction. */
+INLINED floats floats_from(words a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+
+INLINED words words_from(floats a)
+{
+    return _mm256_cvttps_epi32(a);
+}
+
+/* The larger of each, without a sign; the largest of all. */
+INLINED words larger_words(words a, words b)
+{
+    return _mm256_max_epu32(a, b);
+}
+
+INLINED uint32_t largest_word(words a)
+{
+    __m128i x = _mm_max_epu32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4e));
+    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(x);
 }
 
 INLINED words low_halves(words a)
@@ -211,6 +257,20 @@ INLINED void store_lower(enum order order, uint16_t *x, words low, words high)
                      _mm256_blend_epi16(high, zero, ODD_HALVES));
 }
 
+/* Bytes, the even ones in `low`, the odd ones in `high`; and back, of words below 256. */
+INLINED struct word_pair load_codes(const uint8_t *x)
+{
+    words two = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)x));
+    return (struct word_pair){both(two, all_words(0xff)), shifted(two, 8)};
+}
+
+INLINED void store_codes(uint8_t *x, struct word_pair y)
+{
+    words two = _mm256_or_si256(y.low, _mm256_slli_epi32(y.high, 8));
+    two = _mm256_permute4x64_epi64(_mm256_packus_epi32(two, two), 0x08);
+    _mm_storeu_si128((__m128i *)(void *)x, _mm256_castsi256_si128(two));
+}
+
 INLINED struct pair load_f16(const uint16_t *x)
 {
     const __m128i *halves = (const __m128i *)(const void *)x;
@@ -223,6 +283,29 @@ INLINED void store_f16(uint16_t *x, struct pair y)
     __m128i *halves = (__m128i *)(void *)x;
     _mm_storeu_si128(halves, _mm256_cvtps_ph(y.low, _MM_FROUND_TO_NEAREST_INT));
     _mm_storeu_si128(halves + 1, _mm256_cvtps_ph(y.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* ---- lines of codes (codes.h) ---- */
+
+/* One of eight numbers, by the low three bits of an index. */
+INLINED floats at_line(const float lines[8], words index)
+{
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(lines), index);
+}
+
+/*
+ * The number's line at it. The line is that of a third of the exponent, which is 96 to 126, rounded
+ * up. Below all segments that is another one, above the lowest, which is the right one there.
+ */
+INLINED floats number_on_line(const struct number_lines *lines, floats y)
+{
+    const words exponent = shifted(words_of(y), 23);
+    const words third =
+        shifted(plus_words(_mm256_mullo_epi16(exponent, all_words(171)), all_words(342)), 9);
+    const floats picked = times_plus(at_line(lines->third.slope, third), y,
+                                     at_line(lines->third.start, third));
+    const floats lowest = times_plus(all(lines->lowest_slope), y, all(lines->lowest_start));
+    return _mm256_min_ps(picked, lowest);
 }
 
 /* ---- the lanes of a norm ---- */

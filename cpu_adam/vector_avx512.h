@@ -14,6 +14,10 @@ struct pair {
     floats low, high;
 };
 
+struct word_pair {
+    words low, high;
+};
+
 #define ODD_HALVES 0xaaaaaaaau /* of 32, as a mask */
 
 INLINED floats all(float x)
@@ -44,6 +48,11 @@ INLINED floats times(floats a, floats b)
 INLINED floats times_plus(floats a, floats b, floats c)
 {
     return _mm512_fmadd_ps(a, b, c);
+}
+
+INLINED floats most(floats a, floats b)
+{
+    return _mm512_max_ps(a, b);
 }
 
 INLINED floats over(floats a, floats b)
@@ -80,6 +89,36 @@ INLINED words differing(words a, words b)
 INLINED words shifted(words a, unsigned bits)
 {
     return _mm512_srli_epi32(a, bits);
+}
+
+INLINED words lifted(words a, unsigned bits)
+{
+    return _mm512_slli_epi32(a, bits);
+}
+
+INLINED words both(words a, words b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+INLINED floats floats_from(words a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
+INLINED words words_from(floats a)
+{
+    return _mm512_cvttps_epi32(a);
+}
+
+INLINED words larger_words(words a, words b)
+{
+    return _mm512_max_epu32(a, b);
+}
+
+INLINED uint32_t largest_word(words a)
+{
+    return _mm512_reduce_max_epu32(a);
 }
 
 INLINED words low_halves(words a)
@@ -189,6 +228,18 @@ INLINED void store_lower(enum order order, uint16_t *x, words low, words high)
                      _mm512_maskz_mov_epi16(~ODD_HALVES, high));
 }
 
+INLINED struct word_pair load_codes(const uint8_t *x)
+{
+    words two = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x));
+    return (struct word_pair){both(two, all_words(0xff)), shifted(two, 8)};
+}
+
+INLINED void store_codes(uint8_t *x, struct word_pair y)
+{
+    words two = _mm512_or_si512(y.low, _mm512_slli_epi32(y.high, 8));
+    _mm256_storeu_si256((__m256i *)(void *)x, _mm512_cvtepi32_epi16(two));
+}
+
 INLINED struct pair load_f16(const uint16_t *x)
 {
     const __m256i *halves = (const __m256i *)(const void *)x;
@@ -201,6 +252,31 @@ INLINED void store_f16(uint16_t *x, struct pair y)
     __m256i *halves = (__m256i *)(void *)x;
     _mm256_storeu_si256(halves, _mm512_cvtps_ph(y.low, _MM_FROUND_TO_NEAREST_INT));
     _mm256_storeu_si256(halves + 1, _mm512_cvtps_ph(y.high, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* ---- lines of codes (codes.h) ---- */
+
+/* The eight lines, by the low three bits of an index, twice. */
+INLINED floats eight_lines(const float line[8])
+{
+    return _mm512_broadcast_f32x8(_mm256_loadu_ps(line));
+}
+
+INLINED floats at_line(const float lines[8], words index)
+{
+    return _mm512_permutexvar_ps(index, eight_lines(lines));
+}
+
+/* One of 32 numbers, by the low five bits of an index. */
+INLINED floats at_exponent(const float numbers[32], words index)
+{
+    return _mm512_permutex2var_ps(_mm512_load_ps(numbers), index, _mm512_load_ps(numbers + 16));
+}
+
+INLINED floats number_on_line(const struct number_lines *lines, floats y)
+{
+    const words index = shifted(words_of(y), 23);
+    return times_plus(at_exponent(lines->slope, index), y, at_exponent(lines->start, index));
 }
 
 /* ---- the lanes of a norm ---- */

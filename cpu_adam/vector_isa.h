@@ -13,6 +13,8 @@ enum order { STRAIGHT, EVEN_ODD };
 
 #define F16_OVERFLOW 65520.0f /* the least that rounds to infinity */
 
+#include "codes_lines.h"
+
 #define VECTOR_STRING_(name) #name
 #define VECTOR_STRING(name)  VECTOR_STRING_(name)
 #include VECTOR_STRING(VECTOR_H)
@@ -70,7 +72,8 @@ INLINED struct pair canonical_pair(struct pair x)
 
 INLINED enum order order_of(struct hst_update_kind kind)
 {
-    bool halves = kind.weights == HST_CPU_BF16 && kind.moments == HST_CPU_BF16;
+    bool halves = kind.weights == HST_CPU_BF16 &&
+                  (kind.moments == HST_CPU_BF16 || kind.moments == HST_CPU_CODE);
     return halves && kind.grads == HST_CPU_BF16 ? EVEN_ODD : STRAIGHT;
 }
 
@@ -183,7 +186,8 @@ INLINED size_t update_rest(struct hst_update_kind kind, const struct constants *
     memcpy(m, a->m, n * b.m);
     memcpy(v, a->v, n * b.v);
     memcpy(grads, a->grads, n * b.grads);
-    const struct hst_update_arrays padded = {weights, master, m, v, grads, a->index};
+    const struct hst_update_arrays padded = {
+        .weights = weights, .master = master, .m = m, .v = v, .grads = grads, .index = a->index};
     size_t not_finite = update_pair(kind, k, &padded);
     memcpy(a->weights, weights, n * b.weights);
     memcpy(a->master, master, n * b.master);
@@ -192,11 +196,17 @@ INLINED size_t update_rest(struct hst_update_kind kind, const struct constants *
     return not_finite;
 }
 
+#include "codes_isa.h"
+
 INLINED size_t update_some(struct hst_update_kind kind, const struct constants *k,
                            const struct hst_update_arrays *a, size_t n)
 {
     size_t not_finite = 0, i = 0;
 
+    if (kind.moments == HST_CPU_CODE) {
+        update_block(kind, k, a, n);
+        return 0;
+    }
     for (; n - i >= PAIR; i += PAIR) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
         not_finite += update_pair(kind, k, &here);

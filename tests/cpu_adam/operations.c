@@ -15,6 +15,8 @@ CALL(run_update)
     arrays.m = bytes->m ? *a++ : NULL;
     arrays.v = bytes->v ? *a++ : NULL;
     arrays.master = bytes->master ? *a++ : NULL;
+    arrays.m_scales = ops->updates[op->index].kind.moments == HST_CPU_CODE ? *a++ : NULL;
+    arrays.v_scales = arrays.m_scales ? *a++ : NULL;
     int rc = hst_update_run(&ops->updates[op->index], coef, &arrays, n);
     assert_true(rc >= 0);
     return (size_t)rc;
@@ -76,6 +78,9 @@ CALL(norm2)
     return 0;
 }
 
+/* Bytes of the scales of m and of v, which are one for a block. */
+static const unsigned char SCALES[] = {OPERATION_SCALE, OPERATION_SCALE};
+
 static const struct operation others[] = {
     {"split_f32", {4, 2, 2}, 1, 0, split_f32},
     {"join_f32", {2, 2, 4}, 1, 0, join_f32},
@@ -100,13 +105,15 @@ size_t operations_list(const struct hst_cpu_adam_ops *ops, struct operation out[
         struct operation update = {
             .name = ops->updates[i].name,
             .element_bytes = {b->weights, b->grads},
-            .cut = 1,
+            .cut = ops->updates[i].granularity,
             .index = i,
             .call = run_update,
         };
         for (size_t s = 0, next = 2; s < sizeof states; s++)
             if (states[s])
                 update.element_bytes[next++] = states[s];
+        if (ops->updates[i].kind.moments == HST_CPU_CODE)
+            memcpy(update.element_bytes + 5, SCALES, sizeof SCALES);
         out[count++] = update;
         out[count++] = (struct operation){
             .name = "set_weights",

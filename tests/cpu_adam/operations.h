@@ -4,11 +4,14 @@
 /* Everything a table of cpu_adam can do, as rows of one shape: arrays in, arrays out. */
 #include <hoistway/cpu_adam.h>
 
-enum { ARRAYS_MAX = 5, OPERATIONS_MAX = 160 };
+enum { ARRAYS_MAX = 7, OPERATIONS_MAX = 160 };
+
+/* In place of an element's bytes: 4 bytes for each block of codes. */
+enum { OPERATION_SCALE = 255 };
 
 struct operation {
     const char *name;
-    unsigned char element_bytes[ARRAYS_MAX]; /* 0: no more arrays; 8: the partials of a norm */
+    unsigned char element_bytes[ARRAYS_MAX]; /* 0: no more; 8: the partials of a norm */
     size_t cut;                              /* ranges may be cut at multiples of this */
     size_t index;                            /* of the update, or the norm, in its table */
     /* index: of the first element in the model. Returns what the operation counts; adds up over the

@@ -220,7 +220,8 @@ static void a_nan_gradient_poisons_its_own_element_with_the_one_nan(void **state
     assert_int_equal(bits_of(v[1]), 0x7fc00000);
 
     m[0] = v[0] = 0;
-    const struct hst_update_arrays arrays = {&weight, &remainder, m, v, &grad, 0};
+    const struct hst_update_arrays arrays = {
+        .weights = &weight, .master = &remainder, .m = m, .v = v, .grads = &grad};
     assert_int_equal(hst_update_run(adamw_bf16, &k, &arrays, 1), 0);
     assert_int_equal(weight, 0x7fc0);
     assert_int_equal(remainder, 0);

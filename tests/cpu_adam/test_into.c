@@ -5,13 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { ARRAYS = 4, MOST = 2600, ROUNDS = 6 };
+enum { ARRAYS = 6, SCALES = 4, MOST = 2600, ROUNDS = 6 };
 
 static const struct hst_cpu_adam_ops *tables[TABLES_MAX];
 static size_t table_count;
 static uint64_t rng;
 
-/* weights, master, m, v: old values, where new ones go, and what they are to be. */
+/* weights, master, m, v, from SCALES on the scales of m and v: old values, where new ones go, and
+ * what they are to be. */
 struct memory {
     struct guarded from[ARRAYS], into[ARRAYS], want[ARRAYS], grads;
 };
@@ -58,7 +59,7 @@ static void fill(unsigned char *at, size_t n, size_t element)
     for (size_t i = 0; i < n; i++) {
         float x = random_below(&rng, 9) ? random_unit(&rng) : float_of(random_special(&rng));
         uint32_t bits = bits_of(x);
-        memcpy(at + i * element, element == 2 ? (unsigned char *)&bits + 2 : (unsigned char *)&bits,
+        memcpy(at + i * element, element < 4 ? (unsigned char *)&bits + 2 : (unsigned char *)&bits,
                element);
     }
 }
@@ -68,36 +69,48 @@ static void fill(unsigned char *at, size_t n, size_t element)
 
 static struct hst_update_arrays arrays_of(unsigned char *const at[ARRAYS], const void *grads)
 {
-    return (struct hst_update_arrays){at[0], at[1], at[2], at[3], grads, grads ? INDEX : 0};
+    return (struct hst_update_arrays){.weights = at[0],
+                                      .master = at[1],
+                                      .m = at[2],
+                                      .v = at[3],
+                                      .grads = grads,
+                                      .index = grads ? INDEX : 0,
+                                      .m_scales = (float *)(void *)at[4],
+                                      .v_scales = (float *)(void *)at[5]};
 }
 
 /* Some arrays go elsewhere, `mask`, the others stay in place. */
 static void check(struct memory *m, const struct hst_update *u, size_t n, unsigned mask)
 {
-    const size_t bytes[ARRAYS] = {u->bytes.weights, u->bytes.master, u->bytes.m, u->bytes.v};
+    const size_t scale = u->kind.moments == HST_CPU_CODE ? sizeof(float) : 0;
+    const size_t bytes[ARRAYS] = {u->bytes.weights, u->bytes.master, u->bytes.m,
+                                  u->bytes.v,       scale,           scale};
+    const size_t blocks = (n + HST_CODE_BLOCK - 1) / HST_CODE_BLOCK;
     unsigned char *from[ARRAYS] = {0}, *into[ARRAYS] = {0}, *want[ARRAYS] = {0}, *old[ARRAYS] = {0};
     const struct hst_adam_coef k = random_coef();
     int where = (int)random_below(&rng, 3);
     unsigned char *grads = place(&m->grads, n * u->bytes.grads, u->bytes.grads, where);
     fill(grads, n, u->bytes.grads);
     for (int i = 0; i < ARRAYS; i++) {
+        const size_t count = i < SCALES ? n : blocks, size = count * bytes[i];
         if (!bytes[i])
             continue;
-        from[i] = place(&m->from[i], n * bytes[i], bytes[i], where);
-        into[i] = mask >> i & 1 ? place(&m->into[i], n * bytes[i], bytes[i], where) : from[i];
+        from[i] = place(&m->from[i], size, bytes[i], where);
+        into[i] = mask >> i & 1 ? place(&m->into[i], size, bytes[i], where) : from[i];
         want[i] = m->want[i].data;
-        fill(from[i], n, bytes[i]);
-        memcpy(want[i], from[i], n * bytes[i]);
-        old[i] = malloc(n * bytes[i] + 1);
-        memcpy(old[i], from[i], n * bytes[i]);
+        fill(from[i], count, bytes[i]);
+        memcpy(want[i], from[i], size);
+        old[i] = malloc(size + 1);
+        memcpy(old[i], from[i], size);
     }
     const struct hst_update_arrays f = arrays_of(from, grads), t = arrays_of(into, NULL),
                                    w = arrays_of(want, grads);
     assert_int_equal(hst_update_run_into(u, &k, &f, &t, n), hst_update_run(u, &k, &w, n));
     for (int i = 0; i < ARRAYS; i++) {
-        if (bytes[i] && memcmp(into[i], want[i], n * bytes[i]) != 0)
+        const size_t size = (i < SCALES ? n : blocks) * bytes[i];
+        if (size && memcmp(into[i], want[i], size) != 0)
             fail_msg("%s: array %d of %zu elements is another, mask %u", u->name, i, n, mask);
-        if (bytes[i] && (mask >> i & 1) && memcmp(from[i], old[i], n * bytes[i]) != 0)
+        if (size && (mask >> i & 1) && memcmp(from[i], old[i], size) != 0)
             fail_msg("%s: array %d was written to where it was", u->name, i);
         free(old[i]);
     }
@@ -113,7 +126,7 @@ static void results_go_elsewhere_as_they_would_stay(void **state)
         for (size_t i = 0; i < tables[t]->update_count; i++)
             for (int round = 0; round < ROUNDS; round++) {
                 size_t n = sizes[random_below(&rng, sizeof sizes / sizeof *sizes)];
-                unsigned mask = round == 0 ? 15 : (unsigned)random_below(&rng, 16);
+                unsigned mask = round == 0 ? 63 : (unsigned)random_below(&rng, 64);
                 check(&m, &tables[t]->updates[i], n, mask);
             }
     memory_close(&m);

@@ -75,6 +75,8 @@ static void fill_array(struct guarded *g, size_t offset_bytes, size_t element_by
         uint32_t value = random_value(fill);
         uint16_t half = (uint16_t)(value >> (fill == FILL_TYPICAL || i % 2 ? 16 : 0));
         unsigned char *at = g->data + offset_bytes + i * element_bytes;
+        if (element_bytes == 1)
+            *at = (unsigned char)random_u64(&rng);
         if (element_bytes == 2)
             memcpy(at, &half, 2);
         if (element_bytes == 4)
@@ -82,10 +84,18 @@ static void fill_array(struct guarded *g, size_t offset_bytes, size_t element_by
     }
 }
 
+/* Of a number of the array. */
+static size_t number_bytes(const struct operation *op, int a)
+{
+    return op->element_bytes[a] == OPERATION_SCALE ? 4 : op->element_bytes[a];
+}
+
 static size_t array_bytes(const struct operation *op, int a, size_t n)
 {
-    size_t count = op->element_bytes[a] == 8 ? (n + HST_NORM_BLOCK - 1) / HST_NORM_BLOCK : n;
-    return count * op->element_bytes[a];
+    const size_t covers = op->element_bytes[a] == 8                 ? HST_NORM_BLOCK
+                          : op->element_bytes[a] == OPERATION_SCALE ? HST_CODE_BLOCK
+                                                                    : 1;
+    return (n + covers - 1) / covers * number_bytes(op, a);
 }
 
 static size_t run_whole(const struct operation *op, const struct hst_cpu_adam_ops *table,
@@ -139,7 +149,7 @@ static void check(const struct operation *op, const size_t *offset, size_t n, en
     uint64_t index = random_index(n);
 
     for (int a = 0; a < ARRAYS_MAX && op->element_bytes[a]; a++) {
-        fill_array(&initial[a], offset[a], op->element_bytes[a], fill);
+        fill_array(&initial[a], offset[a], number_bytes(op, a), fill);
         memcpy(expected[a].data, initial[a].data, initial[a].data_bytes);
         memcpy(actual[a].data, initial[a].data, initial[a].data_bytes);
     }
@@ -155,7 +165,7 @@ static void check(const struct operation *op, const size_t *offset, size_t n, en
         size_t byte = 0;
         while (expected[a].data[byte] == actual[a].data[byte])
             byte++;
-        long element = ((long)byte - (long)offset[a]) / op->element_bytes[a];
+        long element = ((long)byte - (long)offset[a]) / (long)number_bytes(op, a);
         fail_msg("%s: array %d differs at element %ld of %zu (fill %d)", op->name, a, element, n,
                  (int)fill);
     }
@@ -175,7 +185,7 @@ static void place_at_start(size_t *offset)
 static void place_unaligned(const struct operation *op, size_t *offset)
 {
     for (int a = 0; a < ARRAYS_MAX; a++)
-        offset[a] = random_below(&rng, SLACK) * op->element_bytes[a];
+        offset[a] = random_below(&rng, SLACK) * number_bytes(op, a);
 }
 
 static void pages_create(size_t elements)

@@ -45,7 +45,12 @@ static struct hst_adam_coef coef_at(uint64_t t)
 static void update(struct equals *e, uint64_t t, uint64_t index)
 {
     const struct hst_adam_coef k = coef_at(t);
-    const struct hst_update_arrays arrays = {e->weights, e->remainder, e->m, e->v, e->grads, index};
+    const struct hst_update_arrays arrays = {.weights = e->weights,
+                                             .master = e->remainder,
+                                             .m = e->m,
+                                             .v = e->v,
+                                             .grads = e->grads,
+                                             .index = index};
     assert_int_equal(hst_update_run(rounded, &k, &arrays, COUNT), 0);
 }
 
@@ -60,7 +65,8 @@ static struct moments unrounded(uint64_t t, uint16_t m_old, uint16_t v_old, floa
     struct moments x = {float_of((uint32_t)m_old << 16), float_of((uint32_t)v_old << 16)};
     uint16_t weight = 0x3f80;
     int16_t remainder = 0;
-    const struct hst_update_arrays arrays = {&weight, &remainder, &x.m, &x.v, &grad, 0};
+    const struct hst_update_arrays arrays = {
+        .weights = &weight, .master = &remainder, .m = &x.m, .v = &x.v, .grads = &grad};
     assert_int_equal(hst_update_run(exact, &k, &arrays, 1), 0);
     return x;
 }

@@ -20,11 +20,17 @@ struct memory {
     _Alignas(64) unsigned char weights[COUNT * 4], master[COUNT * 4], m[COUNT * 4], v[COUNT * 4],
         grads[COUNT * 4];
     uint64_t index;
+    float m_scale, v_scale; /* of codes: COUNT elements are less than a block */
 };
 
 static bool same_bytes(const void *a, const void *b, size_t bytes)
 {
     return memcmp(a, b, bytes) == 0;
+}
+
+static bool has_codes(const struct hst_update *u)
+{
+    return u->kind.moments == HST_CPU_CODE;
 }
 
 static struct hst_update_arrays arrays_in(struct memory *at, const struct hst_update *u)
@@ -34,7 +40,9 @@ static struct hst_update_arrays arrays_in(struct memory *at, const struct hst_up
                                       .m = u->bytes.m ? at->m : NULL,
                                       .v = u->bytes.v ? at->v : NULL,
                                       .grads = at->grads,
-                                      .index = at->index};
+                                      .index = at->index,
+                                      .m_scales = has_codes(u) ? &at->m_scale : NULL,
+                                      .v_scales = has_codes(u) ? &at->v_scale : NULL};
 }
 
 /* ---- the header's text, one rounding a line ---- */
@@ -167,6 +175,77 @@ static void literal_write_master(enum hst_cpu_type type, struct memory *at, size
         memcpy(at->master + 4 * i, &p, 4);
 }
 
+/* ---- codes ---- */
+
+static int highest_bit(unsigned code)
+{
+    return 31 - __builtin_clz(code);
+}
+
+/* Of a code of so many bits. */
+static double literal_z(int bits, unsigned code)
+{
+    if (code == 0)
+        return bits == 8 ? ldexp(1, -25) : 0;
+    const int i = highest_bit(code);
+    const double part = (code + 0.5 - ldexp(1, i)) / ldexp(1, i);
+    return ldexp(1, 3 * (i - bits + 1)) * (0.125 + 0.875 * part);
+}
+
+static float literal_from_code(int bits, unsigned char code, float scale)
+{
+    const float z = (float)literal_z(bits, bits == 8 ? code : code & 0x7f);
+    const float x = z * scale;
+    return bits == 7 && code & 0x80 ? -x : x;
+}
+
+static unsigned char literal_code(int bits, float x, float inverse)
+{
+    const float y = fmaf(fabsf(x), inverse, 0x1p-31f);
+    float least = INFINITY;
+    for (int i = 0; i < bits; i++)
+        least = fminf(least, fmaf((float)(8.0 / 7 * ldexp(1, i + 3 * (bits - 1 - i))), y,
+                                  (float)(6.0 / 7 * ldexp(1, i))));
+    return (unsigned char)(unsigned)least;
+}
+
+static void literal_write_codes(int bits, const float *x, unsigned char *codes, float *scale)
+{
+    float largest = 0;
+    bool finite = true;
+    for (size_t i = 0; i < COUNT; i++) {
+        finite = finite && isfinite(x[i]);
+        largest = fmaxf(largest, fabsf(x[i]));
+    }
+    *scale = largest * (float)(1 / literal_z(bits, (1u << bits) - 1));
+    finite = finite && isfinite(*scale);
+    *scale = !finite ? float_of(0x7fc00000) : *scale < 0x1p-126f ? 0 : *scale;
+    for (size_t i = 0; i < COUNT; i++) {
+        codes[i] = !finite || *scale == 0 ? 0 : literal_code(bits, x[i], 1 / *scale);
+        if (bits == 7 && finite && *scale != 0 && signbit(x[i]))
+            codes[i] |= 0x80;
+    }
+}
+
+static void literal_run_codes(const struct hst_update *u, const struct hst_adam_coef *k,
+                              struct memory *at)
+{
+    float m[COUNT], v[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        struct element e = {literal_master(u->kind.weights, at, i),
+                            literal_from_code(7, at->m[i], at->m_scale),
+                            literal_from_code(8, at->v[i], at->v_scale)};
+        e = literal_update(u->kind.optimizer, k, e, literal_read(u->kind.grads, at->grads, i));
+        literal_write_master(u->kind.weights, at, i, e.p);
+        m[i] = e.m;
+        v[i] = e.v;
+    }
+    literal_write_codes(7, m, at->m, &at->m_scale);
+    literal_write_codes(8, v, at->v, &at->v_scale);
+}
+
+/* ---- the whole ---- */
+
 static uint64_t literal_mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -193,6 +272,10 @@ static uint32_t literal_noise(uint64_t mixed_t, uint64_t index)
 static int literal_run(const struct hst_update *u, const struct hst_adam_coef *k, struct memory *at)
 {
     int not_finite = 0;
+    if (has_codes(u)) {
+        literal_run_codes(u, k, at);
+        return 0;
+    }
     for (size_t i = 0; i < COUNT; i++) {
         struct element e = {literal_master(u->kind.weights, at, i),
                             literal_read(u->kind.moments, at->m, i),
@@ -213,14 +296,16 @@ static int literal_run(const struct hst_update *u, const struct hst_adam_coef *k
 
 /* ---- what there is ---- */
 
-/* Of each optimizer: whether it has m, v, and either in bf16. */
+/* Of each optimizer: whether it has m, v, and either in bf16, and in codes. */
 static const struct {
     enum hst_optimizer optimizer;
-    bool m, v, bf16;
+    bool m, v, bf16, codes;
 } OPTIMIZERS[] = {
-    {HST_OPTIMIZER_ADAMW, true, true, true},     {HST_OPTIMIZER_ADAM, true, true, true},
-    {HST_OPTIMIZER_SGD, true, false, true},      {HST_OPTIMIZER_LION, true, false, true},
-    {HST_OPTIMIZER_ADAGRAD, false, true, false},
+    {HST_OPTIMIZER_ADAMW, true, true, true, true},
+    {HST_OPTIMIZER_ADAM, true, true, true, false},
+    {HST_OPTIMIZER_SGD, true, false, true, false},
+    {HST_OPTIMIZER_LION, true, false, true, false},
+    {HST_OPTIMIZER_ADAGRAD, false, true, false, false},
 };
 enum { OPTIMIZERS_COUNT = sizeof OPTIMIZERS / sizeof *OPTIMIZERS };
 
@@ -241,15 +326,26 @@ static float some(bool special, float scale)
                                                  : random_unit(&rng) * scale;
 }
 
+/* A code is any. */
+static void put_moment(const struct hst_update *u, unsigned char *array, size_t i, float x)
+{
+    if (has_codes(u))
+        array[i] = (unsigned char)random_u64(&rng);
+    else
+        put(u->kind.moments, array, i, x);
+}
+
 static void fill(const struct hst_update *u, struct memory *at, bool special)
 {
     memset(at, 0, sizeof *at);
+    at->m_scale = special && random_below(&rng, 3) == 0 ? 0 : 1e-3f;
+    at->v_scale = special && random_below(&rng, 3) == 0 ? 1e-38f : 1e-6f;
     for (size_t i = 0; i < COUNT; i++) {
         /* f16: near the edge of its range too */
         float p = some(special, i % 7 == 0 ? 131072.0f : 1.0f);
         literal_write_master(u->kind.weights, at, i, one_nan(p));
-        put(u->kind.moments, at->m, i, some(special, 1e-3f));
-        put(u->kind.moments, at->v, i, fabsf(some(special, 1e-6f)));
+        put_moment(u, at->m, i, some(special, 1e-3f));
+        put_moment(u, at->v, i, fabsf(some(special, 1e-6f)));
         put(u->kind.grads, at->grads, i, some(special, 1e-3f));
     }
 }
@@ -305,7 +401,8 @@ static void weights_that_f16_can_not_hold_are_counted(void **state)
         float master[8], m[8] = {0}, v[8] = {0}, grads[8] = {0};
         uint16_t weights[8] = {0};
         memcpy(master, masters, sizeof master);
-        const struct hst_update_arrays arrays = {weights, master, m, v, grads, 0};
+        const struct hst_update_arrays arrays = {
+            .weights = weights, .master = master, .m = m, .v = v, .grads = grads};
         assert_int_equal(hst_update_run(hst_update_find(tables[t], kind), &k, &arrays, 8), 5);
         assert_memory_equal(weights, want, sizeof want);
     }
@@ -318,20 +415,25 @@ static void an_update_is_found_by_its_kind_and_describes_its_traffic(void **stat
 
     for (int o = 0; o < OPTIMIZERS_COUNT; o++)
         for (int w = 0; w < HST_CPU_TYPES; w++)
-            for (int m = 0; m < HST_CPU_TYPES; m++)
+            for (int m = 0; m <= HST_CPU_CODE; m++)
                 for (int g = 0; g < HST_CPU_TYPES; g++) {
                     const struct hst_update_kind kind = {OPTIMIZERS[o].optimizer,
                                                          (enum hst_cpu_type)w, (enum hst_cpu_type)m,
                                                          (enum hst_cpu_type)g};
                     const struct hst_update *u = hst_update_find(tables[0], kind);
                     bool exists = m == HST_CPU_F32 ||
-                                  (OPTIMIZERS[o].bf16 && m == HST_CPU_BF16 && w == HST_CPU_BF16);
+                                  (OPTIMIZERS[o].bf16 && m == HST_CPU_BF16 && w == HST_CPU_BF16) ||
+                                  (OPTIMIZERS[o].codes && m == HST_CPU_CODE && w == HST_CPU_BF16 &&
+                                   g == HST_CPU_BF16);
                     assert_int_equal(u != NULL, exists);
                     if (!u)
                         continue;
                     found++;
                     const struct hst_update_bytes *b = &u->bytes;
-                    int states = b->master + b->m + b->v, moment = m == HST_CPU_F32 ? 4 : 2;
+                    int states = b->master + b->m + b->v, moment = m == HST_CPU_F32    ? 4
+                                                                   : m == HST_CPU_BF16 ? 2
+                                                                                       : 1;
+                    assert_int_equal(u->granularity, m == HST_CPU_CODE ? 256 : 1);
                     assert_int_equal(b->m, OPTIMIZERS[o].m ? moment : 0);
                     assert_int_equal(b->v, OPTIMIZERS[o].v ? moment : 0);
                     assert_int_equal(u->written_bytes, b->weights + states);

@@ -4,7 +4,8 @@
 /*
  * Optimizer arithmetic on host memory: updates, conversions between formats, norms.
  * No threads, no I/O, no allocation. Every function gives the same bits on every instruction set
- * and for every cut of a range into pieces (norms: cut at multiples of HST_NORM_BLOCK).
+ * and for every cut of a range into pieces (norms: cut at multiples of HST_NORM_BLOCK; updates: of
+ * their granularity).
  *
  * That holds in the default floating-point environment: round to nearest even, denormals kept
  * (neither flush-to-zero nor denormals-are-zero). Every NaN that is written has one fixed pattern,
@@ -112,8 +113,16 @@ double hst_norm2_sum(const double *partial, size_t count);
 /* ---- updates --------------------------------------------------------------------------------- */
 
 /** Numbers in arrays; bf16 and f16 (IEEE binary16) values are uint16_t bit patterns. */
-enum hst_cpu_type { HST_CPU_F32, HST_CPU_BF16, HST_CPU_F16 };
-#define HST_CPU_TYPES 3
+enum hst_cpu_type {
+    HST_CPU_F32,
+    HST_CPU_BF16,
+    HST_CPU_F16,
+    HST_CPU_CODE /* of moments alone: 8 bits, and a scale for each HST_CODE_BLOCK of them */
+};
+#define HST_CPU_TYPES 3 /* without codes */
+
+/** Elements that share a scale. */
+#define HST_CODE_BLOCK 256u
 
 /** An engine (hst_config.optimizer) has all but ADAM. */
 enum hst_optimizer {
@@ -134,7 +143,8 @@ enum hst_optimizer {
  *   weights f32,  moments f32
  *   weights bf16, moments f32 or bf16: split master, an i16 remainder beside each weight
  *   weights f16,  moments f32: an f32 master beside each weight
- * but for Adagrad's moments, which are f32.
+ * but for Adagrad's moments, which are f32; and
+ *   AdamW, weights bf16, moments in codes of 8 bits, gradients bf16
  */
 struct hst_update_kind {
     enum hst_optimizer optimizer;
@@ -142,8 +152,9 @@ struct hst_update_kind {
 };
 
 /**
- * The arrays of one range, n elements each; those that an update has no bytes for are null. Formats
- * to come that need more (a scale per block of 8-bit moments) add theirs at the end.
+ * The arrays of one range, n elements each; those that an update has no bytes for are null. Of the
+ * scales there is one for each block of codes, the last block being shorter. Formats to come that
+ * need more add theirs at the end.
  *
  * index says which element of the model the range begins with, counted over all tensors. Rounding
  * to bf16 takes its noise from it, so that results do not depend on how ranges are cut; it may be
@@ -155,6 +166,7 @@ struct hst_update_arrays {
     void *m, *v;
     const void *grads;
     uint64_t index;
+    float *m_scales, *v_scales; /* [⌈n/256⌉], beside moments in codes; else null */
 };
 
 /** Bytes per element of each array; 0: there is no such array. */
@@ -213,6 +225,33 @@ struct hst_update_bytes {
  * This is hash-prospector's best permutation of 32 bits in two rounds, with a key of the step in
  * each of them (Wellons 2018, nullprogram.com/blog/2018/07/31, github.com/skeeto/hash-prospector).
  *
+ * Moments in codes (p is computed from what they were in f32): a block of 256 elements has a scale
+ * s, and each element a code c, of 8 bits for v, of 7 bits below a sign for m. With i the place of
+ * c's highest bit, and D = 8 for v, 7 for m, the element is s·z, where
+ *
+ *   z = 8^(i-D+1)·(1/8 + 7/8·(c + 0.5 - 2^i) / 2^i)          c > 0; f32 holds it exactly
+ *   z = 0 for m, 2^-25 for v                                 c = 0
+ *
+ * So 0 to 1 is cut into D segments, each an eighth of the one above, a segment into 2^i equal
+ * intervals, and a code stands for the middle of its own. In v's highest segment z is off by at
+ * most 0.4 % at the upper end and 3 % at the lower, by twice as much for m, and by twice as much in
+ * each segment below. The code that is stored is that of the interval which holds the number; next
+ * to the end of a segment this need not be the nearest.
+ *
+ * s is the block's largest magnitude ÷ the largest z, so that this one is kept, whatever its sign.
+ * A block whose s would be below 2^-126 (all zeros, or denormals) has s = 0 and codes 0; one in
+ * which some number is not finite, or s would not be, has s = NaN and codes 0, and so all of its
+ * weights become NaN in the next update.
+ *
+ * v's code 0 is not zero, since m / sqrt(v) would then leave every bound where m is not 0: no v is
+ * kept at less than half of what it is. What changes less in a step than half an interval is lost,
+ * which noise, as for bf16, would keep; what a whole block has in common is in the scale and stays.
+ *
+ * In f32: s = largest·(1 / z's largest), the factor rounded once; y = fma(|x|, 1/s, 2^-31); the
+ * code is the whole part of the least, over i, of fma(8/7·2^i·8^(D-1-i), y, 6/7·2^i), each constant
+ * being rounded once. Ranges begin, and are cut, at multiples of 256 elements; the last block of
+ * one may be shorter.
+ *
  * Source: Kingma & Ba 2015, arXiv:1412.6980, Alg. 1; Loshchilov & Hutter 2019, arXiv:1711.05101,
  * Alg. 2, both in PyTorch's form: eps is added after the bias correction of v. There AdamW shrinks
  * the weight before the step, p ← (1 - lr·wd)·p - step; here both are subtracted at once, the same
@@ -225,12 +264,19 @@ struct hst_update_bytes {
  * Adagrad: Duchi et al. 2011, jmlr.org/papers/v12/duchi11a, in PyTorch's form: eps is added after
  * the root. v begins as 0, and the rate does not decay.
  * Moments in bf16: Zamirai et al. 2020, arXiv:2010.06192 (stochastic rounding).
+ * Moments in codes: Dettmers et al. 2022, arXiv:2110.02861, section 2 (block-wise dynamic
+ * quantization), with the blocks of bitsandbytes and the map of its create_dynamic_map, but that
+ * its segments are tenths of each other, and their lines are found by comparing. There 1 is one
+ * more number of the map, of m's for one sign alone, where here the scale is larger. There v's map
+ * has seven segments, the same numbers of intervals, and 0 below 10^-7; here an eighth of one code,
+ * and no 0.
  */
 struct hst_update {
     struct hst_update_kind kind;
     const char *name; /* "adamw weights bf16 moments f32 grads bf16" */
     struct hst_update_bytes bytes;
-    uint8_t read_bytes, written_bytes; /* traffic per element */
+    uint8_t read_bytes, written_bytes; /* traffic per element, scales left out */
+    uint32_t granularity; /* ranges begin, and are cut, at multiples of it: 1, HST_CODE_BLOCK */
 
     /** The kernel, which checks nothing: see hst_update_run. Returns its count. */
     size_t (*kernel)(const struct hst_adam_coef *coef, const struct hst_update_arrays *arrays,
@@ -276,7 +322,8 @@ int hst_update_run_into(const struct hst_update *update, const struct hst_adam_c
                         const struct hst_update_arrays *from, const struct hst_update_arrays *into,
                         size_t n);
 
-/** The arrays from their element `first` on, index included. Thread-safety: safe. */
+/** The arrays from their element `first` on, a multiple of the granularity; index included.
+ * Thread-safety: safe. */
 struct hst_update_arrays hst_update_arrays_at(const struct hst_update *update,
                                               const struct hst_update_arrays *arrays, size_t first);
 
