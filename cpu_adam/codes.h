@@ -8,8 +8,7 @@
  * The codes of a segment lie on a line, and the lines of all segments bend one way alone. So the
  * lowest line is the right one from a number to its code, the highest one back. Plain C takes it
  * of all of them, as that needs no index; vectors pick one by the operand's exponent, as that needs
- * fewer operations. Both give the same whole part for every y, which the 2^30 of them have shown, and
- * tests/cpu_adam/test_isa.c holds them to it.
+ * fewer operations. Both give the same whole part, for every one of the 2^30 y.
  */
 #include "numbers.h"
 

@@ -27,7 +27,7 @@ static_assert(offsetof(struct hst_config, beta2) ==
 static const char *const optimizer_choices[] = {OPTIMIZERS(QUOTED) NULL};
 static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
-static const char *const state_choices[] = {"fp32", "bf16", NULL};
+static const char *const state_choices[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
 static const char *const zero_choices[] = {"3", "2", "1", "0", NULL};
 static const char *const reduce_choices[] = {"grads", "f32", NULL};
@@ -151,7 +151,7 @@ static const struct hst_option options[] = {
      .default_text = "fp32",
      .choices = state_choices,
      .first_choice = HST_STATE_FP32,
-     .help = "of the optimizer's moments; bf16 changes the results"},
+     .help = "of the optimizer's moments; bf16 and 8bit change the results"},
     {.name = "store",
      .group = "placement",
      .type = HST_OPTION_TEXT,

@@ -30,8 +30,10 @@ bool version_text_split(const struct store_cursor *cursor, struct version_text *
 
 static const char *const PRECISIONS[] = {
     [HST_PRECISION_FP32] = "fp32", [HST_PRECISION_BF16] = "bf16", [HST_PRECISION_FP16] = "fp16"};
-static const char *const STATES[] = {
-    [HST_STATE_DEFAULT] = "fp32", [HST_STATE_FP32] = "fp32", [HST_STATE_BF16] = "bf16"};
+static const char *const STATES[] = {[HST_STATE_DEFAULT] = "fp32",
+                                     [HST_STATE_FP32] = "fp32",
+                                     [HST_STATE_BF16] = "bf16",
+                                     [HST_STATE_8BIT] = "8bit"};
 
 /* The last line tells how moments are rounded to bf16. A store without it was trained when the
  * noise of an element depended on the step and the weight alone. */
@@ -126,7 +128,7 @@ static int word_of(const char *settings, const char *name, const char *const *wo
 const struct optimizer *version_settings_optimizer(const char *settings)
 {
     const int p = word_of(settings, "precision", PRECISIONS, HST_PRECISION_FP16 + 1);
-    const int s = word_of(settings, "state", STATES, HST_STATE_BF16 + 1);
+    const int s = word_of(settings, "state", STATES, HST_STATE_8BIT + 1);
     enum hst_optimizer optimizer = 0; /* of which they say nothing */
     size_t bytes = 0;
     const char *name = value_of(settings, OPTIMIZER, &bytes);

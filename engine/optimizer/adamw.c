@@ -20,7 +20,8 @@ static int coef(const struct optimizer_group *group, const struct optimizer_step
 }
 
 static const struct optimizer rows[] = {ROWS_OF_F32_MOMENTS(ADAMW, MOMENTS, 2),
-                                        ROW_OF_BF16_MOMENTS(ADAMW, MOMENTS, 2)};
+                                        ROW_OF_BF16_MOMENTS(ADAMW, MOMENTS, 2),
+                                        ROW_OF_CODED_MOMENTS(ADAMW, MOMENTS)};
 
 const struct optimizer_table optimizer_adamw = {
     .name = NAME,

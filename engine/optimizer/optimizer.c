@@ -70,7 +70,7 @@ double optimizer_pace(const struct optimizer *optimizer)
 
 uint32_t optimizer_number_bytes(enum optimizer_number number)
 {
-    return number == OPTIMIZER_F32 ? 4 : 2;
+    return number == OPTIMIZER_F32 ? 4 : number == OPTIMIZER_CODE ? 1 : 2;
 }
 
 double optimizer_state_bytes(const struct optimizer *optimizer)

@@ -27,15 +27,15 @@
 
 /* ---- what there is of an element ------------------------------------------------------------- */
 
-#define OPTIMIZER_STATES_MOST 3u /* of a row */
+#define OPTIMIZER_STATES_MOST 5u /* of a row */
 
 /** The numbers of a state. */
-enum optimizer_number { OPTIMIZER_F32, OPTIMIZER_BF16, OPTIMIZER_I16 };
+enum optimizer_number { OPTIMIZER_F32, OPTIMIZER_BF16, OPTIMIZER_I16, OPTIMIZER_CODE /* 8 bits */ };
 uint32_t optimizer_number_bytes(enum optimizer_number number);
 
 /** One array of a tile's record; record.h says where it lies there. */
 struct optimizer_state {
-    const char *name;             /* "remainder", "master", "m", "v" */
+    const char *name;             /* "remainder", "master", "m", "v", "m scale" */
     enum optimizer_number number; /* what it is an array of */
     uint32_t covers;              /* elements to one number: 1; more for a scale. Divides 4,096 */
 };
@@ -98,7 +98,7 @@ struct optimizer {
     uint32_t state_count;
     bool has_master;              /* states[0] is what the weights' own bits lack */
     /* Elements that are updated together, counted from the record's start. Tensors begin, and
-       ranges are cut, at multiples of it: it divides LAYOUT_PARAM_ALIGN. */
+       ranges are cut, at multiples of it (struct layout): it divides LAYOUT_UNIT_ALIGN. */
     uint32_t granularity;
     const char *too_large;        /* what a norm beyond HST_GRAD_NORM_MOST does: "... overflow" */
     /* This is what is measured of it (elements per second): all of the host's threads, half of

@@ -4,19 +4,27 @@
 
 #include "base/precision.h"
 
-/* The moments follow the master, where there is one. */
+/* The moments follow the master, where there is one, and their scales follow them. */
 struct moments {
-    void *m, *v; /* null: the optimizer has none */
+    void *m, *v;               /* null: the optimizer has none */
+    void *m_scales, *v_scales; /* null: they are no codes */
 };
 
 static struct moments moments_of(const struct optimizer *o, const struct optimizer_arrays *a)
 {
-    struct moments moments = {NULL, NULL};
+    const bool codes = o->host.moments == HST_CPU_CODE;
+    const bool m = HST_OPTIMIZER_HAS_M(o->host.optimizer);
+    const bool v = HST_OPTIMIZER_HAS_V(o->host.optimizer);
+    struct moments moments = {NULL};
     uint32_t next = o->has_master;
-    if (HST_OPTIMIZER_HAS_M(o->host.optimizer))
+    if (m)
         moments.m = a->states[next++];
-    if (HST_OPTIMIZER_HAS_V(o->host.optimizer))
-        moments.v = a->states[next];
+    if (v)
+        moments.v = a->states[next++];
+    if (codes && m)
+        moments.m_scales = a->states[next++];
+    if (codes && v)
+        moments.v_scales = a->states[next];
     return moments;
 }
 
@@ -31,6 +39,8 @@ struct hst_update_arrays row_host_arrays(const struct optimizer *optimizer,
         .v = moments.v,
         .grads = a->grads,
         .index = a->index,
+        .m_scales = moments.m_scales,
+        .v_scales = moments.v_scales,
     };
 }
 

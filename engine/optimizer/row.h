@@ -3,7 +3,8 @@
 #define HOISTWAY_ENGINE_OPTIMIZER_ROW_H
 /*
  * This is what the rows of an optimizer are made of, for the file that has them. A row's states are
- * the master, where there is one, then m and v of cpu_adam's optimizer, as far as it has them.
+ * the master, where there is one, then m and v of cpu_adam's optimizer, as far as it has them, then
+ * the scales of those that are codes.
  */
 #include "optimizer/optimizer.h"
 
@@ -16,6 +17,10 @@ int row_device(const struct optimizer *optimizer, struct hst_stream *stream,
 #define NUMBERS(state_name, type)                                                                  \
     {                                                                                              \
         .name = (state_name), .number = OPTIMIZER_##type, .covers = 1                              \
+    }
+#define SCALES(state_name)                                                                         \
+    {                                                                                              \
+        .name = (state_name), .number = OPTIMIZER_F32, .covers = HST_CODE_BLOCK                    \
     }
 #define KIND(value, weight, moments_)                                                              \
     {                                                                                              \
@@ -49,5 +54,12 @@ int row_device(const struct optimizer *optimizer, struct hst_stream *stream,
     {COMMON, .precision = HST_PRECISION_BF16, .state = HST_STATE_BF16,                             \
      .host = KIND(value, BF16, BF16), .states = {NUMBERS("remainder", I16), MOMENTS(BF16)},        \
      .state_count = 1 + (count), .has_master = true, RATES(BF16)}
+/* With m and v in codes of 8 bits, which no device has. They begin and are cut at blocks. */
+#define ROW_OF_CODED_MOMENTS(value, MOMENTS)                                                       \
+    {.name = NAME, .granularity = HST_CODE_BLOCK, .too_large = TOO_LARGE, .coef = coef,            \
+     .host_arrays = row_host_arrays, .precision = HST_PRECISION_BF16, .state = HST_STATE_8BIT,     \
+     .host = KIND(value, BF16, CODE),                                                              \
+     .states = {NUMBERS("remainder", I16), MOMENTS(CODE), SCALES("m scale"), SCALES("v scale")},   \
+     .state_count = 5, .has_master = true, RATES(BF16)}
 
 #endif

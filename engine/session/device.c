@@ -86,15 +86,22 @@ static int choose_update(struct hst_engine *engine)
 {
     const struct hst_config *c = &engine->config;
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
+    const char *state = c->state == HST_STATE_8BIT ? "8bit" : "bf16";
+    const char *others = c->state == HST_STATE_8BIT &&
+                                 optimizer_find(c->optimizer, HST_PRECISION_BF16, HST_STATE_BF16)
+                             ? "fp32 or bf16"
+                             : "fp32";
     engine->optimizer = optimizer_find(c->optimizer, c->precision, c->state);
     if (!engine->optimizer && !optimizer_find(c->optimizer, HST_PRECISION_BF16, c->state))
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "--state bf16 is not for --optimizer %s, whose moments are fp32. Fix: "
+                           "--state %s is not for --optimizer %s, whose moments are %s. Fix: "
                            "leave one of them out",
-                           optimizer_name(c->optimizer));
+                           state, optimizer_name(c->optimizer), others);
     if (!engine->optimizer)
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "--state bf16 is for --precision bf16. Fix: leave one of them out");
+                           "--state %s is for --precision bf16. Fix: leave one of them out", state);
+    if (engine->optimizer->granularity > LAYOUT_PARAM_ALIGN)
+        engine->layout.param_align = engine->optimizer->granularity;
     engine->kernel = optimizer_kernel_find(engine->optimizer, engine->adam);
     engine->plan_in.host_updates = !engine->optimizer->device;
     return 0;

@@ -5,7 +5,7 @@ none of them is refused, too. A name may end in *."""
 from __future__ import annotations
 
 TRAINED = 'hoistway trains all weights'
-OPTIMIZER = 'hoistway has AdamW, Lion, Adagrad and SGD, with states in fp32'
+OPTIMIZER = 'hoistway has AdamW, Lion, Adagrad and SGD, with states in fp32, and AdamW in 8 bits'
 OBJECTIVE = 'hoistway learns the next token of what it is given, and nothing else'
 MODEL = 'the model is as its directory says'
 DATA = 'rows are as the files have them'

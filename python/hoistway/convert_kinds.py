@@ -19,6 +19,7 @@ from hoistway.keyed import Keys
 OPTIMIZERS = {**dict.fromkeys(('adamw_torch', 'adamw_torch_fused', 'adamw_hf', 'adamw'), 'adamw'),
               **dict.fromkeys(('lion_32bit', 'paged_lion_32bit'), 'lion'),
               'sgd': 'sgd', 'adagrad': 'adagrad'}
+EIGHT_BITS = ('adamw_bnb_8bit', 'adamw_8bit', 'paged_adamw_8bit')  # AdamW's moments
 WARMED = {'cosine': 'cosine', 'linear': 'linear', 'constant_with_warmup': 'constant',
           'cosine_with_min_lr': 'cosine'}
 DATASET = ('import sys, datasets; datasets.load_dataset(sys.argv[1], split=sys.argv[2])'
@@ -114,7 +115,12 @@ def warmup(m: Making) -> None:
 def optimizer(m: Making, key: str, default: str) -> None:
     name = m.keys.get(key, default)
     ours = OPTIMIZERS.get(name) if isinstance(name, str) else None
-    if ours is None:
+    if name in EIGHT_BITS and m.truth('bf16'):
+        ours = 'adamw'
+        m.train['--state'] = '8bit'
+    if name in EIGHT_BITS and ours is None:
+        m.refuse(key, f'{cut(name)}: hoistway has moments of 8 bits with bf16 alone')
+    elif ours is None:
         m.refuse(key, f'{cut(str(name))}: {tables.OPTIMIZER}')
     elif ours != 'adamw':
         m.train['--optimizer'] = ours

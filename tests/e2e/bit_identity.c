@@ -294,6 +294,16 @@ static void check_short_moments(const struct model *model)
     check_rows(model, "bf16", "--state bf16", rows, COUNT(rows));
 }
 
+static void check_coded_moments(const struct model *model)
+{
+    static const char *const rows[] = {
+        "--place states=nvme --threads 2",
+        "--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
+        "--device far --place weights=dram,states=nvme,acts=hbm --threads 2",
+    };
+    check_rows(model, "bf16", "--state 8bit", rows, COUNT(rows));
+}
+
 /* Each precision has another one, with --all all of them. */
 #define LION_GROUPS "--optimizer lion --group *norm*:lr=3x,decay=0.2"
 static void check_optimizers(const struct model *model, const char *precision)
@@ -453,8 +463,10 @@ static void check_model(const struct model *model, const char *precision)
     check_without_clipping(model, precision);
     if (strcmp(precision, "fp16") == 0)
         check_overflows(model);
-    if (strcmp(precision, "bf16") == 0)
+    if (strcmp(precision, "bf16") == 0) {
         check_short_moments(model);
+        check_coded_moments(model);
+    }
     check_optimizers(model, precision);
     unsigned long long needed = train_oracle(model, precision, ""), near = 0;
     assert_int_equal(logged_peak("oracle", "\"nvme\":"), 0);

@@ -26,6 +26,7 @@ OPTIMIZERS = {
     'lion': (4, '--eps=1e-8'),
     'adagrad': (4, '--momentum=0.5'),
 }
+EIGHT = ('--precision=bf16', '--state=8bit')  # adamw's moments in codes: 2 + 2 + 8/256 bytes
 
 
 class Optimizers(unittest.TestCase):
@@ -144,6 +145,32 @@ class Optimizers(unittest.TestCase):
         self.assertIn(line, self.good(*self.train('told', 1, *words)))
         told = self.refused(402, *self.train('none', 1, '--group=*nrom*:lr=3x'))
         self.assertRegex(told, r'nearest is "[a-z0-9_.]*norm[a-z0-9_.]*"')
+
+    def test_moments_of_8_bits_are_resumed_cut_anew_and_of_any_ranks(self):
+        words = (*EIGHT, '--place=states=nvme')
+        whole = self.run_of('one', 4, '--ways=2', *words)
+        two = self.run_of('two', 2, *words, before=mpi.launcher(2))
+        self.assertNotEqual(two, whole)
+        self.good('ckpt', 'reshard', self.path('two'), '--world=1', '--out', self.path('again'))
+        self.good('ckpt', 'verify', self.path('again'))
+        self.assertEqual(self.run_of('again', 4, '--ways=2', '--resume', *words), whole)
+        told = self.refused(615, *self.train('again', 5, '--ways=2', '--resume',
+                                             '--precision=bf16', '--state=bf16'))
+        self.assertRegex(told, 'trained with state 8bit.* this run has state bf16')
+
+    def test_moments_of_8_bits_have_their_bytes_in_the_plan(self):
+        told = json.loads(self.good(*self.train('none', 1, *EIGHT, '--eval-split=0.2',
+                                                '--keep-best', '--json', verb='plan')))
+        self.assertEqual(told['keep_best_bytes'], int(told['parameters'] * (2 + 4 + 8 / 256)))
+
+    def test_moments_of_8_bits_are_of_adamw_in_bf16(self):
+        told = self.refused(402, *self.train('none', 1, *EIGHT, '--optimizer=lion'))
+        self.assertIn('--state 8bit is not for --optimizer lion, whose moments are fp32 or bf16. '
+                      'Fix: leave one', told)
+        told = self.refused(402, *self.train('none', 1, *EIGHT, '--optimizer=adagrad'))
+        self.assertIn('--optimizer adagrad, whose moments are fp32. Fix', told)
+        told = self.refused(402, *self.train('none', 1, '--precision=fp16', '--state=8bit'))
+        self.assertIn('--state 8bit goes with --precision bf16, and --precision fp16', told)
 
     def test_numbers_that_it_has_not_are_refused(self):
         for name, (_, option) in OPTIMIZERS.items():

@@ -106,7 +106,7 @@ static void check_placements(enum hst_precision precision, enum hst_state state,
                   .threads = 2, .tile_elements = 4096, .dram_bytes = all / 2 + (all >> 4)),
     };
     check_away(precision, state, clip, scale);
-    if (state != HST_STATE_BF16) /* which the host updates */
+    if (state <= HST_STATE_FP32) /* others the host updates */
         check_shared(precision, clip, scale);
     const struct hst_config *far[] = {
         TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
@@ -116,7 +116,7 @@ static void check_placements(enum hst_precision precision, enum hst_state state,
         TOY_CONFIG(.precision = precision, .state = state, .clip = clip, .loss_scale = scale,
                    .threads = 2, .device = "far", .tile_elements = 8192),
     };
-    for (size_t i = 0; i < sizeof far / sizeof far[0] && state != HST_STATE_BF16; i++) {
+    for (size_t i = 0; i < sizeof far / sizeof far[0] && state <= HST_STATE_FP32; i++) {
         toy_run(far[i], &other);
         assert_true(other.memory.total[HST_TIER_HBM] > other.memory.total[HST_TIER_DRAM]);
         assert_int_equal(other.memory.total[HST_TIER_NVME], 0);
@@ -148,6 +148,7 @@ static void weights_are_the_same_bytes_wherever_they_live_in_bf16(void **state)
     check_placements(HST_PRECISION_BF16, HST_STATE_FP32, 0.5, 0);
     check_placements(HST_PRECISION_BF16, HST_STATE_FP32, HST_NONE, 0);
     check_placements(HST_PRECISION_BF16, HST_STATE_BF16, 0.5, 0);
+    check_placements(HST_PRECISION_BF16, HST_STATE_8BIT, 0.5, 0);
 }
 
 /* The first two steps overflow at 2^20 and 2^19, in the gradient of the tied tensor. */

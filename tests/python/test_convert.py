@@ -213,6 +213,16 @@ class Convert(unittest.TestCase):
             self.refuse(FACTORY, f': {named}: ds_z3.json says {value} (scheduler.params.{key}), '
                         'and Trainer ends', '--data', 'a.json')
 
+    def test_moments_of_8_bits_go_with_bf16(self):
+        text = FACTORY.replace('deepspeed: ds_z3.json\n', '')
+        for name in ('adamw_8bit', 'adamw_bnb_8bit', 'paged_adamw_8bit'):
+            made, _ = self.commands(f'{text}optim: {name}\n', '--data', 'a.json')
+            self.assertEqual(made[0][made[0].index('--state') + 1], '8bit')
+            self.assertNotIn('--optimizer', made[0])
+        self.refuse(text.replace('bf16: true\n', '') + 'optim: adamw_8bit\n',
+                    ': optim: adamw_8bit: hoistway has moments of 8 bits with bf16 alone', '--data',
+                    'a.json')
+
     def test_the_optimizer_of_a_deepspeed_file_counts(self):
         params = dict.fromkeys(('lr', 'betas', 'eps', 'weight_decay'), 'auto')
         file = {'type': 'AdamW', 'params': params}
@@ -330,7 +340,7 @@ class Convert(unittest.TestCase):
                 self.refuse(rest + line, f'run.yml:{at}:1: {key}: ')
         for line in ('finetuning_type: lora', 'stage: dpo', 'quantization_bit: 4', 'packing: true',
                      'template: llama3', 'max_samples: 1000', 'pure_bf16: true', 'lora_rank: 8',
-                     'use_galore: true', 'optim: adamw_8bit'):
+                     'use_galore: true', 'optim: adafactor', 'optim: lion_8bit'):
             key = line.partition(':')[0]
             rest = ''.join(one for one in FACTORY.splitlines(True)
                            if not one.startswith((f'{key}:', 'deepspeed:')))

@@ -43,7 +43,12 @@ enum hst_precision {
     HST_PRECISION_FP16 = 3 /* with an fp32 master among the states, and a dynamic loss scale */
 };
 /** The optimizer's moments; bf16 changes the numbers (cpu_adam.h) and goes with weights in bf16. */
-enum hst_state { HST_STATE_DEFAULT = 0 /* fp32 */, HST_STATE_FP32 = 1, HST_STATE_BF16 = 2 };
+enum hst_state {
+    HST_STATE_DEFAULT = 0, /* fp32 */
+    HST_STATE_FP32 = 1,
+    HST_STATE_BF16 = 2,
+    HST_STATE_8BIT = 3 /* of AdamW: codes of 8 bits, two scales per 256 elements */
+};
 /**
  * When weights are updated that depend on the norm of all gradients (clip, fp16); no bit does.
  *

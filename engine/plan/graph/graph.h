@@ -177,6 +177,7 @@ struct graph_unit {
        than the unit's parameters are, and where in it the rank's is. Of replicas that of gradients
        alone. */
     uint64_t row_elements, shard_at;
+    uint64_t last_record_pad; /* bytes: padding of its last tile's record, as record_pad */
     uint32_t bucket; /* where there are buckets: the one that its gradients are exchanged in */
     enum hst_tier weights, grads, acts; /* homes */
     uint32_t nvme_states;               /* its first tiles, so many, have their states on NVMe */

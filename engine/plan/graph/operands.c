@@ -311,11 +311,18 @@ static double bytes_of(const struct build *b, unsigned what)
                                   : b->in->weight_bytes;
 }
 
+static uint64_t records_pad(const struct build *b, struct operands_tiles t)
+{
+    const struct graph_unit *u = &b->in->units[t.unit];
+    const bool last = t.count > 0 && t.first + t.count == u->tile_count;
+    return (t.count - last) * b->in->record_pad + (last ? u->last_record_pad : 0);
+}
+
 static void add_tiles(struct build *b, struct operands_tiles t, unsigned what,
                       struct operand_end from, struct operand_end to)
 {
     double elements = parts_tile_elements(b, t.unit, t.first, t.count);
-    uint64_t pad = what == EXTENT_STATES ? t.count * b->in->record_pad : 0;
+    uint64_t pad = what == EXTENT_STATES ? records_pad(b, t) : 0;
     unsigned pool = to.pool == POOL_COUNT ? from.pool : to.pool;
     build_operand(b, (struct operand){.what = (uint8_t)what,
                                       .from = from,

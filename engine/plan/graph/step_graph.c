@@ -27,6 +27,26 @@ static void describe_aliases(const struct placement_in *in, uint32_t times, uint
     }
 }
 
+/* Padding of a record. It is the same whatever its elements, where each state has whole pages of each
+ * LAYOUT_UNIT_ALIGN elements; scales have less. */
+static uint64_t record_pad(const struct optimizer *optimizer, uint64_t elements)
+{
+    return record_layout(optimizer, elements).bytes -
+           (uint64_t)((double)elements * optimizer_state_bytes(optimizer));
+}
+
+/* Of the last tile of a coarse graph, whose layout has so many of them to one. */
+static uint64_t last_record_pad(const struct placement_in *in, const struct layout_unit *unit,
+                                uint32_t times)
+{
+    const uint64_t tile = in->layout->tile_elements;
+    const uint64_t tiles = unit->tile_count;
+    if (tiles == 0)
+        return 0;
+    const uint64_t full = (tiles - 1) % times, rest = unit->shard.elements - (tiles - 1) * tile;
+    return full * record_pad(in->optimizer, tile) + record_pad(in->optimizer, rest);
+}
+
 /* It returns how many tiles of a coarse graph stand for so many: none stays none, and all of them
  * stay all. */
 static uint32_t coarse_tiles(uint32_t tiles, uint32_t times)
@@ -47,6 +67,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .elements = l->shard.elements,
         .row_elements = placement_exchange_elements(in, unit),
         .shard_at = placement_shard_elements(in->layout, unit) * in->layout->share.rank,
+        .last_record_pad = last_record_pad(in, l, times),
         .bucket = home->bucket,
         .weights = home->weights.tier,
         .grads = home->grads.tier,
@@ -128,14 +149,6 @@ struct making {
     bool optimistic;
 };
 
-/* Padding of a record is the same whatever its elements, as each state has whole pages of each
- * LAYOUT_UNIT_ALIGN elements. (Those of a scale would be less than a page.) */
-static uint64_t record_pad(const struct optimizer *optimizer)
-{
-    return record_layout(optimizer, LAYOUT_UNIT_ALIGN).bytes -
-           (uint64_t)(LAYOUT_UNIT_ALIGN * optimizer_state_bytes(optimizer));
-}
-
 static int build(const struct placement_in *in, const struct placement *p,
                  const struct graph_unit *described, const uint32_t *visits,
                  const struct making *making, struct graph *graph)
@@ -155,7 +168,7 @@ static int build(const struct placement_in *in, const struct placement *p,
         .weight_bytes = (double)weight_bytes,
         .state_bytes = optimizer_state_bytes(in->optimizer),
         .grad_bytes = (double)weight_bytes,
-        .record_pad = record_pad(in->optimizer) * making->times,
+        .record_pad = record_pad(in->optimizer, in->layout->tile_elements) * making->times,
         .slot_record_at = p->slot_record_at,
         .device_tile_grads_at = p->device_tile_grads_at,
         .device_tile_record_at = p->device_tile_record_at,

@@ -156,10 +156,15 @@ static void forget_names(struct layout *layout, char **names, uint32_t count)
     }
 }
 
+static uint64_t padded(const struct layout *layout, uint64_t elements)
+{
+    return sat_round_up(elements, layout->param_align ? layout->param_align : LAYOUT_PARAM_ALIGN);
+}
+
 static void place_own(struct layout *layout, struct layout_unit *unit, struct layout_param *param)
 {
     param->offset = unit->elements;
-    unit->elements += sat_round_up(param->count, LAYOUT_PARAM_ALIGN);
+    unit->elements += padded(layout, param->count);
     layout->parameters += param->count;
 }
 
@@ -307,7 +312,7 @@ static void place_gradients(struct layout *layout)
             continue;
         }
         param->grad_offset = *end;
-        *end += sat_round_up(param->count, LAYOUT_PARAM_ALIGN);
+        *end += padded(layout, param->count);
     }
 }
 

@@ -5,7 +5,7 @@
  * Parameters → units → shards → tiles. Pure: values in, values out.
  *
  * A unit's own parameters lie one after another in one flat row of elements, each at a multiple of
- * LAYOUT_PARAM_ALIGN; the row is padded to a multiple of LAYOUT_UNIT_ALIGN. A rank has its shard of
+ * LAYOUT_PARAM_ALIGN or more; the row is padded to a multiple of LAYOUT_UNIT_ALIGN. A rank has its shard of
  * each row (share.h), cut into tiles, which are numbered through all units, in the rank. A tied
  * parameter belongs to the first unit that names it;
  * later units hold an alias.
@@ -77,6 +77,9 @@ struct layout {
     uint64_t parameters;        /* elements without padding, tied ones once */
     uint64_t tied_elements;     /* of the buffer that holds the gradients of tied parameters */
     uint64_t elements;          /* of all units, with padding */
+    /* Parameters begin at multiples of it in their rows: of LAYOUT_PARAM_ALIGN, which 0 stands for,
+       and of the optimizer's granularity. Set before units are added. */
+    uint32_t param_align;
     const struct layout *whole; /* what it was cut from, which it borrows; null: it is not cut */
     bool slices; /* its units are those of a store that has slices for units of their own */
 };

@@ -171,7 +171,9 @@ static int cut_units(struct cutter *c)
 static int open_cut(struct cutter *c, uint64_t slices)
 {
     struct layout *cut = c->cut;
-    *cut = (struct layout){.whole = c->whole, .parameters = c->whole->parameters};
+    *cut = (struct layout){.whole = c->whole,
+                           .parameters = c->whole->parameters,
+                           .param_align = c->whole->param_align};
     cut->unit_room = c->whole->unit_count + (uint32_t)slices;
     cut->param_room = c->whole->param_count + (uint32_t)slices;
     cut->units = calloc((size_t)cut->unit_room + 1, sizeof *cut->units);

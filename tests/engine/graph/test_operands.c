@@ -162,6 +162,8 @@ static void test_records_are_moved_with_their_padding(void **state)
     struct graph g;
     one_tier_case(&e, HST_TIER_NVME, false);
     e.in.record_pad = 96;
+    for (uint32_t u = 0; u < e.in.unit_count; u++)
+        e.units[u].last_record_pad = 96;
     assert_int_equal(graph_build(&e.in, &g), 0);
     double bytes = 0;
     for (uint32_t i = 0; i < g.node_count; i++)

@@ -25,7 +25,7 @@ static const struct optimizer *row_of(size_t n)
 {
     for (int o = 0; o <= HST_OPTIMIZER_ADAGRAD; o++)
         for (int p = HST_PRECISION_FP32; p <= HST_PRECISION_FP16; p++)
-            for (int s = HST_STATE_FP32; s <= HST_STATE_BF16; s++) {
+            for (int s = HST_STATE_FP32; s <= HST_STATE_8BIT; s++) {
                 const struct optimizer *row =
                     optimizer_find((enum hst_optimizer)o, (enum hst_precision)p, (enum hst_state)s);
                 if (row && n-- == 0)
@@ -43,10 +43,16 @@ static void rows_are_as_wide_as_their_kernels(void **state)
         const struct hst_update_bytes *bytes = &update->bytes;
         assert_int_equal(optimizer_weight_bytes(row), bytes->weights);
         assert_int_equal(optimizer_weight_bytes(row), bytes->grads);
-        assert_int_equal(optimizer_state_bytes(row), bytes->master + bytes->m + bytes->v);
-        assert_int_equal(optimizer_traffic_bytes(row), update->read_bytes + update->written_bytes);
+        const int moments = (bytes->m > 0) + (bytes->v > 0);
+        const int scales = row->state == HST_STATE_8BIT ? moments : 0;
+        const double scale_bytes = scales * 4.0 / HST_CODE_BLOCK;
+        assert_true(optimizer_state_bytes(row) ==
+                    bytes->master + bytes->m + bytes->v + scale_bytes);
+        assert_true(optimizer_traffic_bytes(row) ==
+                    update->read_bytes + update->written_bytes + 2 * scale_bytes);
         assert_int_equal(row->has_master, bytes->master > 0);
-        assert_int_equal(row->state_count, (bytes->m > 0) + (bytes->v > 0) + (bytes->master > 0));
+        assert_int_equal(row->state_count, moments + scales + (bytes->master > 0));
+        assert_int_equal(row->granularity, update->granularity);
     }
 }
 
@@ -56,7 +62,7 @@ static void rows_keep_to_what_layouts_align(void **state)
     const struct optimizer *row;
     for (size_t i = 0; (row = row_of(i)); i++) {
         assert_string_equal(row->name, optimizer_name(row->host.optimizer));
-        assert_int_equal(LAYOUT_PARAM_ALIGN % row->granularity, 0);
+        assert_int_equal(LAYOUT_UNIT_ALIGN % row->granularity, 0);
         for (uint32_t s = 0; s < row->state_count; s++) {
             assert_int_equal(LAYOUT_UNIT_ALIGN % row->states[s].covers, 0);
             for (uint32_t other = 0; other < s; other++)
@@ -144,8 +150,18 @@ static struct hst_update_arrays by_hand(const struct hst_update_bytes *bytes, st
     unsigned char *master = bytes->master ? tile->record : NULL;
     unsigned char *m = tile->record + (bytes->master ? ELEMENTS * bytes->master + 1088 : 0);
     unsigned char *v = bytes->m ? m + ELEMENTS * bytes->m + 1088 : m;
-    return (struct hst_update_arrays){tile->weights,       master,      bytes->m ? m : NULL,
-                                      bytes->v ? v : NULL, tile->grads, 7};
+    unsigned char *scales = v + ELEMENTS * bytes->v + 1088;
+    const bool codes = bytes->m == 1; /* then the second scales are 1,088 on modulo 4,096 */
+    return (struct hst_update_arrays){
+        .weights = tile->weights,
+        .master = master,
+        .m = bytes->m ? m : NULL,
+        .v = bytes->v ? v : NULL,
+        .grads = tile->grads,
+        .index = 7,
+        .m_scales = codes ? (float *)(void *)scales : NULL,
+        .v_scales = codes ? (float *)(void *)(scales + 1088) : NULL,
+    };
 }
 
 /* Of the numbers that config() has. */
@@ -186,10 +202,10 @@ static void an_update_has_the_bits_of_cpu_adam(void **state)
         assert_true(hst_update_run(kernel.update, &coef, &arrays, ELEMENTS) >= 0);
         tile.arrays.index = 7;
         const struct optimizer_arrays rest =
-            optimizer_arrays_at(kernel.optimizer, &tile.arrays, 64);
+            optimizer_arrays_at(kernel.optimizer, &tile.arrays, 256);
         const struct optimizer_coef *decays = optimizer_coef(&coefs, 0, true);
-        assert_true(optimizer_run(&kernel, decays, &tile.arrays, 64) >= 0);
-        assert_true(optimizer_run_into(&kernel, decays, &rest, &rest, ELEMENTS - 64) >= 0);
+        assert_true(optimizer_run(&kernel, decays, &tile.arrays, 256) >= 0);
+        assert_true(optimizer_run_into(&kernel, decays, &rest, &rest, ELEMENTS - 256) >= 0);
         assert_memory_equal(tile.weights, other.weights, sizeof tile.weights);
         assert_memory_equal(tile.record, other.record, sizeof tile.record);
     }
@@ -299,7 +315,7 @@ static void coefficients_of_a_step_are_made_or_left_alone(void **state)
     assert_memory_equal(&other, &before, sizeof other);
 }
 
-/* Bytes of 8 bits would need a number of their own; what matters is what the second one covers. */
+/* What matters is what the second one covers. */
 static const struct optimizer scaled = {
     .host = {.weights = HST_CPU_BF16},
     .states = {{.name = "moment", .number = OPTIMIZER_I16, .covers = 1},

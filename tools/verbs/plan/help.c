@@ -118,7 +118,7 @@ static bool may_have_state(const struct plan *p)
     const struct hst_config *c = &p->t.options->engine;
     const struct hst_prediction *r = &p->t.result.prediction;
     return r->step_s > GAIN * r->compute_s && train_precision(&p->t) == HST_PRECISION_BF16 &&
-           c->state != HST_STATE_BF16 && c->optimizer == HST_OPTIMIZER_ADAMW;
+           c->state <= HST_STATE_FP32 && c->optimizer == HST_OPTIMIZER_ADAMW;
 }
 
 /* A plan that is no faster, or does not fit, helps nobody. */

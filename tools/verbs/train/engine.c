@@ -13,17 +13,19 @@ static int check_state(const struct train *t)
     const struct hst_config *c = &t->options->engine;
     const enum hst_precision precision = train_precision(t);
     const char *name = precision == HST_PRECISION_FP32 ? "fp32" : "fp16";
-    if (c->state != HST_STATE_BF16 || precision == HST_PRECISION_BF16)
+    const char *state = c->state == HST_STATE_8BIT ? "8bit" : "bf16";
+    if ((c->state != HST_STATE_BF16 && c->state != HST_STATE_8BIT) ||
+        precision == HST_PRECISION_BF16)
         return 0;
     if (c->precision == HST_PRECISION_DEFAULT)
         return fail(t->error, FAIL_VALUE, -EINVAL,
-                    "--state bf16 goes with --precision bf16, and without --precision a run on the "
+                    "--state %s goes with --precision bf16, and without --precision a run on the "
                     "host is in %s. Fix: add --precision bf16.",
-                    name);
+                    state, name);
     return fail(t->error, FAIL_VALUE, -EINVAL,
-                "--state bf16 goes with --precision bf16, and --precision %s is given. Fix: "
+                "--state %s goes with --precision bf16, and --precision %s is given. Fix: "
                 "--precision bf16, or leave --state out.",
-                name);
+                state, name);
 }
 
 /* Whose pairs are as many as those of the rows that the run is to have. */
