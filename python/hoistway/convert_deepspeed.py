@@ -82,7 +82,7 @@ def _ignore(m: Making, keys: tuple[str, ...]) -> None:
 def _optimizer(f: File) -> None:
     m = f.m
     _ignore(m, tuple(key for key in OPTIMIZERS if key in m.keys.values))
-    _drop(m, '--optimizer', '--momentum')
+    _drop(m, '--optimizer', '--momentum', '--state')
     betas = [_number(m, 'adam_beta1', 0.9), _number(m, 'adam_beta2', 0.999)]
     for option, name, key, argument in (
             ('--betas', 'betas', 'adam_beta1', betas),

@@ -19,7 +19,7 @@ from hoistway.keyed import Keys
 OPTIMIZERS = {**dict.fromkeys(('adamw_torch', 'adamw_torch_fused', 'adamw_hf', 'adamw'), 'adamw'),
               **dict.fromkeys(('lion_32bit', 'paged_lion_32bit'), 'lion'),
               'sgd': 'sgd', 'adagrad': 'adagrad'}
-EIGHT_BITS = ('adamw_bnb_8bit', 'adamw_8bit', 'paged_adamw_8bit')  # AdamW's moments
+EIGHT_BITS = ('adamw_bnb_8bit', 'adamw_8bit', 'paged_adamw_8bit')  # AdamW, its moments in them
 WARMED = {'cosine': 'cosine', 'linear': 'linear', 'constant_with_warmup': 'constant',
           'cosine_with_min_lr': 'cosine'}
 DATASET = ('import sys, datasets; datasets.load_dataset(sys.argv[1], split=sys.argv[2])'
@@ -115,12 +115,10 @@ def warmup(m: Making) -> None:
 def optimizer(m: Making, key: str, default: str) -> None:
     name = m.keys.get(key, default)
     ours = OPTIMIZERS.get(name) if isinstance(name, str) else None
-    if name in EIGHT_BITS and m.truth('bf16'):
+    if name in EIGHT_BITS:
         ours = 'adamw'
         m.train['--state'] = '8bit'
-    if name in EIGHT_BITS and ours is None:
-        m.refuse(key, f'{cut(name)}: hoistway has moments of 8 bits with bf16 alone')
-    elif ours is None:
+    if ours is None:
         m.refuse(key, f'{cut(str(name))}: {tables.OPTIMIZER}')
     elif ours != 'adamw':
         m.train['--optimizer'] = ours
@@ -177,6 +175,8 @@ def trainer(m: Making, names: dict[str, str], defaults: dict[str, object]) -> No
     schedule(m, names['schedule'], defaults['schedule'], names.get('least_ratio'))
     length(m, names['epochs'], defaults['epochs'])
     precision(m)
+    if '--state' in m.train and m.train['--precision'] != 'bf16':
+        m.refuse(names['optimizer'], 'hoistway has moments of 8 bits with bf16 alone')
     m.train['--seed'] = m.number('seed', 42)
     places(m)
 

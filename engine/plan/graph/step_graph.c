@@ -27,8 +27,8 @@ static void describe_aliases(const struct placement_in *in, uint32_t times, uint
     }
 }
 
-/* Padding of a record. It is the same whatever its elements, where each state has whole pages of each
- * LAYOUT_UNIT_ALIGN elements; scales have less. */
+/* Padding of a record. It is the same whatever its elements, where each state has whole pages of
+ * each LAYOUT_UNIT_ALIGN elements; scales have less. */
 static uint64_t record_pad(const struct optimizer *optimizer, uint64_t elements)
 {
     return record_layout(optimizer, elements).bytes -

@@ -5,10 +5,9 @@
  * Parameters → units → shards → tiles. Pure: values in, values out.
  *
  * A unit's own parameters lie one after another in one flat row of elements, each at a multiple of
- * LAYOUT_PARAM_ALIGN or more; the row is padded to a multiple of LAYOUT_UNIT_ALIGN. A rank has its shard of
- * each row (share.h), cut into tiles, which are numbered through all units, in the rank. A tied
- * parameter belongs to the first unit that names it;
- * later units hold an alias.
+ * LAYOUT_PARAM_ALIGN or more; the row is padded to a multiple of LAYOUT_UNIT_ALIGN. A rank has its
+ * shard of each row (share.h), cut into tiles, which are numbered through all units, in the rank. A
+ * tied parameter belongs to the first unit that names it; later units hold an alias.
  *
  * A layout may be cut (layout_cut): a unit that is one matrix is then several, its slices, each of
  * them rows of it. Tiles and blocks of the norm have the same numbers and the same elements as in
