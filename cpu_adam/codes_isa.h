@@ -3,8 +3,8 @@
 #define HST_CPU_ADAM_CODES_ISA_H
 /*
  * Updates of moments in codes, a block at a time: part of vector_isa.h. A block's scales follow
- * from all of its moments, so these wait as floats until the last one is there. All of its arrays
- * are in the order EVEN_ODD.
+ * from all of its moments, so these wait as floats until the last one is there; their codes are
+ * then written beside the updates of the next block. All arrays are in the order EVEN_ODD.
  */
 
 struct moment_block {
@@ -13,7 +13,9 @@ struct moment_block {
 };
 
 struct moment_blocks {
-    floats m_scale, v_scale; /* of the codes that are read */
+    floats m_scale, v_scale;     /* of the codes that are read */
+    floats m_inverse, v_inverse; /* of the scales that are written */
+    uint8_t *m_codes, *v_codes;  /* where these go; null: they are there already */
     struct moment_block m, v;
 };
 
@@ -121,48 +123,133 @@ INLINED void update_coded_rest(struct hst_update_kind kind, const struct constan
 
 typedef words code_fn(floats x, floats inverse);
 
-/* A block's scale, and the codes of its first n elements. */
-INLINED void write_codes(const struct moment_block *block, float to_scale, code_fn *code,
-                         uint8_t *codes, float *scale, size_t n)
+INLINED void write_code_pair(const struct moment_block *block, size_t i, code_fn *code,
+                             floats inverse, uint8_t *codes)
 {
-    const struct scale s = scale_of(largest_word(block->largest), to_scale);
-    const floats inverse = all(s.inverse);
+    const struct pair x = load_f32(block->at + i);
+    const struct word_pair c = {code(x.low, inverse), code(x.high, inverse)};
+    store_codes(codes, c);
+}
 
-    *scale = s.value;
-    if (s.inverse == 0) {
+/* The codes of a block's first n elements; without an inverse they are 0. */
+INLINED void write_codes(const struct moment_block *block, code_fn *code, float inverse,
+                         uint8_t *codes, size_t n)
+{
+    uint8_t rest[PAIR];
+    size_t i = 0;
+
+    if (inverse == 0) {
         memset(codes, 0, n);
         return;
     }
-    for (size_t i = 0; i < n; i += PAIR) {
-        const struct pair x = load_f32(block->at + i);
-        const struct word_pair c = {code(x.low, inverse), code(x.high, inverse)};
-        uint8_t rest[PAIR];
-        store_codes(n - i < PAIR ? rest : codes + i, c);
-        if (n - i < PAIR)
-            memcpy(codes + i, rest, n - i);
+    for (; n - i >= PAIR; i += PAIR)
+        write_code_pair(block, i, code, all(inverse), codes + i);
+    if (i < n) {
+        write_code_pair(block, i, code, all(inverse), rest);
+        memcpy(codes + i, rest, n - i);
     }
 }
 
-/* n is at most a block. */
-INLINED void update_block(struct hst_update_kind kind, const struct constants *k,
-                          const struct hst_update_arrays *a, size_t n)
+INLINED void begin_blocks(struct moment_blocks *blocks, const struct hst_update_arrays *a)
 {
-    struct moment_blocks blocks; /* not set to zeros, which would take long */
+    blocks->m_scale = all(*a->m_scales);
+    blocks->v_scale = all(*a->v_scales);
+    blocks->m.largest = blocks->v.largest = all_words(0);
+}
+
+/* The scales are known now. The codes of a whole block are left to the next one's updates, if all
+ * of them are to be computed. */
+INLINED void end_blocks(struct moment_blocks *blocks, const struct hst_update_arrays *a, size_t n)
+{
+    const struct scale m = scale_of(largest_word(blocks->m.largest), M_TO_SCALE);
+    const struct scale v = scale_of(largest_word(blocks->v.largest), V_TO_SCALE);
+    const bool later = n == HST_CODE_BLOCK && m.inverse != 0 && v.inverse != 0;
+
+    *a->m_scales = m.value;
+    *a->v_scales = v.value;
+    blocks->m_inverse = all(m.inverse);
+    blocks->v_inverse = all(v.inverse);
+    blocks->m_codes = later ? a->m : NULL;
+    blocks->v_codes = a->v;
+    if (!later) {
+        write_codes(&blocks->m, m_code, m.inverse, a->m, n);
+        write_codes(&blocks->v, v_code, v.inverse, a->v, n);
+    }
+}
+
+/* Codes that were left, a pair of each. */
+INLINED void write_left_pair(const struct moment_blocks *blocks, size_t i)
+{
+    write_code_pair(&blocks->m, i, m_code, blocks->m_inverse, blocks->m_codes + i);
+    write_code_pair(&blocks->v, i, v_code, blocks->v_inverse, blocks->v_codes + i);
+}
+
+INLINED void write_left(const struct moment_blocks *blocks)
+{
+    for (size_t i = 0; blocks->m_codes && i < HST_CODE_BLOCK; i += PAIR)
+        write_left_pair(blocks, i);
+}
+
+/* A whole block, and the codes of the one before. Its updates wait for divisions and roots, in
+ * whose time there is room for codes. */
+INLINED void update_block(struct hst_update_kind kind, const struct constants *k,
+                          const struct hst_update_arrays *a, struct moment_blocks *blocks,
+                          const struct moment_blocks *before)
+{
+    begin_blocks(blocks, a);
+    if (before->m_codes) {
+        for (size_t i = 0; i < HST_CODE_BLOCK; i += PAIR) {
+            const struct hst_update_arrays here = arrays_at(kind, a, i);
+            update_coded_pair(kind, k, &here, blocks, i / PAIR, PAIR);
+            write_left_pair(before, i);
+        }
+    } else {
+        for (size_t i = 0; i < HST_CODE_BLOCK; i += PAIR) {
+            const struct hst_update_arrays here = arrays_at(kind, a, i);
+            update_coded_pair(kind, k, &here, blocks, i / PAIR, PAIR);
+        }
+    }
+    end_blocks(blocks, a, HST_CODE_BLOCK);
+}
+
+/* n is less than a block. */
+INLINED void update_short_block(struct hst_update_kind kind, const struct constants *k,
+                                const struct hst_update_arrays *a, struct moment_blocks *blocks,
+                                size_t n)
+{
     size_t i = 0;
 
-    blocks.m_scale = all(*a->m_scales);
-    blocks.v_scale = all(*a->v_scales);
-    blocks.m.largest = blocks.v.largest = all_words(0);
+    begin_blocks(blocks, a);
     for (; n - i >= PAIR; i += PAIR) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
-        update_coded_pair(kind, k, &here, &blocks, i / PAIR, PAIR);
+        update_coded_pair(kind, k, &here, blocks, i / PAIR, PAIR);
     }
     if (i < n) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
-        update_coded_rest(kind, k, &here, &blocks, i / PAIR, n - i);
+        update_coded_rest(kind, k, &here, blocks, i / PAIR, n - i);
     }
-    write_codes(&blocks.m, M_TO_SCALE, m_code, a->m, a->m_scales, n);
-    write_codes(&blocks.v, V_TO_SCALE, v_code, a->v, a->v_scales, n);
+    end_blocks(blocks, a, n);
+}
+
+INLINED void update_coded(struct hst_update_kind kind, const struct constants *k,
+                          const struct hst_update_arrays *a, size_t n)
+{
+    struct moment_blocks blocks[2]; /* by turns; not set to zeros, which would take long */
+    unsigned turn = 0;
+    size_t i = 0;
+
+    blocks[1].m_codes = NULL;
+    for (; n - i >= HST_CODE_BLOCK; i += HST_CODE_BLOCK, turn ^= 1) {
+        const struct hst_update_arrays here = arrays_at(kind, a, i);
+        if (n - i >= AHEAD + HST_CODE_BLOCK)
+            prefetch_all(kind, &here, HST_CODE_BLOCK);
+        update_block(kind, k, &here, &blocks[turn], &blocks[turn ^ 1]);
+    }
+    write_left(&blocks[turn ^ 1]);
+    if (i < n) {
+        const struct hst_update_arrays here = arrays_at(kind, a, i);
+        update_short_block(kind, k, &here, &blocks[turn], n - i);
+    }
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include "noise.h"
 #include "numbers.h"
+#include "prefetch.h"
 
 #include <math.h>
 
@@ -235,13 +236,21 @@ INLINED void update_block(struct hst_update_kind kind, const struct hst_adam_coe
     write_v_codes(v, v_largest, a->v, a->v_scales, n);
 }
 
+INLINED void update_coded(struct hst_update_kind kind, const struct constants *k,
+                          const struct hst_update_arrays *a, size_t n)
+{
+    for (size_t i = 0, count; i < n; i += count) {
+        const struct hst_update_arrays here = arrays_at(kind, a, i);
+        count = n - i < HST_CODE_BLOCK ? n - i : HST_CODE_BLOCK;
+        if (n - i >= AHEAD + HST_CODE_BLOCK)
+            prefetch_all(kind, &here, HST_CODE_BLOCK);
+        update_block(kind, &k->coef, here.weights, here.master, &here, count);
+    }
+}
+
 INLINED size_t update_some(struct hst_update_kind kind, const struct constants *k,
                            const struct hst_update_arrays *a, size_t n)
 {
-    if (kind.moments == HST_CPU_CODE) {
-        update_block(kind, &k->coef, a->weights, a->master, a, n);
-        return 0;
-    }
     return update_arrays(kind, k, a->weights, a->master, a->m, a->v, a->grads, (uint32_t)a->index,
                          n);
 }

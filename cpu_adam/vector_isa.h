@@ -8,6 +8,7 @@
  */
 #include "kernel.h"
 #include "noise.h"
+#include "prefetch.h"
 
 enum order { STRAIGHT, EVEN_ODD };
 
@@ -196,17 +197,11 @@ INLINED size_t update_rest(struct hst_update_kind kind, const struct constants *
     return not_finite;
 }
 
-#include "codes_isa.h"
-
 INLINED size_t update_some(struct hst_update_kind kind, const struct constants *k,
                            const struct hst_update_arrays *a, size_t n)
 {
     size_t not_finite = 0, i = 0;
 
-    if (kind.moments == HST_CPU_CODE) {
-        update_block(kind, k, a, n);
-        return 0;
-    }
     for (; n - i >= PAIR; i += PAIR) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
         not_finite += update_pair(kind, k, &here);
@@ -217,6 +212,8 @@ INLINED size_t update_some(struct hst_update_kind kind, const struct constants *
     }
     return not_finite;
 }
+
+#include "codes_isa.h"
 
 /* n < PAIR elements, with zeros behind them, whose squares change no sum. */
 INLINED struct pair read_rest(enum hst_cpu_type type, const void *x, size_t n)
