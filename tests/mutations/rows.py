@@ -267,7 +267,7 @@ mutate(
 
 mutate(
     'cpu_adam/plain.h', 'cpu_adam/update',
-    ("p's NaN is the one", 'canonical(e.p)', 'e.p'),
+    ("p's NaN is the one", 'canonical(e.p));\n        uint32_t', 'e.p);\n        uint32_t'),
     ("m's NaN is the one", 'canonical(e.m)', 'e.m'),
     ("v's NaN is the one", 'canonical(e.v)', 'e.v'),
     ('an f16 weight that is not finite is counted',

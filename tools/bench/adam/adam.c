@@ -292,7 +292,7 @@ static void add_aligned(struct bench *bench, struct contestant like)
 {
     struct adam_layout layout = {.end = bench->memory};
     like.name = "arrays at multiples of 4 KiB";
-    like.arrays = adam_arrays(&layout, bench->in->elements, like.update->bytes);
+    like.arrays = adam_arrays(&layout, bench->in->elements, like.update);
     add(bench, like);
 }
 
@@ -323,7 +323,7 @@ static void measure_format(struct bench *bench, const char *group, struct hst_up
     struct contestant like = {.step = step_update,
                               .threads = team_threads(bench->team),
                               .update = update,
-                              .arrays = adam_arrays(&layout, bench->in->elements, update->bytes)};
+                              .arrays = adam_arrays(&layout, bench->in->elements, update)};
     bool f32_moments = kind.moments == HST_CPU_F32;
     bench->count = 0;
     add_ours(bench, &like);
@@ -396,6 +396,10 @@ int bench_adam(const struct bench_adam_in *in, struct hst_error *error)
         measure_format(&bench, "bf16, bf16 moments",
                        (struct hst_update_kind){.weights = HST_CPU_BF16,
                                                 .moments = HST_CPU_BF16,
+                                                .grads = HST_CPU_BF16});
+        measure_format(&bench, "bf16, 8-bit moments",
+                       (struct hst_update_kind){.weights = HST_CPU_BF16,
+                                                .moments = HST_CPU_CODE,
                                                 .grads = HST_CPU_BF16});
         measure_format(&bench, "fp16",
                        (struct hst_update_kind){.weights = HST_CPU_F16, .grads = HST_CPU_F16});

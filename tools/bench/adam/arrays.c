@@ -23,14 +23,19 @@ void *adam_array(struct adam_layout *layout, uint64_t elements, unsigned element
 }
 
 struct hst_update_arrays adam_arrays(struct adam_layout *layout, uint64_t elements,
-                                     struct hst_update_bytes bytes)
+                                     const struct hst_update *update)
 {
+    const struct hst_update_bytes bytes = update->bytes;
+    const unsigned scale = update->kind.moments == HST_CPU_CODE ? sizeof(float) : 0;
+    const uint64_t blocks = (elements + HST_CODE_BLOCK - 1) / HST_CODE_BLOCK;
     struct hst_update_arrays a = {0};
     a.weights = adam_array(layout, elements, bytes.weights);
     a.master = adam_array(layout, elements, bytes.master);
     a.m = adam_array(layout, elements, bytes.m);
     a.v = adam_array(layout, elements, bytes.v);
     a.grads = adam_array(layout, elements, bytes.grads);
+    a.m_scales = adam_array(layout, blocks, scale);
+    a.v_scales = adam_array(layout, blocks, scale);
     return a;
 }
 
@@ -61,6 +66,16 @@ static void fill_part(void *array, enum hst_cpu_type type, float value, struct a
             ((uint16_t *)array)[i] = half;
 }
 
+/* Codes of all sizes, as they are in training; their scales are the size of what others begin as. */
+static void fill_codes(uint8_t *codes, float *scales, float size, struct adam_part part)
+{
+    const uint64_t end = part.first + part.count;
+    for (uint64_t i = part.first; i < end; i++)
+        codes[i] = (uint8_t)(i * 37);
+    for (uint64_t i = part.first; i < end; i += HST_CODE_BLOCK) /* parts begin at blocks */
+        scales[i / HST_CODE_BLOCK] = size;
+}
+
 static void fill_share(void *arg, unsigned thread, unsigned threads)
 {
     const struct filling *f = arg;
@@ -72,8 +87,13 @@ static void fill_share(void *arg, unsigned thread, unsigned threads)
         fill_part(f->arrays->master, HST_CPU_F32, 0.5f, part);
     if (f->update->bytes.master == 2) /* a remainder of 0 */
         fill_part(f->arrays->master, HST_CPU_BF16, 0, part);
-    fill_part(f->arrays->m, kind.moments, 1e-3f, part);
-    fill_part(f->arrays->v, kind.moments, 1e-6f, part);
+    if (kind.moments == HST_CPU_CODE) {
+        fill_codes(f->arrays->m, f->arrays->m_scales, 1e-3f, part);
+        fill_codes(f->arrays->v, f->arrays->v_scales, 1e-6f, part);
+    } else {
+        fill_part(f->arrays->m, kind.moments, 1e-3f, part);
+        fill_part(f->arrays->v, kind.moments, 1e-6f, part);
+    }
     fill_part((void *)(uintptr_t)f->arrays->grads, kind.grads, 1e-3f, part);
 }
 

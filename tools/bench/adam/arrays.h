@@ -24,7 +24,7 @@ struct adam_layout {
 /** The next array; null for no bytes. */
 void *adam_array(struct adam_layout *layout, uint64_t elements, unsigned element_bytes);
 struct hst_update_arrays adam_arrays(struct adam_layout *layout, uint64_t elements,
-                                     struct hst_update_bytes bytes);
+                                     const struct hst_update *update);
 
 /** Bytes that `arrays` arrays of `element_bytes` together need. */
 uint64_t adam_arrays_bytes(uint64_t elements, unsigned element_bytes, unsigned arrays);

@@ -88,6 +88,32 @@ INLINED void bf16_moments(const struct hst_update_arrays *a, size_t n, struct ad
     }
 }
 
+/* Scales, a 256th of the arrays, are left out. */
+INLINED void bf16_codes(const struct hst_update_arrays *a, size_t n, struct adam_null_in k,
+                        bool ahead)
+{
+    uint16_t *restrict w = a->weights, *restrict r = a->master;
+    uint8_t *restrict m = a->m, *restrict v = a->v;
+    const uint16_t *restrict g = a->grads;
+
+    for (size_t i = 0; i + BLOCK <= n; i += BLOCK) {
+        if (ahead) {
+            prefetch(w, 2, i);
+            prefetch(r, 2, i);
+            prefetch(m, 1, i);
+            prefetch(v, 1, i);
+            prefetch(g, 2, i);
+        }
+        for (size_t j = i; j < i + BLOCK; j++) {
+            uint16_t none = g[j] & k.no_bits;
+            w[j] ^= none;
+            r[j] ^= none;
+            m[j] ^= (uint8_t)none;
+            v[j] ^= (uint8_t)none;
+        }
+    }
+}
+
 INLINED void f16(const struct hst_update_arrays *a, size_t n, struct adam_null_in k, bool ahead)
 {
     uint16_t *restrict w = a->weights;
@@ -124,6 +150,7 @@ INLINED void f16(const struct hst_update_arrays *a, size_t n, struct adam_null_i
 BOTH(f32)
 BOTH(bf16)
 BOTH(bf16_moments)
+BOTH(bf16_codes)
 BOTH(f16)
 
 const struct adam_null_table PASTE(adam_null_, ISA) = {
@@ -131,5 +158,6 @@ const struct adam_null_table PASTE(adam_null_, ISA) = {
     .f32 = {f32_plain, f32_ahead},
     .bf16 = {bf16_plain, bf16_ahead},
     .bf16_moments = {bf16_moments_plain, bf16_moments_ahead},
+    .bf16_codes = {bf16_codes_plain, bf16_codes_ahead},
     .f16 = {f16_plain, f16_ahead},
 };

@@ -30,5 +30,7 @@ adam_null *adam_null_find(const char *isa, struct hst_update_kind kind, bool ahe
         return t->f32[ahead];
     if (kind.weights == HST_CPU_F16)
         return t->f16[ahead];
-    return kind.moments == HST_CPU_F32 ? t->bf16[ahead] : t->bf16_moments[ahead];
+    return kind.moments == HST_CPU_F32    ? t->bf16[ahead]
+           : kind.moments == HST_CPU_CODE ? t->bf16_codes[ahead]
+                                          : t->bf16_moments[ahead];
 }
