@@ -24,6 +24,9 @@ struct hst_shape {
     bool tied;     /* the output head uses the embedding's matrix */
     bool qk_norm;  /* each head of q and k is normed, by a vector of head_dim each */
     bool qkv_bias; /* q, k and v have a bias */
+    /* "BLOOM, 70 layers x 14,336": the model of another kind in whose place this one stands, with
+       as many parameters; borrowed, null: it is itself */
+    const char *stands_for;
 };
 
 /** The models known by name, by rising size; static, immutable. */

@@ -2,7 +2,11 @@
 /*
  * The models known by name, with the sizes their authors published, and what follows from sizes:
  * numbers of parameters. Sources: Touvron et al. 2023, arXiv:2302.13971 and arXiv:2307.09288;
- * Grattafiori et al. 2024, arXiv:2407.21783; the config.json of each release.
+ * Grattafiori et al. 2024, arXiv:2407.21783; the config.json of each release. GPT models are no
+ * Llama: what stands for one has its layers, width, heads and vocabulary, and an inner size with
+ * which three matrices of an MLP have as many parameters as its two. Sources of these: Narayanan et
+ * al. 2021, arXiv:2104.04473, table 1; Rosset 2020, "Turing-NLG"; BLOOM, arXiv:2211.05100, table 3;
+ * Smith et al. 2022, arXiv:2201.11990; Rajbhandari et al. 2021, arXiv:2104.07857.
  */
 #include <hoistway/plan.h>
 
@@ -13,18 +17,28 @@
 /* Rows of a wide table are easier to compare than fields by name. */
 /* clang-format off */
 static const struct hst_shape shapes[] = {
-    /* name    series        hidden  inner  layers heads kv  dim  vocab   tied   normed biased */
-    {"1B",   "Llama 3.2",    2048,   8192,  16,    32,   8,  64,  128256, true,  false, false},
-    {"3B",   "Llama 3.2",    3072,   8192,  28,    24,   8,  128, 128256, true,  false, false},
-    {"7B",   "Llama 2",      4096,  11008,  32,    32,   32, 128, 32000,  false, false, false},
-    {"8B",   "Llama 3",      4096,  14336,  32,    32,   8,  128, 128256, false, false, false},
-    {"13B",  "Llama 2",      5120,  13824,  40,    40,   40, 128, 32000,  false, false, false},
-    {"14B",  "Qwen3",        5120,  17408,  40,    40,   8,  128, 151936, false, true,  false},
-    {"33B",  "LLaMA",        6656,  17920,  60,    52,   52, 128, 32000,  false, false, false},
-    {"32B",  "Qwen3",        5120,  25600,  64,    64,   8,  128, 151936, false, true,  false},
-    {"65B",  "LLaMA",        8192,  22016,  80,    64,   64, 128, 32000,  false, false, false},
-    {"70B",  "Llama 3",      8192,  28672,  80,    64,   8,  128, 128256, false, false, false},
-    {"405B", "Llama 3.1",   16384,  53248, 126,   128,   8,  128, 128256, false, false, false},
+    /* name    series       hidden  inner  layers heads kv  dim  vocab   tied   normed biased for */
+    {"1B",   "Llama 3.2",   2048,   8192,  16,    32,   8,  64,  128256, true,  false, false, NULL},
+    {"3B",   "Llama 3.2",   3072,   8192,  28,    24,   8,  128, 128256, true,  false, false, NULL},
+    {"7B",   "Llama 2",     4096,  11008,  32,    32,   32, 128, 32000,  false, false, false, NULL},
+    {"7.5B", "Megatron-LM", 4096,  10944,  36,    32,   32, 128, 51200,  true,  false, false,
+     "Megatron-LM's of 36 layers x 4,096, the size that ZeRO reckons with"},
+    {"8B",   "Llama 3",     4096,  14336,  32,    32,   8,  128, 128256, false, false, false, NULL},
+    {"13B",  "Llama 2",     5120,  13824,  40,    40,   40, 128, 32000,  false, false, false, NULL},
+    {"14B",  "Qwen3",       5120,  17408,  40,    40,   8,  128, 151936, false, true,  false, NULL},
+    {"17B",  "Turing-NLG",  4256,  11328,  78,    28,   28, 152, 51200,  true,  false, false,
+     "T-NLG, 78 layers x 4,256"},
+    {"33B",  "LLaMA",       6656,  17920,  60,    52,   52, 128, 32000,  false, false, false, NULL},
+    {"32B",  "Qwen3",       5120,  25600,  64,    64,   8,  128, 151936, false, true,  false, NULL},
+    {"65B",  "LLaMA",       8192,  22016,  80,    64,   64, 128, 32000,  false, false, false, NULL},
+    {"70B",  "Llama 3",     8192,  28672,  80,    64,   8,  128, 128256, false, false, false, NULL},
+    {"176B", "BLOOM",      14336,  38208,  70,   112,  112, 128, 250880, true,  false, false,
+     "BLOOM, 70 layers x 14,336"},
+    {"405B", "Llama 3.1",  16384,  53248, 126,   128,   8,  128, 128256, false, false, false, NULL},
+    {"530B", "MT-NLG",     20480,  54592, 105,   128,  128, 160, 51200,  true,  false, false,
+     "MT-NLG, 105 layers x 20,480"},
+    {"1T",   "ZeRO-Infinity", 25600, 68288, 128, 256, 256, 100, 51200,  true,  false, false,
+     "ZeRO-Infinity's of 128 layers x 25,600"},
 };
 /* clang-format on */
 #define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])

@@ -30,9 +30,12 @@ static void test_named_models_have_their_published_numbers_of_parameters(void **
         const char *name;
         uint64_t params;
     } published[] = {
-        {"1B", 1235814400},   {"3B", 3212749824},   {"7B", 6738415616},     {"8B", 8030261248},
-        {"13B", 13015864320}, {"14B", 14768307200}, {"33B", 32528943616},   {"32B", 32762123264},
-        {"65B", 65285660672}, {"70B", 70553706496}, {"405B", 405853388800},
+        {"1B", 1235814400},     {"3B", 3212749824},     {"7B", 6738415616},
+        {"7.5B", 7467208704},   {"8B", 8030261248},     {"13B", 13015864320},
+        {"14B", 14768307200},   {"17B", 17151599136},   {"33B", 32528943616},
+        {"32B", 32762123264},   {"65B", 65285660672},   {"70B", 70553706496},
+        {"176B", 176171964416}, {"405B", 405853388800}, {"530B", 529397575680},
+        {"1T", 1008159974400},
     };
     size_t count;
     const struct hst_shape *all = hst_shapes(&count);
@@ -43,6 +46,27 @@ static void test_named_models_have_their_published_numbers_of_parameters(void **
         assert_ptr_equal(shape, &all[i]);
         assert_true(hst_shape_params(shape) == published[i].params);
     }
+}
+
+/* Layers of a GPT have 12 h^2 parameters in matrices. An inner size is a multiple of 64, so that one
+ * stands for another within 0.3 %. */
+static void test_what_stands_for_a_gpt_has_as_many_parameters(void **state)
+{
+    size_t count, others = 0;
+    const struct hst_shape *all = hst_shapes(&count);
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        const struct hst_shape *s = &all[i];
+        const double h = s->hidden, gpt = 12 * h * h * s->layers + h * s->vocab;
+        if (!s->stands_for)
+            continue;
+        others++;
+        assert_int_equal(s->heads * s->head_dim, s->hidden);
+        assert_true(fabs((double)hst_shape_params(s) / gpt - 1) < 0.003);
+    }
+    assert_int_equal(others, 5);
+    assert_ptr_equal(hst_shape_find("mt-nlg-530b"), hst_shape_find("530B"));
+    assert_null(hst_shape_find("8B")->stands_for);
 }
 
 /* Qwen3 8B and Qwen2.5 7B, as published. */
@@ -441,6 +465,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_named_models_have_their_published_numbers_of_parameters),
+        cmocka_unit_test(test_what_stands_for_a_gpt_has_as_many_parameters),
         cmocka_unit_test(test_norms_of_heads_and_biases_count),
         cmocka_unit_test(test_only_a_matrix_that_is_looked_up_is_not_multiplied),
         cmocka_unit_test(test_names_are_taken_in_any_case_and_in_full),

@@ -244,11 +244,21 @@ static void print_length(const struct plan *p, FILE *out)
     fprintf(out, "\n");
 }
 
+/* What a name of a GPT stands for is told, since no Llama of these sizes was ever published. */
+static void print_shape(const struct plan *p, FILE *out)
+{
+    const struct hst_shape *shape = hst_shape_find(p->model);
+    if (shape && shape->stands_for)
+        fprintf(out, "%s is a Llama with as many parameters, in place of %s\n", shape->name,
+                shape->stands_for);
+}
+
 void plan_print(const struct plan *p, FILE *out)
 {
     const struct llama_run *r = &p->t.run;
     const uint32_t ranks = train_options_ranks(p->t.options), locals = p->locals;
     table_print(&p->t.result.memory, locals, out);
+    print_shape(p, out);
     table_print_groups(p->t.result.groups, p->t.result.group_count, out);
     if (ranks > 1)
         fprintf(out, "rank 0 of %" PRIu32 " on %" PRIu32 " node%s, %" PRIu32 " way%s\n", ranks,
@@ -345,7 +355,9 @@ static void put_groups(struct json_writer *json, const struct train_result *resu
 static void put_run(struct json_writer *json, const struct plan *p)
 {
     const struct train *t = &p->t;
+    const struct hst_shape *shape = hst_shape_find(p->model);
     json_put_text(json, "model", p->model);
+    json_put_text(json, "stands_for", shape ? shape->stands_for : NULL);
     json_put_text(json, "store", t->options->engine.store);
     json_put_text(json, "device", t->device.name);
     json_put_text(json, "precision", p->precision);
