@@ -74,7 +74,7 @@ static int resolve_hbm(struct hst_engine *engine, struct placement_in *in)
 static void device_defaults(struct hst_engine *engine)
 {
     struct hst_config *c = &engine->config;
-    bool host = engine_computes_in_dram(engine);
+    bool host = engine_computes_in_dram(engine) && !c->planned;
     if (c->precision == HST_PRECISION_DEFAULT)
         c->precision = host ? HST_PRECISION_FP32 : HST_PRECISION_BF16;
     engine->standing.scale.value = c->precision != HST_PRECISION_FP16 ? 1.0f
@@ -121,7 +121,10 @@ int device_open(struct hst_engine *engine)
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
     if (strcmp(engine->config.device, "host") != 0) /* each rank of a node has one of its GPUs */
         config.index = engine->ranks.local;
-    rc = hst_dev_open(engine->config.device, &config, &engine->dev, &failure);
+    if (engine->config.planned)
+        rc = hst_dev_planned_open(engine->config.planned, &engine->dev);
+    else
+        rc = hst_dev_open(engine->config.device, &config, &engine->dev, &failure);
     if (rc)
         return fail_open(engine, rc, &failure);
     if (engine->config.host_math && !(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))

@@ -94,6 +94,8 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "io must be auto, uring or threads");
     if (c->plan != HST_PLAN_TO_TRAIN && c->plan != HST_PLAN_HERE && c->plan != HST_PLAN_ELSEWHERE)
         return refuse_value(engine, "plan must be to train, here or elsewhere");
+    if (c->planned && c->plan != HST_PLAN_ELSEWHERE)
+        return refuse_value(engine, "a planned GPU is for a plan elsewhere");
     if (c->plan && c->io_model)
         return refuse_value(engine, "a plan has no simulated drives: io_model must be null");
     if (c->io_model && c->io != HST_IO_AUTO)

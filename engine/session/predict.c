@@ -130,7 +130,7 @@ static struct sim_net net_for(const struct hst_engine *engine, const struct hst_
 }
 
 /* Ranks measured what each had beside the others. A plan has the rates of a machine, whose cores
- * and drives the ranks of a node share; several of them compute on the host alone. */
+ * and drives the ranks of a node share; a planned GPU is one rank's. */
 static uint32_t sharers_of(const struct hst_engine *engine)
 {
     return engine->config.plan ? engine->ranks.locals : 1;
@@ -141,6 +141,7 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
 {
     const struct hst_figure *f = rates->figures;
     bool bf16 = engine->config.precision == HST_PRECISION_BF16;
+    const bool planned = engine->config.planned != NULL;
     const double part = 1.0 / sharers_of(engine);
     const double pace = optimizer_pace(engine->optimizer);
     return (struct sim_rates){
@@ -149,12 +150,12 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
         .mixed = part * f[HST_RATE_MIXED].value,
         .h2d = f[HST_RATE_H2D].value,
         .d2h = f[HST_RATE_D2H].value,
-        .flops_per_s = part * f[HST_RATE_COMPUTE].value,
+        .flops_per_s = (planned ? 1 : part) * f[HST_RATE_COMPUTE].value,
         .update = part * f[engine->optimizer->update_rate].value * pace,
         .norm = part * f[bf16 ? HST_RATE_NORM_BF16 : HST_RATE_NORM_FP32].value,
         .device_update = f[engine->optimizer->device_rate].value * pace,
         .dram = engine_computes_in_dram(engine) ? 0 : memory_rate(f),
-        .shared_cores = engine_computes_in_dram(engine),
+        .shared_cores = engine_computes_in_dram(engine) && !planned,
         .net = net_for(engine, rates),
     };
 }

@@ -2,6 +2,8 @@
 /* How calls are cut into runs: everything once, nothing beyond the bound. */
 #include "cut.h"
 
+#include "../work_bytes.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -156,6 +158,30 @@ static void workspace_grows_with_the_batch(void **state)
     }
 }
 
+/* A plan for a GPU that is not here has no less, and no more than calls are cut to. */
+static void a_planned_gpu_has_room_for_each_cut(void **state)
+{
+    (void)state;
+    const size_t seqs[] = {2, 128, 333, 2048, 8192, 11000, 32768}, kv[] = {1, 5, 8};
+    const uint64_t budgets[] = {(uint64_t)8 << 30, (uint64_t)80 << 30};
+    for (size_t i = 0; i < 7 * 3 * 2 * 2 * 4; i++) {
+        const size_t seq = seqs[i % 7], groups = kv[i / 7 % 3], each = i / 21 % 2 ? 4 : 1;
+        const uint64_t budget = budgets[i / 42 % 2];
+        struct hst_attention args = call(1 + 3 * (i / 84), seq, groups * each, groups, 128);
+        const size_t planned =
+            work_cudnn_attention_bytes(args.batch, args.heads, groups, seq, 128, budget);
+        const enum sdpa_form forms[] = {SDPA_BACKWARD_STORED, SDPA_BACKWARD_ORDERED};
+        struct cut cut;
+        size_t most = 0;
+        for (int f = 0; f < 2; f++)
+            if (cut_find(forms[f], &args, cut_large_bytes(budget), &cut) && cut.work_bytes > most)
+                most = cut.work_bytes;
+        assert_true(planned >= most);
+        assert_true(planned <= (most > HST_SDPA_WORK_BYTES ? most : HST_SDPA_WORK_BYTES));
+        assert_true(most == 0 || planned <= 2 * most);
+    }
+}
+
 static void what_is_not_served(void **state)
 {
     (void)state;
@@ -185,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_budget_gives_a_group_a_sixteenth_in_powers_of_two),
         cmocka_unit_test(only_what_does_not_fit_follows_the_budget),
         cmocka_unit_test(workspace_grows_with_the_batch),
+        cmocka_unit_test(a_planned_gpu_has_room_for_each_cut),
         cmocka_unit_test(what_is_not_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,44 @@ def hjson_seeds():
     }
 
 
+def machine_seeds():
+    good = b"""hoistway machine 1
+# A box.
+name box
+about a box with one GPU
+date 2026-11-27
+source its maker
+gpus 1
+compute-capability 9
+hbm 80e9
+dram 256G
+nvme 4e12
+drives 2
+rate compute 4e14 assumed half of its peak
+rate read 6e9 measured on it
+"""
+    sealed = b"""hoistway rates 3
+taken_ms 1
+took_ms 1
+drives 0
+products 0
+operations 0
+end 3d2bb2f6f3d29e31
+"""
+    return {
+        'good': good,
+        'sealed': good + sealed,
+        'date': good.replace(b'11-27', b'02-30'),
+        'huge': good.replace(b'256G', b'1e999'),
+        'rate': good.replace(b'6e9', b'nan'),
+        'kind': good.replace(b'measured', b'guessed'),
+        'twice': good + b'dram 1G\n',
+        'byte': good.replace(b'a box', b'a\0box'),
+        'cut': good[:-1],
+        'long': good.replace(b'its maker', b'x' * 300).replace(b'on it', b'y' * 200),
+    }
+
+
 def ds_config_seeds():
     """Each key of the page's table with a value of its type, and whole configurations."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs',
@@ -325,8 +363,9 @@ def store_seeds():
 
 
 SEEDS = {'safetensors': safetensors_seeds, 'index': index_seeds, 'config': config_seeds,
-         'hjson': hjson_seeds, 'ds_config': ds_config_seeds, 'tokens': tokens_seeds,
-         'documents': documents_seeds, 'options': options_seeds, 'store': store_seeds}
+         'hjson': hjson_seeds, 'machine': machine_seeds, 'ds_config': ds_config_seeds,
+         'tokens': tokens_seeds, 'documents': documents_seeds, 'options': options_seeds,
+         'store': store_seeds}
 
 
 def main():

@@ -197,6 +197,79 @@ static void a_senseless_configuration_is_refused(void **state)
     assert_null(dev);
 }
 
+static struct hst_attention attention_of(size_t batch, size_t seq, size_t heads, size_t groups,
+                                         enum hst_dtype dtype)
+{
+    return (struct hst_attention){.batch = batch,
+                                  .seq = seq,
+                                  .heads = heads,
+                                  .kv_heads = groups,
+                                  .head_dim = 128,
+                                  .dtype = dtype};
+}
+
+/* By its formulas it needs what this one does; more where this one has no such library. */
+static void a_planned_gpu_needs_no_less_than_one_that_is_here(void **state)
+{
+    (void)state;
+    struct hst_dev *dev, *planned;
+    struct hst_dev_info info;
+    const uint64_t budget = (uint64_t)64 << 20;
+    assert_int_equal(suite_open(budget, budget, NULL, &dev), 0);
+    hst_dev_info(dev, &info);
+    const bool is_gpu = !(hst_dev_flags(dev) & HST_DEV_HOST_MEMORY);
+    const struct hst_dev_planned gpu = {.memory_bytes = budget,
+                                        .compute_major = info.compute_major};
+    assert_int_equal(hst_dev_planned_open(&gpu, &planned), 0);
+    const size_t sizes[] = {1, 7, 128, 1000, 4096, 100003};
+    for (size_t i = 0; is_gpu && i < 36; i++) {
+        const size_t tokens = sizes[i % 6], width = sizes[i / 6];
+        assert_int_equal(hst_rmsnorm_backward_work_bytes(planned, tokens, width),
+                         hst_rmsnorm_backward_work_bytes(dev, tokens, width));
+        assert_int_equal(hst_bias_backward_work_bytes(planned, tokens, width),
+                         hst_bias_backward_work_bytes(dev, tokens, width));
+        assert_int_equal(hst_embedding_backward_work_bytes(planned, tokens, width),
+                         hst_embedding_backward_work_bytes(dev, tokens, width));
+    }
+    for (size_t i = 0; is_gpu && i < 12; i++) {
+        const struct hst_attention a =
+            attention_of(1 + i % 3, 100 << i % 4, 8, i % 2 ? 2 : 8, i % 3 ? HST_BF16 : HST_F32);
+        assert_true(hst_attention_work_bytes(planned, &a) >= hst_attention_work_bytes(dev, &a));
+    }
+    const struct hst_matmul product = {.m = 64, .n = 64, .k = 64};
+    if (is_gpu)
+        assert_true(hst_matmul_work_bytes(planned, &product) >=
+                    hst_matmul_work_bytes(dev, &product));
+    hst_dev_close(&planned);
+    suite_close(&dev);
+}
+
+static void a_planned_gpu_knows_sizes_and_computes_nothing(void **state)
+{
+    (void)state;
+    struct hst_dev *dev = NULL;
+    struct hst_stream *stream;
+    struct hst_dev_info info;
+    void *memory = NULL;
+    const struct hst_dev_planned gpu = {.memory_bytes = (uint64_t)80 << 30, .host_memory = true};
+    assert_int_equal(hst_dev_planned_open(NULL, &dev), -EINVAL);
+    assert_int_equal(hst_dev_planned_open(&(struct hst_dev_planned){0}, &dev), -EINVAL);
+    assert_int_equal(hst_dev_planned_open(&gpu, &dev), 0);
+    assert_string_equal(hst_dev_name(dev), "cuda");
+    assert_true(hst_dev_flags(dev) & HST_DEV_HOST_MEMORY);
+    hst_dev_info(dev, &info);
+    assert_true(info.memory_total_bytes == gpu.memory_bytes);
+    assert_int_equal(hst_dev_mem_alloc(dev, 4096, &memory), -ENOTSUP);
+    assert_int_equal(hst_dev_host_alloc(dev, 4096, &memory), -ENOTSUP);
+    assert_int_equal(hst_stream_create(dev, "compute", &stream), 0);
+    assert_int_equal(hst_stream_sync(stream), 0);
+    hst_stream_destroy(&stream);
+    /* a capability that is not known is none that needs less */
+    const struct hst_matmul product = {.m = 64, .n = 64, .k = 64};
+    assert_true(hst_matmul_work_bytes(dev, &product) > (size_t)32 << 20);
+    hst_dev_close(&dev);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +281,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_usual_budget_leaves_libraries_what_they_load_later),
         cmocka_unit_test(each_failure_has_a_fix_in_one_line),
         cmocka_unit_test(a_senseless_configuration_is_refused),
+        cmocka_unit_test(a_planned_gpu_needs_no_less_than_one_that_is_here),
+        cmocka_unit_test(a_planned_gpu_knows_sizes_and_computes_nothing),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

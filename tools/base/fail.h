@@ -18,6 +18,7 @@ enum fail_code {
     FAIL_MISSING = 403,         /* a required option is missing */
     FAIL_DS_FILE = 404,         /* --config or --options: unreadable, or no Hjson */
     FAIL_DS_KEY = 405,          /* a key of it is unknown, refused, or has a value that is */
+    FAIL_MACHINE = 406,         /* a machine file: unreadable, malformed, no such machine */
     FAIL_SAFETENSORS = 410,     /* malformed safetensors file */
     /* malformed model.safetensors.index.json, or shards that contradict it */
     FAIL_INDEX = 411,

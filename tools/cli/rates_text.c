@@ -2,6 +2,8 @@
 /* Tells rates with their ages, so that nobody takes one of last week for one of now. */
 #include "cli/rates_text.h"
 
+#include "cli/machine_text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,6 +41,15 @@ const char *rates_age_text(uint64_t figure_ms, uint64_t now_ms, char dst[TEXT_BY
     return dst;
 }
 
+const char *rates_figure_text(const struct hst_rates *rates, enum hst_rate rate, uint64_t now_ms,
+                              char dst[TEXT_BYTES])
+{
+    if (!machine_assumes(&rates->figures[rate]))
+        return rates_age_text(rates->figure_ms[rate], now_ms, dst);
+    snprintf(dst, TEXT_BYTES, "assumed");
+    return dst;
+}
+
 /* "203 GFLOP/s", "0.52 Gelements/s" as "0.52 G elements/s". */
 static void put_value(double value, const char *unit, char dst[TEXT_BYTES])
 {
@@ -58,7 +69,7 @@ const char *rates_text(const struct hst_rates *rates, uint64_t now_ms, char dst[
     for (int r = 0; r < HST_RATE_COUNT && used < RATES_TEXT_BYTES; r++) {
         if (rates->figures[r].value <= 0)
             continue;
-        rates_age_text(rates->figure_ms[r], now_ms, own);
+        rates_figure_text(rates, (enum hst_rate)r, now_ms, own);
         const bool other = used > 0 && strcmp(age, own) != 0;
         put_value(rates->figures[r].value, hst_rate_unit((enum hst_rate)r), value);
         used += (size_t)snprintf(dst + used, RATES_TEXT_BYTES - used, "%s%s%s%s %s",

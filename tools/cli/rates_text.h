@@ -14,6 +14,9 @@ uint64_t rates_now_ms(void);
 double rates_age_s(uint64_t figure_ms, uint64_t now_ms);
 /** "just now", "14 min ago", "3 h ago", "2 days ago"; 0 ms: "as given". Pure. */
 const char *rates_age_text(uint64_t figure_ms, uint64_t now_ms, char dst[TEXT_BYTES]);
+/** The same of a figure; "assumed" where nobody measured it. Pure. */
+const char *rates_figure_text(const struct hst_rates *rates, enum hst_rate rate, uint64_t now_ms,
+                              char dst[TEXT_BYTES]);
 /**
  * "compute 203 GFLOP/s, 2 days ago; read 2.1 GB/s, write 1.9 GB/s, just now": what is known, in its
  * order, those of one age in a row together; "" where nothing is. Pure.

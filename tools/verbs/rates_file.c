@@ -5,6 +5,7 @@
 #include "cli/log/output.h"
 #include "cli/message/message.h"
 #include "hf/folder.h"
+#include "verbs/machines.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,6 +29,13 @@ int rates_file_read(const char *option, const char *path, struct hst_rates *rate
     native = input_read_all(&input, HST_RATES_TEXT_BYTES, &text);
     uint64_t bytes = input.size_bytes;
     input_close(&input);
+    if (native == 0 && machine_begins(text)) {
+        struct machine machine;
+        native = machine_of_text(path, text, (size_t)bytes, &machine, error);
+        *rates = machine.rates;
+        free(text);
+        return native;
+    }
     if (native == 0)
         native = strlen(text) == bytes ? hst_rates_parse(text, rates) : -EBADMSG;
     free(text);

@@ -6,7 +6,8 @@
 
 #include <hoistway/machine.h>
 
-/** option: "--rates", for messages. E402 where it cannot be read, or is no file of rates. */
+/** option: "--rates", for messages. E402 where it cannot be read, or is no file of rates; those of
+ * a machine file serve, too (E406). */
 int rates_file_read(const char *option, const char *path, struct hst_rates *rates,
                     struct hst_error *error);
 /** By how many ranks on how many nodes a network's rates were measured, as bench comm says it;

@@ -107,6 +107,7 @@ enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 struct hst_rates;
 struct hst_launch;
+struct hst_dev_planned; /* <hoistway/kernels.h> */
 
 /**
  * Zero in a field is its default; append only. hst_engine_options describes each option (range,
@@ -218,6 +219,11 @@ struct hst_config {
        rougher and faster it is. 0: 2,048 where homes are compared, 16,384 of a prediction */
     uint32_t plan_tiles;
     const char *group[HST_GROUPS_MOST]; /* see above; null from the first on that is not there */
+    /* Of a plan elsewhere: the GPU that it is for, in place of `device`, which is then a name
+       alone. Null: `device` is opened. With host_memory its memory and its rank's share of RAM are
+       one tier, dram_bytes both together, and no copies go between them: several ranks have no
+       other plan for GPUs, since they compute on the host alone. Read by hst_engine_create */
+    const struct hst_dev_planned *planned;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

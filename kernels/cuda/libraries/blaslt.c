@@ -11,6 +11,7 @@
 #include "blaslt.h"
 #include "cuda.h"
 #include "library.h"
+#include "work_bytes.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,10 +22,7 @@ enum {
     PLANS = 256,
     PROBES = 8,
     CANDIDATES = 8,
-    ALIGNMENT_BYTES = 16,       /* of matrices, at most */
-    WORK_ALIGNMENT_BYTES = 256, /* the library's wish; kernels.h gives 16 */
-    WORK_BYTES = 8 << 20,
-    WORK_BYTES_HOPPER = 32 << 20, /* what NVIDIA advises from compute capability 9.0 on */
+    ALIGNMENT_BYTES = 16, /* of matrices, at most */
 };
 
 /* A product as cuBLASLt sees it: (rows × depth)·(depth × columns), column-major. No padding. */
@@ -78,7 +76,7 @@ int blaslt_create(unsigned compute_major, struct blaslt **blaslt, struct hst_dev
         rc = memory ? -ENOMEM : -ENODEV;
         goto err_library;
     }
-    b->work_bytes = compute_major >= 9 ? WORK_BYTES_HOPPER : WORK_BYTES;
+    b->work_bytes = work_products_bytes(compute_major);
     pthread_mutex_init(&b->lock, NULL);
     *blaslt = b;
     return 0;
@@ -114,7 +112,7 @@ const char *blaslt_file(const struct blaslt *blaslt)
 size_t blaslt_work_bytes(struct hst_dev *dev, const struct hst_matmul *args)
 {
     (void)args;
-    return blaslt_of(dev)->work_bytes + WORK_ALIGNMENT_BYTES;
+    return blaslt_of(dev)->work_bytes + WORK_PRODUCTS_ALIGNMENT_BYTES;
 }
 
 static cudaDataType_t type_of(enum hst_dtype dtype)
@@ -376,7 +374,8 @@ static int multiply(struct hst_stream *stream, const struct hst_matmul *args)
         return failed(dev, status, &shape, "choice of an algorithm");
     }
     uintptr_t work = (uintptr_t)args->work.data;
-    work = (work + WORK_ALIGNMENT_BYTES - 1) / WORK_ALIGNMENT_BYTES * WORK_ALIGNMENT_BYTES;
+    work = (work + WORK_PRODUCTS_ALIGNMENT_BYTES - 1) / WORK_PRODUCTS_ALIGNMENT_BYTES *
+           WORK_PRODUCTS_ALIGNMENT_BYTES;
     const float alpha = 1, beta = args->accumulate ? 1 : 0;
     status = b->library.cublasLtMatmul(b->handle, d.operation, &alpha, args->b.data, d.first,
                                        args->a.data, d.second, &beta, args->c.data, d.out,

@@ -16,6 +16,7 @@
 #include "attention.h"
 
 #include "launchers.h"
+#include "work_bytes.h"
 
 enum { DELTA_THREADS = 256, AHEAD = 4, MAX_BLOCKS = 0x7fffffff, MAX_SEQ = 0x7fffffff - 4096 };
 
@@ -182,5 +183,5 @@ extern "C" cudaError_t hst_cuda_attention_backward(cudaStream_t stream,
 
 extern "C" size_t hst_cuda_attention_work_bytes(const struct hst_attention *args)
 {
-    return args->batch * args->heads * args->seq * sizeof(float);
+    return work_attention_bytes(args->batch, args->heads, args->seq);
 }

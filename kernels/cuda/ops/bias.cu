@@ -9,14 +9,14 @@
  */
 #include "launchers.h"
 #include "sums.h"
+#include "work_bytes.h"
 
 enum {
     COLUMNS = 32, /* threads of a block: vectors of a row, … */
     ROWS = 8,     /* … and rows at a time */
     AHEAD = 2,    /* rows that a thread reads before it writes one */
 };
-static const size_t BLOCK_ROWS = 16; /* of a sum, at least */
-static const size_t BLOCKS_MOST = 256;
+static const size_t BLOCK_ROWS = WORK_BIAS_ROWS, BLOCKS_MOST = WORK_BIAS_BLOCKS_MOST;
 
 template <typename T, int N>
 static __device__ __forceinline__ void add_to(T *x, const pack<T, N> &old, const float (&bias)[N])
@@ -61,8 +61,7 @@ static size_t rows_of(size_t tokens)
 /* No less for more tokens. */
 size_t hst_cuda_bias_backward_work_bytes(size_t tokens, size_t width)
 {
-    size_t blocks = tokens / BLOCK_ROWS + (tokens % BLOCK_ROWS != 0);
-    return (blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST) * width * sizeof(float);
+    return work_bias_backward_bytes(tokens, width);
 }
 
 template <typename T, int N>

@@ -11,6 +11,7 @@
  */
 #include "launchers.h"
 #include "vector.h"
+#include "work_bytes.h"
 
 enum {
     THREADS = 256,
@@ -87,7 +88,7 @@ struct order {
 size_t hst_cuda_embedding_backward_work_bytes(size_t tokens, size_t vocab)
 {
     (void)vocab;
-    return tokens * 2 * sizeof(uint32_t);
+    return work_embedding_backward_bytes(tokens);
 }
 
 /*

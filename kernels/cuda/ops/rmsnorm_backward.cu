@@ -9,14 +9,15 @@
 #include "launchers.h"
 #include "reduce.h"
 #include "sums.h"
+#include "work_bytes.h"
 
 enum {
     HELD = 2, /* vectors of each operand that a thread holds */
     ROW_THREADS = 1024,
 };
-static const size_t ROWS_LEAST = 8; /* that a sum is worth */
-static const size_t BLOCKS_LEAST = 512, BLOCKS_MOST = 4096;
-static const size_t SUMS = (size_t)1 << 21; /* numbers that the limits on blocks aim at */
+static const size_t ROWS_LEAST = WORK_NORM_ROWS_LEAST;
+static const size_t BLOCKS_LEAST = WORK_NORM_BLOCKS_LEAST, BLOCKS_MOST = 4096;
+static const size_t SUMS = WORK_NORM_SUMS;
 
 /* Rows of a block: 512 blocks, which large cards run all at once; more where rows are short. */
 static size_t rows_of(size_t tokens, size_t width)
@@ -29,9 +30,7 @@ static size_t rows_of(size_t tokens, size_t width)
 
 size_t hst_cuda_rmsnorm_backward_work_bytes(size_t tokens, size_t width)
 {
-    size_t blocks = tokens / ROWS_LEAST + (tokens % ROWS_LEAST != 0);
-    size_t most = width > SUMS / BLOCKS_LEAST ? width * BLOCKS_LEAST : SUMS;
-    return (blocks < most / width ? blocks * width : most) * sizeof(float);
+    return work_rmsnorm_backward_bytes(tokens, width);
 }
 
 /* Σ weight·dy·x of one vector, added to sum. */

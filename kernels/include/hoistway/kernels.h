@@ -152,6 +152,21 @@ int hst_dev_host_open(const struct hst_dev_config *config, struct hst_dev **dev)
  */
 int hst_dev_open(const char *name, const struct hst_dev_config *config, struct hst_dev **dev,
                  struct hst_dev_failure *failure);
+
+/** A CUDA GPU that is not here: what a plan for it has to know. */
+struct hst_dev_planned {
+    uint64_t memory_bytes;  /* > 0 */
+    unsigned compute_major; /* 9: of 9.0; 0: not known, and no workspace is then too small */
+    bool host_memory;       /* it is to have HST_DEV_HOST_MEMORY: its memory and RAM are as one */
+};
+/**
+ * Opens a device that tells how much memory its operations need, by the formulas of the CUDA
+ * plugin, and no more: without a GPU, a driver or NVIDIA's libraries. Streams of it do nothing;
+ * memory and operations are -ENOTSUP. Where a library has less than its formula the plan has room
+ * to spare. Errors: -EINVAL, -ENOMEM.
+ */
+int hst_dev_planned_open(const struct hst_dev_planned *planned, struct hst_dev **dev);
+
 /** Frees the device; streams, events and memory must be gone (asserted). Sets *dev to null. */
 void hst_dev_close(struct hst_dev **dev);
 

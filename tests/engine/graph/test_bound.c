@@ -48,8 +48,8 @@ static void test_named_models_have_their_published_numbers_of_parameters(void **
     }
 }
 
-/* Layers of a GPT have 12 h^2 parameters in matrices. An inner size is a multiple of 64, so that one
- * stands for another within 0.3 %. */
+/* Layers of a GPT have 12 h^2 parameters in matrices. An inner size is a multiple of 64, so that
+ * one stands for another within 0.3 %. */
 static void test_what_stands_for_a_gpt_has_as_many_parameters(void **state)
 {
     size_t count, others = 0;

@@ -558,7 +558,7 @@ class Refused(Case):
         for name in ('9B', 'missing', 'llama-2-8b'):
             done = self.run_verb('plan', '--model', name)
             self.assert_refused(done, 402, 2, 'no file, no directory and no known model (1B, ')
-        for name, near in (('9B', '8B, 13B'), ('llama-2-8b', '7B, 8B'), ('0.5B', '1B')):
+        for name, near in (('9B', '8B, 13B'), ('llama-2-8b', '7.5B, 8B'), ('0.5B', '1B')):
             told = self.run_verb('plan', '--model', name).stderr
             self.assertIn(f'; near it: {near}). Fix: the directory', told)
             self.assertNotIn('Fix: --model', told)

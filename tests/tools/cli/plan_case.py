@@ -19,9 +19,10 @@ PROGRAM = os.path.abspath(sys.argv.pop(1))
 SIZES = ('--seq-len=16', '--batch-tokens=64')
 THREADS = '--threads=1'
 HOST = '--device=host'
-KEYS = {'fits', 'why', 'model', 'stands_for', 'store', 'device', 'precision', 'io', 'threads',
-        'parameters', 'tile_elements', 'seq_len', 'batch_tokens', 'grain_tokens', 'micro_batches', 'ranks',
-        'nodes', 'update', 'homes', 'checkpoint_every', 'saved_units', 'resident_units',
+KEYS = {'fits', 'why', 'model', 'stands_for', 'machine', 'assumed', 'gpu_bytes_in_dram', 'store',
+        'device', 'precision', 'io', 'threads', 'parameters', 'tile_elements', 'seq_len',
+        'batch_tokens', 'grain_tokens', 'micro_batches', 'ranks', 'nodes', 'update', 'homes',
+        'checkpoint_every', 'saved_units', 'resident_units',
         'streamed_tiles', 'tiles_in_dram', 'slices', 'late_share', 'update_threads',
         'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
         'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'rates', 'rate_ages_s',

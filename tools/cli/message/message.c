@@ -23,6 +23,7 @@ enum cli_exit cli_exit_code(const struct hst_error *error)
     case FAIL_MISSING:
     case FAIL_DS_FILE:
     case FAIL_DS_KEY:
+    case FAIL_MACHINE:
     case FAIL_CONFIG_VALUE:
     case FAIL_ARCHITECTURE:
     case FAIL_PYTHON:

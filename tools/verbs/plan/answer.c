@@ -17,6 +17,14 @@ static bool is_predicted(const struct plan *p)
     return p->fits && p->t.result.prediction.step_s > 0;
 }
 
+bool plan_assumes(const struct plan *p)
+{
+    for (int r = 0; r < HST_RATE_COUNT; r++)
+        if (machine_assumes(&p->t.rates.figures[r]))
+            return true;
+    return false;
+}
+
 uint64_t plan_tokens(const struct plan *p)
 {
     const struct train_options *o = p->t.options;

@@ -5,6 +5,8 @@
 #include "cli/log/json.h"
 #include "verbs/plan/plan.h"
 
+/** Some rate was measured on no such machine. Pure. */
+bool plan_assumes(const struct plan *p);
 /** Tokens a second; 0: no step is predicted. Pure. */
 double plan_speed(const struct plan *p);
 /** Days of p's tokens; 0: it is not known how many, or how long a step takes. Pure. */

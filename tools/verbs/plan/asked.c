@@ -2,6 +2,7 @@
 /* Decides which options plan has, and which of them contradict each other. */
 #include "verbs/plan/asked.h"
 
+#include "verbs/plan/elsewhere.h"
 #include "verbs/train/config.h"
 #include "verbs/train/eval.h"
 #include "verbs/verbs.h"
@@ -26,6 +27,13 @@ static const struct hst_option input_table[] = {
      .argument = "FILE",
      .default_text = "this machine's",
      .help = "those of another machine; budgets are then as given"},
+    {.name = "machine",
+     .group = "input",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(machine),
+     .argument = "NAME|FILE",
+     .default_text = "here",
+     .help = "sizes and rates of another machine; list: those that are known"},
     {.name = "paper",
      .group = "input",
      .type = HST_OPTION_TEXT,
@@ -144,12 +152,14 @@ static const struct hst_option output_table[] = {
 
 static const char *const required[] = {"model", NULL}, *const nothing[] = {NULL};
 
-/* A paper's table has models of its own, and two plans are each asked for theirs. */
+/* A paper's table has models of its own, two plans are each asked for theirs, a list has none. */
 static bool needs_model(int argc, char *const *argv)
 {
     for (int i = 0; i < argc; i++)
         if (strncmp(argv[i], "--paper", strlen("--paper")) == 0 ||
-            strncmp(argv[i], "--compare", strlen("--compare")) == 0)
+            strncmp(argv[i], "--compare", strlen("--compare")) == 0 ||
+            strcmp(argv[i], "--machine=list") == 0 ||
+            (strcmp(argv[i], "--machine") == 0 && i + 1 < argc && strcmp(argv[i + 1], "list") == 0))
             return false;
     return true;
 }
@@ -264,6 +274,8 @@ int plan_parse(struct plan_asked *asked, int argc, char *const *argv, bool *help
     if (native == 0 && *help)
         cli_help(&verb, stdout);
     *help = *help || options->train.explain_config;
+    if (native == 0)
+        native = plan_take_elsewhere(options, help, error);
     if (native == 0)
         native = take_ranks(options, error);
     train_options_complete(&options->train);

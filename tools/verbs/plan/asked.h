@@ -4,11 +4,16 @@
 /* This reads what is asked of a plan: its options, of the command line and of files, and which go
    together. */
 #include "cli/options/options.h"
+#include "verbs/machines.h"
 #include "verbs/train/train.h"
 
 struct plan_options {
     struct train_options train;
-    const char *rates, *save_rates, *html, *paper, *compare;
+    const char *rates, *save_rates, *html, *paper, *compare, *machine;
+    struct machine machine_is;      /* that `machine` names; no name: this one */
+    bool elsewhere;                 /* budgets are as given, whatever this machine has */
+    struct hst_dev_planned planned; /* its GPU, where one computes */
+    uint64_t gpu_bytes;             /* of a node's GPUs, where they are in dram_bytes; else 0 */
     bool probe, json;
     uint32_t world, nodes;
     struct hst_launch launch; /* of a plan of several ranks */

@@ -15,6 +15,12 @@ static void put_fits(const struct plan *p, char *text, size_t bytes)
     snprintf(text, bytes, "%s", p->fits ? "yes" : "no");
 }
 
+static void put_rates(const struct plan *p, char *text, size_t bytes)
+{
+    if (plan_assumes(p))
+        snprintf(text, bytes, "assumed");
+}
+
 static void put_tier(const struct plan *p, int tier, char *text, size_t bytes)
 {
     char total[TEXT_BYTES], budget[TEXT_BYTES];
@@ -103,11 +109,17 @@ void plan_print_both(const char *const names[2], const struct plan *const plans[
     static const struct {
         const char *name;
         cell_fn *put;
-    } rows[] = {{"fits", put_fits},         {"hbm", put_hbm},
-                {"dram", put_dram},         {"nvme", put_nvme},
-                {"a step takes", put_step}, {"tok/s", put_speed},
-                {"bounded by", put_bound},  {"computation", put_computes},
-                {"days", put_days},         {"written a day", put_written},
+    } rows[] = {{"fits", put_fits},
+                {"hbm", put_hbm},
+                {"dram", put_dram},
+                {"nvme", put_nvme},
+                {"rates", put_rates},
+                {"a step takes", put_step},
+                {"tok/s", put_speed},
+                {"bounded by", put_bound},
+                {"computation", put_computes},
+                {"days", put_days},
+                {"written a day", put_written},
                 {"drives last", put_years}};
     print_names(names, out);
     fprintf(out, "%-14s%*s%*s\n", "", COLUMN, "A", COLUMN, "B");

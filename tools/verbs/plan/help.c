@@ -36,7 +36,9 @@ uint32_t plan_drives(const struct plan *p)
     uint32_t count = 0;
     while (store_next(&list))
         count += of_rank(list.directory) ? p->locals : 1;
-    return count ? count : p->t.rates.drive_count ? p->t.rates.drive_count : 1;
+    const uint32_t of_machine = p->machine->drives;
+    count = count ? count : of_machine ? of_machine : p->t.rates.drive_count;
+    return count ? count : 1;
 }
 
 /* Budgets are a node's, and what was planned is a rank's. Only a GPU is a rank's alone. */
@@ -192,8 +194,9 @@ static int find_all(struct plan *p)
         return native;
     native = find_drive(p, rough.step_s);
     if (!native && may_have_dram(p)) {
-        v.dram_bytes *= 2;
-        native = try_variant(p, "dram", v.dram_bytes, rough.step_s, &v);
+        const uint64_t twice = 2 * (v.dram_bytes - p->gpu_bytes);
+        v.dram_bytes = twice + p->gpu_bytes;
+        native = try_variant(p, "dram", twice, rough.step_s, &v);
     }
     v = as_it_is(p);
     if (!native && may_have_state(p)) {

@@ -67,6 +67,10 @@ static void put_answer(FILE *file, const struct plan *p)
     const struct llama_run *run = &p->t.run;
     fputs("<table>\n", file);
     frame_row(file, "model", "%s", p->model);
+    if (p->machine->name[0])
+        frame_row(file, "machine", "%s: %s", p->machine->name, p->machine->about);
+    if (plan_assumes(p))
+        frame_row(file, "rates", "some are assumed, and so is how long a step takes");
     frame_row(file, "parameters", "%s", text_count((double)p->t.result.memory.parameters, count));
     frame_row(file, "trains", "in %s on %s, %" PRIu64 " tokens a step, sequences of %" PRIu64,
               p->precision, p->t.device.name, run->batch_tokens, run->seq_len);
@@ -244,7 +248,7 @@ static void put_rates(FILE *file, const struct hst_rates *rates)
         if (rates->figures[r].value > 0)
             frame_row(file, hst_rate_name((enum hst_rate)r), "%.4g %s, %s", rates->figures[r].value,
                       hst_rate_unit((enum hst_rate)r),
-                      rates_age_text(rates->figure_ms[r], now_ms, age));
+                      rates_figure_text(rates, (enum hst_rate)r, now_ms, age));
     if (rates->disturbed[0])
         frame_row(file, "disturbed", "%s while the rates were measured: they may be too low",
                   rates->disturbed);

@@ -13,6 +13,7 @@
 #include "cli/options/store.h"
 #include "hf/folder.h"
 #include "verbs/plan/asked.h"
+#include "verbs/plan/elsewhere.h"
 #include "verbs/plan/page.h"
 #include "verbs/plan/paper.h"
 #include "verbs/rates_file.h"
@@ -119,8 +120,9 @@ static int find_net_rates(struct plan *p, const struct plan_options *o, struct h
 static int find_rates(struct plan *p, const struct plan_options *o, struct hst_error *error)
 {
     struct train *t = &p->t;
-    if (o->rates) {
-        const int native = rates_file_read("--rates", o->rates, &t->rates, error);
+    if (o->elsewhere) {
+        const int native = o->rates ? rates_file_read("--rates", o->rates, &t->rates, error) : 0;
+        plan_merge_rates(&o->machine_is, &t->rates);
         if (!native)
             forecast_tell_disturbed(&t->rates, o->rates);
         return native;
@@ -136,7 +138,7 @@ static int find_rates(struct plan *p, const struct plan_options *o, struct hst_e
 
 static int check(const struct plan_options *o, struct hst_error *error)
 {
-    struct store_list list = {.rest = o->rates ? NULL : o->train.engine.store};
+    struct store_list list = {.rest = o->elsewhere ? NULL : o->train.engine.store};
     int native = train_options_check(&o->train, error);
     if (!native && o->rates && (o->probe || o->save_rates))
         native = fail(error, FAIL_VALUE, -EINVAL,
@@ -159,7 +161,7 @@ static int check(const struct plan_options *o, struct hst_error *error)
 static int make(struct plan *p, const struct plan_options *o, struct hst_error *error)
 {
     struct train *t = &p->t;
-    int native = train_engine_plan(t, o->rates ? HST_PLAN_ELSEWHERE : HST_PLAN_HERE);
+    int native = train_engine_plan(t, o->elsewhere ? HST_PLAN_ELSEWHERE : HST_PLAN_HERE);
     p->fits = native == 0;
     if (native && t->result.memory.parameters == 0)
         return native;
@@ -216,11 +218,13 @@ static int plan_job(struct job *job, int argc, char *const *argv)
     p->t.options = &o->train;
     p->t.error = &job->error;
     p->model = o->train.model;
+    p->machine = &o->machine_is;
     p->store_names = store_names;
     p->arguments = argv;
     p->argument_count = argc;
     p->tokens = o->tokens;
     p->tbw = o->tbw;
+    p->gpu_bytes = o->gpu_bytes;
     p->locals = o->launch.locals ? o->launch.locals : 1;
     job->plan = p;
     return run(o, p, &job->error);

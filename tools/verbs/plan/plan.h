@@ -2,6 +2,7 @@
 #ifndef HOISTWAY_TOOLS_VERBS_PLAN_PLAN_H
 #define HOISTWAY_TOOLS_VERBS_PLAN_PLAN_H
 /* Between plan.c, which makes a plan, and report.c, which tells it. */
+#include "cli/machine_text.h"
 #include "verbs/plan/help.h"
 #include "verbs/train/run.h"
 
@@ -10,10 +11,12 @@
 struct plan {
     struct train t; /* its memory and its prediction, in t.result */
     const char *model;
+    const struct machine *machine; /* without a name: this one, or that of --rates */
     struct hst_decision decision; /* texts are null where it does not fit */
     const char *precision;        /* "fp32" */
     struct hst_start_up start_up; /* zeroes where it does not fit */
     uint32_t locals; /* ranks of a node; 1: one rank */
+    uint64_t gpu_bytes; /* of the budget of a node's DRAM what its GPUs have, planned as one */
     bool fits;
     struct llama_config config;
     uint64_t tokens; /* that are to be trained on: --tokens, else those of --data; 0: not known */

@@ -13,10 +13,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The ranks of a node share the budgets of its memory and of its drives, each has a device. */
+/* The ranks of a node share the budgets of its memory and of its drives, each has a device. What
+ * GPUs have of memory that is planned as one is nobody's to give. */
 static uint64_t as_given(const struct plan *p, enum hst_tier tier, uint64_t bytes)
 {
-    return tier == HST_TIER_HBM ? bytes : bytes * p->locals;
+    const uint64_t all = tier == HST_TIER_HBM ? bytes : bytes * p->locals;
+    const uint64_t gpus = tier == HST_TIER_DRAM ? p->gpu_bytes : 0;
+    return all > gpus ? all - gpus : 0;
 }
 
 /* The least budget of a tier that would do, as it is given; 0: there is enough. */
@@ -253,12 +256,35 @@ static void print_shape(const struct plan *p, FILE *out)
                 shape->stands_for);
 }
 
+/* Memory that is planned as one lets through what a GPU alone could not hold. */
+static void print_whole(const struct plan *p, FILE *out)
+{
+    char working[TEXT_BYTES], hbm[TEXT_BYTES];
+    const struct hst_memory *m = &p->t.result.memory;
+    const uint64_t bytes =
+        m->bytes[HST_CLASS_BUFFERS][HST_TIER_DRAM] + m->bytes[HST_CLASS_HIDDEN][HST_TIER_DRAM];
+    fprintf(out, "a GPU's memory and its share of RAM are planned as one, and copies between them "
+                 "take no time: several ranks train on the host alone yet\n");
+    if (bytes > p->gpu_bytes / p->locals)
+        fprintf(out, "  buffers and carry are %s, a GPU has %s: some of them would lie in RAM\n",
+                text_size(bytes, working), text_size(p->gpu_bytes / p->locals, hbm));
+}
+
+static void print_machine(const struct plan *p, FILE *out)
+{
+    if (p->machine->name[0])
+        fprintf(out, "on %s: %s\n", p->machine->name, p->machine->about);
+    if (p->gpu_bytes)
+        print_whole(p, out);
+}
+
 void plan_print(const struct plan *p, FILE *out)
 {
     const struct llama_run *r = &p->t.run;
     const uint32_t ranks = train_options_ranks(p->t.options), locals = p->locals;
     table_print(&p->t.result.memory, locals, out);
     print_shape(p, out);
+    print_machine(p, out);
     table_print_groups(p->t.result.groups, p->t.result.group_count, out);
     if (ranks > 1)
         fprintf(out, "rank 0 of %" PRIu32 " on %" PRIu32 " node%s, %" PRIu32 " way%s\n", ranks,
@@ -276,7 +302,7 @@ void plan_print(const struct plan *p, FILE *out)
     print_update(p, out);
     print_checkpoints(p, out);
     print_homes(p, out);
-    fprintf(out, "fits: ");
+    fprintf(out, plan_assumes(p) ? "fits, assumed: " : "fits: ");
     print_prediction(p, out);
     print_evaluation(p, out);
     print_samples(p, out);
@@ -358,6 +384,8 @@ static void put_run(struct json_writer *json, const struct plan *p)
     const struct hst_shape *shape = hst_shape_find(p->model);
     json_put_text(json, "model", p->model);
     json_put_text(json, "stands_for", shape ? shape->stands_for : NULL);
+    json_put_text(json, "machine", p->machine->name[0] ? p->machine->name : NULL);
+    json_put_whole(json, "gpu_bytes_in_dram", p->gpu_bytes);
     json_put_text(json, "store", t->options->engine.store);
     json_put_text(json, "device", t->device.name);
     json_put_text(json, "precision", p->precision);
@@ -455,6 +483,11 @@ static void put_rates(struct json_writer *json, const struct hst_rates *rates)
         else
             json_put_real(json, name, rates_age_s(rates->figure_ms[r], now_ms));
     }
+    json_put_end(json);
+    json_put_array(json, "assumed");
+    for (int r = 0; r < HST_RATE_COUNT; r++)
+        if (machine_assumes(&rates->figures[r]))
+            json_put_text(json, NULL, hst_rate_name((enum hst_rate)r));
     json_put_end(json);
     json_put_text(json, "disturbed", rates->disturbed[0] ? rates->disturbed : NULL);
 }

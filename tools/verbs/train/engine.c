@@ -62,6 +62,7 @@ int train_device_choose(struct train *t)
     const uint32_t ways = train_options_ways(o);
     /* a budget of a GPU's memory is one for a GPU: that there is none is then an error */
     bool gpu = !o->engine.device && o->engine.hbm_bytes;
+    /* a planned GPU has a name */
     device_choose(gpu ? "cuda" : o->engine.device, local_of(o), &t->device);
     if (t->device.warn) {
         cli_warn(CLI_DEVICE,

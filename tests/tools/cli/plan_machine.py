@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`hoistway plan --machine`: machines without being there, and files of them that are none.
+
+    plan_machine.py PATH_OF_HOISTWAY [Class.test_name]
+"""
+import json
+import os
+import re
+import resource
+import unittest
+
+from plan_case import NOTHING, SIZES, Given, machine
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../..')
+GOOD = '''hoistway machine 1
+# A box.
+name box
+about a box with one GPU
+date 2026-11-27
+source its maker
+gpus 1
+compute-capability 9
+hbm 80e9
+dram 256G
+nvme 4e12
+drives 2
+rate compute 4e14 assumed half of its peak
+rate update-bf16 2e9 measured on it
+rate h2d 5e10 assumed as its link
+rate d2h 5e10 assumed as its link
+rate read 6e9 measured on it
+rate write 4e9 measured on it
+rate mixed 6e9 measured on it
+'''
+HOST_ONLY = re.sub(r'(?m)^(gpus|compute-cap|hbm|rate compute|rate .2.).*\n', '', GOOD)
+
+
+def place(text, line):
+    """(line, column) where the line of that key begins in GOOD."""
+    return text[:text.index(f'\n{line}') + 1].count('\n') + 1, 1
+
+
+def malformed():
+    """(name, bytes, line, column), column None: wherever it is found."""
+    yield 'empty', b'', 1, 1
+    yield 'other', b'hello\n', 1, 1
+    yield 'version', GOOD.replace('machine 1', 'machine 2').encode(), 1, 1
+    yield 'mark', b'\xef\xbb\xbf' + GOOD.encode(), 1, 1
+    yield 'carriage', GOOD.replace('\n', '\r\n').encode(), 1, 1
+    yield 'cut', GOOD[:-1].encode(), 19, None
+    yield 'unsealed', (GOOD + NOTHING[:-5] + '\n').encode(), 20, 1
+    for byte in (0, 1, 7, 9, 11, 13, 27, 127, 128, 192, 255):
+        yield f'byte-{byte}', GOOD.encode().replace(b'a box', b'a' + bytes([byte]) + b'box'), 4, 8
+    for key in ('name', 'date', 'source', 'dram', 'gpus', 'hbm', 'nvme', 'drives'):
+        yield f'without-{key}', re.sub(f'(?m)^{key} .*\n', '', GOOD).encode(), 18, 1
+        line, column = place(GOOD, key)
+        yield f'blank-{key}', GOOD.replace(f'\n{key}', f'\n {key}').encode(), line, column
+        yield f'upper-{key}', GOOD.replace(f'\n{key}', f'\n{key.upper()}').encode(), line, column
+        value = re.sub(f'(?m)^{key} .*', key, GOOD).encode()
+        yield f'no-value-{key}', value, line, len(key) + 1
+        if key != 'source':
+            yield f'twice-{key}', re.sub(f'(?m)^({key} .*\n)', r'\1\1', GOOD).encode(), line + 1, 1
+    for date in ('yesterday', '2026-11-31', '2026-13-01', '2026-00-10', '2026-1-1', '1969-12-31',
+                 '2027-02-29', '2026/11/27', '-026-11-27', '2026-11-277'):
+        line, _ = place(GOOD, 'date')
+        yield f'date-{date[:4]}-{len(date)}-{date[-2:]}'.replace('/', '.'), \
+            GOOD.replace('2026-11-27', date).encode(), line, 6
+    for size in ('-1', '0', 'nan', 'inf', '1e999', '80GBB', '0x10', '1e19', '1,5G', '8 0G'):
+        yield f'size-{size}', GOOD.replace('256G', size).encode(), place(GOOD, 'dram')[0], 6
+    for count in ('0', '-1', '1.5', '65537', '1e9', 'two'):
+        yield f'count-{count}', GOOD.replace('drives 2', f'drives {count}').encode(), \
+            place(GOOD, 'drives')[0], 8
+    line, _ = place(GOOD, 'rate read')
+    for rate in ('-6e9', '0', '0.5', 'nan', 'inf', '1e18', '1e999', '6G', '6e9e', '0x6'):
+        yield f'rate-{rate}', GOOD.replace('read 6e9', f'read {rate}').encode(), line, 11
+    for name, text, column in (
+            ('unknown', 'rate reads 6e9 measured on it', 6), ('nothing', 'rate', 5),
+            ('no-number', 'rate read', 10), ('no-kind', 'rate read 6e9', 14),
+            ('other-kind', 'rate read 6e9 guessed on it', 15),
+            ('no-words', 'rate read 6e9 measured', 23),
+            ('long', 'rate read 6e9 measured ' + 'x' * 200, 15)):
+        yield f'rate-{name}', GOOD.replace('rate read 6e9 measured on it', text).encode(), \
+            line, column
+    yield 'rate-twice', (GOOD + 'rate read 1e9 measured on it\n').encode(), 20, 6
+    yield 'name-long', GOOD.replace('name box', 'name ' + 'x' * 48).encode(), 3, 6
+    yield 'name-slash', GOOD.replace('name box', 'name ../box').encode(), 3, 6
+    yield 'large', (GOOD + '#\n' * 40000).encode(), None, None
+
+
+class Files(Given):
+    def plan_on(self, text, *args, status=0):
+        path = self.write('box', text)
+        done = self.run_plan('--json', '--machine', path, *args, device='--seed=1')
+        self.assertEqual((done.returncode, done.stderr), (status, ''))
+        return json.loads(done.stdout)
+
+    def test_a_hundred_malformed_ones_are_each_one_line_with_its_place(self):
+        count = 0
+        for name, text, line, column in malformed():
+            with self.subTest(name=name):
+                count += 1
+                with open(self.path('bad'), 'wb') as f:
+                    f.write(text)
+                for option in ('--machine', '--rates')[:1 + (count % 10 == 0 and line != 1)]:
+                    done = self.run_plan(option, self.path('bad'))
+                    self.assertEqual((done.returncode, done.stdout), (2, ''), done.stderr)
+                    self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
+                    at = f'{self.path("bad")}:{line}:{column}: ' if column else \
+                        f'{self.path("bad")}:{line}:' if line else 'it is too large'
+                    self.assertIn('error[E406] ', done.stderr)
+                    self.assertIn(at, done.stderr)
+                    self.assertIn(' Fix: ', done.stderr)
+        self.assertGreaterEqual(count, 100)
+
+    def test_a_directory_and_no_name_are_refused(self):
+        done = self.run_plan('--machine', self.folder)
+        self.assertRegex(done.stderr, r"^error\[E406\] --machine '.*' cannot be read")
+        done = self.run_plan('--machine=dgx-h10')
+        self.assertIn("'dgx-h10' is no machine that is known, and no file. Fix: perhaps dgx-",
+                      done.stderr)
+
+    def test_sizes_are_budgets_and_a_gpu_needs_none_here(self):
+        told = self.plan_on(GOOD)
+        self.assertEqual((told['machine'], told['device'], told['precision']),
+                         ('box', 'cuda', 'bf16'))
+        budget = told['memory']['budget']
+        self.assertEqual((budget['dram'], budget['nvme']), (int(.9 * (256 << 30)), int(3.6e12)))
+        self.assertTrue(.89 * 80e9 < budget['hbm'] < .91 * 80e9)
+        self.assertEqual(told['assumed'], ['compute', 'h2d', 'd2h'])
+        self.assertIsNone(told['rate_ages_s']['compute'])
+        self.assertGreaterEqual(told['rate_ages_s']['read'], 0)
+        given = self.plan_on(GOOD, '--dram=4T', '--nvme=1T', '--hbm=9G')['memory']['budget']
+        self.assertEqual(given, {'hbm': 9 << 30, 'dram': 4 << 40, 'nvme': 1 << 40})
+
+    def test_the_answer_says_what_is_assumed(self):
+        done = self.run_plan('--machine', self.write('box', GOOD), device='--seed=1')
+        self.assertRegex(done.stdout, r'(?m)^fits, assumed: a step takes ')
+        self.assertRegex(done.stdout, r'(?m)^on box: a box with one GPU$')
+        self.assertRegex(done.stdout, r'compute 400 TFLOP/s, h2d 50 GB/s, d2h 50 GB/s, assumed; ')
+        all_measured = self.write('box', GOOD.replace('assumed', 'measured'))
+        measured = self.run_plan('--machine', all_measured, device='--seed=1')
+        self.assertRegex(measured.stdout, r'(?m)^fits: a step takes ')
+
+    def test_rates_are_those_of_the_file_too(self):
+        whole = HOST_ONLY + 'rate compute 1e12 measured on it\n' + \
+            ''.join(f'rate {name} 9e9 measured on it\n'
+                    for name in ('update-fp32', 'norm-fp32', 'norm-bf16'))
+        on = self.plan_on(whole)
+        by = self.plan('--rates', self.write('box', whole), '--dram=1G', '--nvme=1G')
+        self.assertEqual(by['rates'], on['rates'])
+        self.assertEqual((on['device'], by['machine'], by['assumed']), ('host', None, []))
+        self.assertIsNotNone(by['predicted_step_s'])
+
+    def test_a_sealed_file_of_rates_may_stand_behind(self):
+        sealed = HOST_ONLY + machine(read=1e9)
+        told = self.plan_on(sealed)
+        self.assertEqual(told['rates']['read'], 6e9)  # a line comes before
+        self.assertEqual(told['rates']['compute'], 1e12)
+
+    def test_a_gpu_is_planned_by_its_budget_with_rates_alone(self):
+        rates = self.write('rates', machine(**{'h2d': 5e10, 'd2h': 5e10}))
+        told = self.plan('--rates', rates, '--hbm=8G', '--dram=1G', device='--seed=1')
+        self.assertEqual((told['device'], told['memory']['budget']['hbm']), ('cuda', 8 << 30))
+
+    def test_what_it_has_not_is_refused(self):
+        box = self.write('box', HOST_ONLY)
+        done = self.run_plan('--machine', box, device='--device=cuda')
+        self.assertIn("error[E402] --device cuda is for a GPU, and 'box' has none", done.stderr)
+        done = self.run_plan('--machine=dgx-h100', '--world=64', '--nodes=4', device='--seed=1')
+        self.assertIn("16 ranks on a node are more than the 8 GPUs of 'dgx-h100'. Fix: --nodes 8",
+                      done.stderr)
+        done = self.run_plan('--machine=h100', '--hbm=96G', device='--seed=1')
+        self.assertIn("error[E402] --hbm is more than a GPU of 'h100' has", done.stderr)
+        done = self.run_plan('--machine=h100', '--probe')
+        self.assertIn('error[E402] --probe measures this machine', done.stderr)
+
+    def test_two_machines_stand_side_by_side(self):
+        for name, known in (('a', 'rtx-4090-64g'), ('b', 'rtx-5090-256g')):
+            self.write(f'{name}.json', json.dumps({'machine': known, 'model': self.path('model')}))
+        done = self.run_verb('plan', *SIZES, '--compare', 'a.json,b.json')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertRegex(done.stdout, r'(?m)^rates +assumed +assumed$')
+        self.assertRegex(done.stdout, r'(?m)^B is \d\.\d+ times as fast')
+
+
+class Known(Given):
+    def test_the_list_has_those_of_the_folder(self):
+        done = self.run_verb('plan', '--machine', 'list')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        names = {name[:-4] for name in os.listdir(os.path.join(ROOT, 'docs/machines'))
+                 if name.endswith('.txt')}
+        listed = set(re.findall(r'(?m)^([a-z]\S+) +\S.*$', done.stdout)) - {'docs/machines'}
+        self.assertEqual(listed, names | {'here'})
+        self.assertEqual(self.run_verb('plan', '--machine=list').stdout, done.stdout)
+
+    def test_each_plans_without_being_there(self):
+        for name in sorted(os.listdir(os.path.join(ROOT, 'docs/machines'))):
+            if not name.endswith('.txt'):
+                continue
+            with self.subTest(name=name):
+                done = self.run_plan('--json', '--machine', name[:-4], device='--seed=1')
+                self.assertEqual((done.returncode, done.stderr), (0, ''))
+                told = json.loads(done.stdout)
+                self.assertEqual((told['machine'], told['why']), (name[:-4], None))
+                self.assertIn('mixed', told['assumed'])
+
+    def test_a_trillion_parameters_on_a_thousand_gpus(self):
+        options = ('--model=1T', '--world=1024', '--machine=dgx-h100', '--seq-len=4096',
+                   '--batch-tokens=4194304')
+        done = self.run_verb('plan', *options, '--nodes=128', '--json')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        told = json.loads(done.stdout)
+        self.assertEqual(told, json.loads(self.run_verb('plan', *options, '--json').stdout))
+        self.assertEqual((told['nodes'], told['ranks'], told['device']), (128, 1024, 'cuda'))
+        self.assertIn('ZeRO-Infinity', told['stands_for'])
+        self.assertGreater(told['bound_fraction'], .95)
+        self.assertEqual(told['memory']['weights']['dram'] // 2 ** 20, 1878)  # 2 B of a 1,024th
+        self.assertEqual(told['gpu_bytes_in_dram'] // 8 // 10 ** 9, 72)
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        self.assertLess(most, 1 << 20)  # KiB
+        text = self.run_verb('plan', *options).stdout
+        self.assertIn('several ranks train on the host alone yet', text)
+        self.assertRegex(text, r'buffers and carry are \S+ GiB, a GPU has \S+ GiB')
+        self.assertRegex(text, r'twice the DRAM, --dram 3\.6T: ')  # of RAM alone
+
+
+if __name__ == '__main__':
+    unittest.main()
