@@ -453,10 +453,12 @@ void predict_start_up(const struct hst_engine *engine, const struct hst_rates *r
 static int predict(const struct hst_engine *engine, struct machine *m, struct hst_prediction *p)
 {
     struct sim sim;
-    struct graph_bound bound;
+    struct graph_bound bound = {0};
+    const bool rough = engine->config.plan_tiles > 0;
     int rc = step_of(engine, m, NULL, NULL, &sim);
-    rc = rc ? rc
-            : graph_bound(engine_graph(engine), &m->rates, versions_phases_simulated(engine),
+    rc = rc || rough
+             ? rc
+             : graph_bound(engine_graph(engine), &m->rates, versions_phases_simulated(engine),
                           &bound);
     if (rc)
         return rc;
@@ -466,7 +468,7 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
         p->evaluation_s = evaluation_seconds(engine, &m->rates);
         find_demands(engine, &m->rates, p);
     }
-    return find_help(engine, m, &sim, p);
+    return rough ? 0 : find_help(engine, m, &sim, p);
 }
 
 int hst_engine_predict(const struct hst_engine *engine, const struct hst_rates *rates,

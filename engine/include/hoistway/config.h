@@ -216,7 +216,8 @@ struct hst_config {
     enum hst_optimizer optimizer; /* any but the last of them (cpu_adam.h has their formulas) */
     double momentum;             /* of SGD: one of the optimizer's numbers, see beta1 */
     /* Of a plan: what is simulated has at most so many tiles, larger ones. The fewer they are the
-       rougher and faster it is. 0: 2,048 where homes are compared, 16,384 of a prediction */
+       rougher and faster it is, and its prediction has neither a bound nor what would help. 0:
+       2,048 where homes are compared, 16,384 of a prediction */
     uint32_t plan_tiles;
     const char *group[HST_GROUPS_MOST]; /* see above; null from the first on that is not there */
     /* Of a plan elsewhere: the GPU that it is for, in place of `device`, which is then a name

@@ -299,10 +299,19 @@ static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, s
         uint32_t dep = graph->deps[node->first_dep + met->deps];
         bool before = (dep & DEP_BEFORE) != 0;
         *on = (struct scheduled){at.step_window - before, dep & ~DEP_BEFORE};
-        if (!(before && at.step_window == 0) && !is_done(scheduler, on))
+        met->waits = !(before && at.step_window == 0) && !is_done(scheduler, on);
+        met->on = *on;
+        if (met->waits)
             return true;
     }
     return false;
+}
+
+bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)
+{
+    const struct scheduler_met *met = &scheduler->met[lane];
+    return met->waits && is_tracked(scheduler, met->on.step_window) &&
+           step_window_of(scheduler, met->on.step_window)->state[met->on.node] != STATE_DONE;
 }
 
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at)

@@ -49,8 +49,9 @@ struct scheduler_place {
 
 /* A lane's next node, and so many of its dependencies that were found done, from the first on. */
 struct scheduler_met {
-    struct scheduled at;
+    struct scheduled at, on; /* on: the first that was not, where `waits` */
     uint32_t deps;
+    bool waits;
 };
 
 struct scheduler {
@@ -96,6 +97,9 @@ bool scheduler_is_idle(const struct scheduler *scheduler);
  * window is opened.
  */
 bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at);
+/** True where the lane's next node was found to wait for another one, which is still not done: to
+ * ask for it again tells nothing new. */
+bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane);
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at);
 /**

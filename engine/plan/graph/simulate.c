@@ -175,7 +175,7 @@ static bool start_nodes(struct run *run, enum lane lane)
     struct lane_run *l = &run->lane[lane];
     struct scheduled at;
     bool any = false;
-    if (l->tried == run->changes)
+    if (l->tried == run->changes || scheduler_is_held(&run->scheduler, lane))
         return false;
     while (scheduler_next(&run->scheduler, lane, &at) && scheduler_ready(&run->scheduler, at)) {
         scheduler_start(&run->scheduler, at);

@@ -202,6 +202,7 @@ static void copy_param(struct layout *layout, struct layout_unit *unit,
         place_own(layout, unit, param);
         return;
     }
+    unit->borrows = true;
     param->owner = layout->params[param_find(layout, desc->alias_of)].owner;
     param->offset = layout->params[param->owner].offset;
     param->tied = layout->params[param->owner].tied = true;

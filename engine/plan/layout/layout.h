@@ -56,6 +56,7 @@ struct layout_unit {
     bool no_forward;      /* in training: its backward computes the forward too */
     bool blind_backward;  /* its backward reads no weights */
     bool recompute;       /* its checkpoint is the hidden state, and may be recomputed */
+    bool borrows;         /* it has a parameter whose owner is another one */
     uint64_t block_rows;  /* it may be cut between so many rows; 0: never */
     /* of a slice: in place of work_bytes; kept for each token of a step */
     uint64_t slice_work_bytes, slice_token_bytes;

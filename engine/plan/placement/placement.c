@@ -84,7 +84,8 @@ int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32
     uint32_t n = 0;
     if (u->elements > 0)
         gathers[n++] = gather_row(layout, element_bytes, unit);
-    for (uint32_t i = u->first_param; i < u->first_param + u->param_count; i++) {
+    const uint32_t end = u->borrows ? u->first_param + u->param_count : u->first_param;
+    for (uint32_t i = u->first_param; i < end; i++) {
         const struct layout_param *param = &layout->params[i];
         if (param->owner == i)
             continue;
