@@ -456,10 +456,9 @@ static int predict(const struct hst_engine *engine, struct machine *m, struct hs
     struct graph_bound bound = {0};
     const bool rough = engine->config.plan_tiles > 0;
     int rc = step_of(engine, m, NULL, NULL, &sim);
-    rc = rc || rough
-             ? rc
-             : graph_bound(engine_graph(engine), &m->rates, versions_phases_simulated(engine),
-                          &bound);
+    rc = rc || rough ? rc
+                     : graph_bound(engine_graph(engine), &m->rates,
+                                   versions_phases_simulated(engine), &bound);
     if (rc)
         return rc;
     p->step_s = sim.step_s;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #define STEP_WINDOWS_DEFAULT 6u
+#define HOPELESS_BY          1e-6 /* above what rounding may be */
 /* A node that ends within this share of a jump ends with it: the same seconds were summed
  * otherwise. */
 #define SAME_TIME 1e-12
@@ -37,6 +38,8 @@ struct run {
     uint32_t step_windows;
     double now_s;
     double ended_s[4]; /* of steps: the first, where measuring begins and ends, the last */
+    double compute_s;  /* of the computation alone, of a step; known where there is a limit */
+    double stalled_s;  /* it stood still so long while steps were measured */
     struct sim *sim;
 };
 
@@ -246,8 +249,38 @@ static void account(struct run *run, double seconds)
         return; /* before or after what is measured */
     for (int l = 0; l < LANE_COUNT; l++)
         run->sim->busy_s[l] += run->lane[l].busy ? seconds : 0;
-    if (!run->lane[LANE_COMPUTE].busy)
-        run->sim->stall_s[blamed(run)] += seconds;
+    if (run->lane[LANE_COMPUTE].busy)
+        return;
+    run->stalled_s += seconds;
+    run->sim->stall_s[blamed(run)] += seconds;
+}
+
+/* ---- what is not worth an end ---- */
+
+static uint32_t measured_steps(const struct run *run)
+{
+    return run->step_windows - run->step_windows / 2;
+}
+
+/* Steps end with a computation: the measured ones take what they compute and have stood still. */
+static bool is_hopeless(const struct run *run)
+{
+    const double steps = measured_steps(run), limit_s = run->in->limit_s;
+    return limit_s > 0 &&
+           run->stalled_s + steps * run->compute_s > steps * limit_s * (1 + HOPELESS_BY);
+}
+
+/* Whatever else a lane waits for, it has no more speed than its own. */
+static double computation(const struct sim_in *in)
+{
+    const struct graph *g = in->graph;
+    double seconds = 0;
+    for (uint32_t i = 0; i < g->lane_count[LANE_COMPUTE]; i++) {
+        const struct node *node = &g->nodes[g->lane[LANE_COMPUTE][i]];
+        if (node->phases & (PHASES_TRAIN | in->phases))
+            seconds += sim_node_seconds(&in->rates, node);
+    }
+    return seconds;
 }
 
 /* To the next end of a node. False where nothing is being done. */
@@ -275,7 +308,7 @@ static bool jump(struct run *run)
 static void summarize(struct run *run)
 {
     struct sim *sim = run->sim;
-    double steps = run->step_windows - run->step_windows / 2;
+    double steps = measured_steps(run);
     sim->first_s = run->ended_s[0];
     sim->step_s = (run->ended_s[2] - run->ended_s[1]) / steps;
     sim->drain_s = run->now_s - run->ended_s[3];
@@ -311,16 +344,21 @@ int simulate(const struct sim_in *in, struct sim *sim)
     struct run run = {.in = in, .sim = &result, .changes = 1};
     run.step_windows = in->step_windows ? in->step_windows : STEP_WINDOWS_DEFAULT;
     int rc = run_open(&run);
-    if (rc == 0) {
+    if (rc == 0 && in->limit_s > 0)
+        run.compute_s = computation(in);
+    const bool hopeless_at_once = is_hopeless(&run);
+    if (rc == 0 && !hopeless_at_once) {
         do
             settle(&run);
-        while (jump(&run));
-        rc = scheduler_is_idle(&run.scheduler) ? 0 : -EDEADLK;
+        while (!is_hopeless(&run) && jump(&run));
+        rc = is_hopeless(&run) || scheduler_is_idle(&run.scheduler) ? 0 : -EDEADLK;
     }
     run_close(&run);
     if (rc)
         return rc;
     summarize(&run);
+    if (is_hopeless(&run))
+        result.step_s = INFINITY;
     *sim = result;
     return 0;
 }

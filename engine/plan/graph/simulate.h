@@ -50,6 +50,9 @@ struct sim_in {
     unsigned phases;    /* of each step window beside those of training */
     uint32_t step_windows;  /* whole ones, after a first without an update and before a last; 0:
                                6 */
+    /* Once it is certain that a steady step takes this long or longer, nothing more is simulated,
+       and step_s is infinite; 0: all of it is */
+    double limit_s;
     sim_node_fn *node; /* called at each node's end; may be null */
     void *context;
 };

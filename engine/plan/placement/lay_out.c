@@ -175,27 +175,25 @@ static void place_weights(const struct placement_in *in, uint32_t nvme_units, st
 }
 
 /* Bytes of the records of so many elements, in tiles of which only the last is shorter. */
-static uint64_t records_of(const struct placement_in *in, uint64_t elements)
+static uint64_t records_of(const struct placement_in *in, struct record_sizes *r, uint64_t elements)
 {
     const uint32_t tile = in->layout->tile_elements;
-    uint64_t full = record_layout(in->optimizer, tile).bytes, rest = elements % tile;
-    return sat_add(sat_times(elements / tile, full),
-                   rest > 0 ? record_layout(in->optimizer, rest).bytes : 0);
+    const uint64_t rest = elements % tile;
+    return sat_add(sat_times(elements / tile, r->bytes[0]), rest > 0 ? record_size(r, rest) : 0);
 }
 
 /* Bytes of the records of `count` tiles of a unit; only the unit's last tile is shorter. */
-static uint64_t records_bytes(const struct placement_in *in, uint32_t unit, uint32_t count,
-                              bool last)
+static uint64_t records_bytes(const struct placement_in *in, struct record_sizes *r, uint32_t unit,
+                              uint32_t count, bool last)
 {
     const struct layout *layout = in->layout;
     const struct layout_unit *u = &layout->units[unit];
     if (count == 0)
         return 0;
-    uint64_t full = record_layout(in->optimizer, layout->tile_elements).bytes;
     if (!last)
-        return sat_times(count, full);
+        return sat_times(count, r->bytes[0]);
     uint64_t rest = u->shard.elements - (uint64_t)(u->tile_count - 1) * layout->tile_elements;
-    return sat_add(sat_times(count - 1, full), record_layout(in->optimizer, rest).bytes);
+    return sat_add(sat_times(count - 1, r->bytes[0]), record_size(r, rest));
 }
 
 /* Elements of a shard in memory behind so many tiles. */
@@ -209,19 +207,20 @@ static uint64_t room_left(const struct placement_in *in, uint32_t unit, uint32_t
 static void place_states(const struct placement_in *in, uint32_t nvme_tiles, struct placement *p)
 {
     uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
+    struct record_sizes records = record_sizes_of(in->optimizer, in->layout->tile_elements);
     memcpy(starts, p->drive_bytes, sizeof starts);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct unit_placement *home = &p->units[u];
         uint32_t most = placement_is_resident(p, u) ? 0 : unit->tile_count;
         uint32_t out = nvme_tiles < most ? nvme_tiles : most;
-        struct run run = {unit->first_tile, out, records_bytes(in, u, 1, false),
-                          records_bytes(in, u, out, out == unit->tile_count)};
+        struct run run = {unit->first_tile, out, records_bytes(in, &records, u, 1, false),
+                          records_bytes(in, &records, u, out, out == unit->tile_count)};
         nvme_tiles -= out;
         home->nvme_states = out;
         if (!in->stored)
             take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
-        uint64_t rest = records_of(in, room_left(in, u, out));
+        uint64_t rest = records_of(in, &records, room_left(in, u, out));
         home->states_at = take_memory(p, u, HST_CLASS_STATES, rest).offset;
     }
     p->states_slot = take_second_slots(in, HST_CLASS_STATES, start, p);
@@ -258,10 +257,12 @@ static void place_store(const struct placement_in *in, struct placement *p)
 {
     uint64_t starts[STRIPE_DRIVES_MAX];
     uint64_t slots[STRIPE_DRIVES_MAX] = {0}, derived[STRIPE_DRIVES_MAX] = {0};
+    struct record_sizes records = record_sizes_of(in->optimizer, in->layout->tile_elements);
     for (uint32_t u = 0; in->stored && u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
-        struct run states = {unit->first_tile, unit->tile_count, records_bytes(in, u, 1, false),
-                             records_bytes(in, u, unit->tile_count, true)};
+        struct run states = {unit->first_tile, unit->tile_count,
+                             records_bytes(in, &records, u, 1, false),
+                             records_bytes(in, &records, u, unit->tile_count, true)};
         take_copies(p, HST_CLASS_WEIGHTS, tiles_of(in, u), in->derived_weights ? 1 : 2,
                     in->derived_weights ? derived : slots, starts);
         take_copies(p, HST_CLASS_STATES, states, 2, slots, starts);

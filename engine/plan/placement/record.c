@@ -24,6 +24,22 @@ struct record record_layout(const struct optimizer *optimizer, uint64_t elements
     return record;
 }
 
+struct record_sizes record_sizes_of(const struct optimizer *optimizer, uint64_t elements)
+{
+    return (struct record_sizes){optimizer, {elements}, {record_layout(optimizer, elements).bytes}};
+}
+
+uint64_t record_size(struct record_sizes *sizes, uint64_t elements)
+{
+    if (elements == sizes->elements[0])
+        return sizes->bytes[0];
+    if (elements != sizes->elements[1]) {
+        sizes->elements[1] = elements;
+        sizes->bytes[1] = record_layout(sizes->optimizer, elements).bytes;
+    }
+    return sizes->bytes[1];
+}
+
 void record_zero_gaps(void *record, const struct optimizer *optimizer, uint64_t elements)
 {
     const struct record at = record_layout(optimizer, elements);

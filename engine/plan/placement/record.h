@@ -18,6 +18,16 @@ struct record {
 };
 
 struct record record_layout(const struct optimizer *optimizer, uint64_t elements);
+
+/* It holds the bytes of records of the last sizes that were asked for: units alike have tiles
+   alike, and a search lays out thousands of times. [0]: of a whole tile. */
+struct record_sizes {
+    const struct optimizer *optimizer;
+    uint64_t elements[2], bytes[2];
+};
+
+struct record_sizes record_sizes_of(const struct optimizer *optimizer, uint64_t elements);
+uint64_t record_size(struct record_sizes *sizes, uint64_t elements);
 /** Zeroes what lies between the arrays and behind them, which nothing else writes: the bytes of a
  * tile on a drive then depend on its elements alone. */
 void record_zero_gaps(void *record, const struct optimizer *optimizer, uint64_t elements);

@@ -51,8 +51,9 @@ double planner_update_share(uint32_t update_threads, uint32_t threads, double ha
     return half + (1 - half) * (update_threads - half_threads) / (threads - half_threads);
 }
 
+/* limit_s: a step as long or longer may be infinite, which takes less to tell; 0: none may. */
 static int step_of(const struct planner_in *in, const struct placement *p, bool optimistic,
-                   double *step_s)
+                   double limit_s, double *step_s)
 {
     struct graph graph;
     struct sim sim;
@@ -64,7 +65,9 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
     struct sim_rates rates = machine->rates;
     rates.update *=
         planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);
-    rc = simulate(&(struct sim_in){.graph = &graph, .rates = rates, .phases = in->phases}, &sim);
+    const struct sim_in sim_in = {
+        .graph = &graph, .rates = rates, .phases = in->phases, .limit_s = limit_s};
+    rc = simulate(&sim_in, &sim);
     graph_free(&graph);
     if (rc == 0)
         *step_s = sim.step_s;
@@ -100,8 +103,9 @@ static int choose(const struct planner_in *in, bool optimistic, struct placement
     for (uint32_t i = 0; i < c->count && rc == 0; i++) {
         double s;
         *c->chosen = c->of[i];
-        rc = c->of[i] == had ? 0 : step_of(in, p, optimistic, &s);
-        if (rc || c->of[i] == had || s >= *step_s * (1 - gain))
+        const double limit_s = *step_s * (1 - gain);
+        rc = c->of[i] == had ? 0 : step_of(in, p, optimistic, limit_s, &s);
+        if (rc || c->of[i] == had || s >= limit_s)
             continue;
         best = c->of[i];
         *step_s = s;
@@ -149,10 +153,10 @@ static void try(struct search *s, const struct placement_how *how)
         return;
     }
     c.placement.late_eighths = s->late_eighths;
+    const double limit_s = s->best.step_s * (1 - PLANNER_GAIN_LEAST);
     if (is_new(s, &c.placement))
-        s->rc = step_of(s->in, &c.placement, s->in->optimistic, &c.step_s);
-    bool faster =
-        s->rc == 0 && c.step_s > 0 && c.step_s < s->best.step_s * (1 - PLANNER_GAIN_LEAST);
+        s->rc = step_of(s->in, &c.placement, s->in->optimistic, limit_s, &c.step_s);
+    bool faster = s->rc == 0 && c.step_s > 0 && c.step_s < limit_s;
     placement_free(faster ? &s->best.placement : &c.placement);
     if (faster)
         s->best = c;
@@ -347,7 +351,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     s.usual.segment = placement->segment;
     s.usual.resident_quarters = quarters_of(placement);
     s.best.how = s.usual;
-    s.rc = step_of(in, placement, in->optimistic, &s.best.step_s);
+    s.rc = step_of(in, placement, in->optimistic, 0, &s.best.step_s);
     s.rc = s.rc ? s.rc : choose_late(in, in->optimistic, placement, &s.best.step_s);
     result.usual_step_s = s.best.step_s;
     s.late_eighths = placement->late_eighths;
@@ -377,9 +381,9 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
 int planner_update(const struct planner_in *in, struct placement *placement,
                    struct update_steps *steps)
 {
-    int rc = step_of(in, placement, false, &steps->deferred_s);
+    int rc = step_of(in, placement, false, 0, &steps->deferred_s);
     rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);
-    rc = rc ? rc : step_of(in, placement, true, &steps->optimistic_s);
+    rc = rc ? rc : step_of(in, placement, true, 0, &steps->optimistic_s);
     rc = rc ? rc : choose_late(in, true, placement, &steps->optimistic_s);
     return rc ? rc : choose_threads(in, true, placement, &steps->optimistic_s);
 }

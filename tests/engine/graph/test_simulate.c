@@ -87,6 +87,28 @@ static void test_an_update_hides_under_the_forward(void **state)
 }
 
 /* The same on shared cores: the second update and the first norm take the computation's time. */
+/* The computation is 80 s of a step of 81.5 s. A limit below it ends the simulation at once, one
+ * between both where the computation has stood still for too long, and one above changes nothing.
+ */
+static void test_a_step_beyond_its_limit_has_no_end(void **state)
+{
+    struct example e;
+    (void)state;
+    make_example(&e, 2, 1);
+    e.of.rates.norm = 2 * TILE;
+    struct sim whole = run(&e), sim;
+    struct sim_in in = {.graph = &e.graph, .rates = e.of.rates, .limit_s = 79};
+    assert_int_equal(simulate(&in, &sim), 0);
+    assert_true(isinf(sim.step_s));
+    in.limit_s = 81;
+    assert_int_equal(simulate(&in, &sim), 0);
+    assert_true(isinf(sim.step_s));
+    in.limit_s = 82;
+    assert_int_equal(simulate(&in, &sim), 0);
+    assert_memory_equal(&sim, &whole, sizeof sim);
+    graph_free(&e.graph);
+}
+
 static void test_on_shared_cores_update_and_computation_have_half_the_speed(void **state)
 {
     struct example e;
@@ -311,6 +333,12 @@ static void check_run(const struct graph_case *c, const struct graph *g)
     /* a first step, 3 that are measured, one more, and the update of the last */
     assert_true(seen.nodes == nodes_of(g, PHASES_TRAIN & ~(unsigned)PHASE_UPDATE) +
                                   4 * nodes_of(g, PHASES_TRAIN) + nodes_of(g, PHASE_UPDATE));
+    in.limit_s = sim.step_s * 1.001;
+    assert_int_equal(simulate(&in, &again), 0);
+    assert_memory_equal(&sim, &again, sizeof sim);
+    in.limit_s = sim.step_s * 0.9;
+    assert_int_equal(simulate(&in, &again), 0);
+    assert_true(isinf(again.step_s) || again.step_s == sim.step_s);
     double accounted = sim.busy_s[LANE_COMPUTE];
     for (int l = 0; l < LANE_COUNT; l++)
         accounted += sim.stall_s[l];
@@ -505,6 +533,7 @@ int main(int argc, char **argv)
     seeds = seeds_of(argc, argv, RUNS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_update_hides_under_the_forward),
+        cmocka_unit_test(test_a_step_beyond_its_limit_has_no_end),
         cmocka_unit_test(test_on_shared_cores_update_and_computation_have_half_the_speed),
         cmocka_unit_test(test_without_clipping_the_update_begins_in_the_backward),
         cmocka_unit_test(test_states_are_read_ahead_as_far_as_slots_go),
