@@ -9,9 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#define MINUTE_MS UINT64_C(60000)
-#define HOUR_MS   (60 * MINUTE_MS)
-#define DAY_MS    (24 * HOUR_MS)
+#define MINUTE_MS        UINT64_C(60000)
+#define HOUR_MS          (60 * MINUTE_MS)
+#define DAY_MS           (24 * HOUR_MS)
+#define MEASURED_FROM_MS UINT64_C(946684800000) /* the year 2000: none is older */
 
 uint64_t rates_now_ms(void)
 {
@@ -28,7 +29,7 @@ double rates_age_s(uint64_t figure_ms, uint64_t now_ms)
 const char *rates_age_text(uint64_t figure_ms, uint64_t now_ms, char dst[TEXT_BYTES])
 {
     const uint64_t age_ms = (uint64_t)(1e3 * rates_age_s(figure_ms, now_ms));
-    if (figure_ms == 0)
+    if (figure_ms < MEASURED_FROM_MS) /* a file that somebody wrote */
         snprintf(dst, TEXT_BYTES, "as given");
     else if (age_ms < MINUTE_MS)
         snprintf(dst, TEXT_BYTES, "just now");

@@ -12,7 +12,7 @@
 uint64_t rates_now_ms(void);
 /** Seconds between both; 0 where the clock was set back since. Pure. */
 double rates_age_s(uint64_t figure_ms, uint64_t now_ms);
-/** "just now", "14 min ago", "3 h ago", "2 days ago"; 0 ms: "as given". Pure. */
+/** "just now", "14 min ago", "3 h ago", "2 days ago"; before 2000: "as given". Pure. */
 const char *rates_age_text(uint64_t figure_ms, uint64_t now_ms, char dst[TEXT_BYTES]);
 /** The same of a figure; "assumed" where nobody measured it. Pure. */
 const char *rates_figure_text(const struct hst_rates *rates, enum hst_rate rate, uint64_t now_ms,

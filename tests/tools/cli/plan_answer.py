@@ -8,7 +8,7 @@ import json
 import unittest
 
 import case
-from plan_case import HOST, THREADS, Given, machine
+from plan_case import HOST, THREADS, Given, lasts, machine
 
 SLOW = {'read': 1e6, 'write': 1e6, 'mixed': 1e6}
 DRIVES = ('--dram=1G', '--nvme=1G', '--place=states=nvme,weights=nvme', '--durability=none')
@@ -118,7 +118,7 @@ class Answer(Given):
         self.assertAlmostEqual(two['drive_years'] / told['drive_years'], 2, places=1)
         self.assertIsNone(self.on(SLOW, *DRIVES)['drive_years'])
         text = self.run_plan('--rates', self.path('rates'), *DRIVES, '--tbw=600').stdout
-        self.assertIn(f'TB a day: 1 of 600 TBW lasts {told["drive_years"]:.3g} years\n', text)
+        self.assertIn(f'TB a day: 1 of 600 TBW lasts {lasts(told["drive_years"])}\n', text)
         none = self.on({}, '--dram=1G')
         self.assertEqual((none['written_step_bytes'], none['written_day_bytes']), (0, 0))
 
@@ -181,6 +181,9 @@ class Answer(Given):
         for key in ('compute_fraction', 'days', 'written_step_bytes', 'drive_years'):
             self.assertIsNone(told[key], key)
         self.assertIsNone(told['full_batch_tokens'])
+        text = self.run_plan('--rates', self.path('rates'), *DRIVES, '--tbw=1').stdout
+        self.assertIn("\nwithout a predicted step neither days nor the drives' wear are known\n",
+                      text)
         self.on({}, '--dram=64K', '--tokens=1e9', status=3)
 
     def test_what_is_refused(self):

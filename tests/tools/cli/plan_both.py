@@ -10,7 +10,7 @@ import re
 import shutil
 import unittest
 
-from plan_case import HOST, SIZES, THREADS, Given, machine
+from plan_case import HOST, SIZES, THREADS, Given, lasts, machine
 
 HALF = {'compute': 1e9, 'update-fp32': 1e9, 'norm-fp32': 1e9}
 
@@ -59,6 +59,12 @@ class Both(Given):
         times = told[1]['tok_s'] / told[0]['tok_s']
         self.assertIn(f'\nB is {times:.3g} times as fast, by tokens a second\n', done.stdout)
 
+    def test_two_alike_are_as_fast(self):
+        self.options('b', rates=self.path('a.rates'), dram='256M')
+        text = self.both().stdout
+        self.assertIn('\nboth are as fast, by tokens a second\n', text)
+        self.assertNotIn('times as fast', text)
+
     def test_one_that_does_not_fit_stands_there_too(self):
         self.options('b', rates=self.path('a.rates'), dram='64K')
         done = self.both()
@@ -72,7 +78,7 @@ class Both(Given):
             self.options(name, rates=self.path(f'{name}.rates'), dram='256M', nvme='1G',
                          place='states=nvme,weights=nvme', durability='none')
         text = self.both('--tbw=600').stdout
-        years = [f'{self.alone(name, "--tbw=600")["drive_years"]:.3g} years' for name in 'ab']
+        years = [lasts(self.alone(name, '--tbw=600')['drive_years']) for name in 'ab']
         self.assertRegex(text, rf'(?m)^drives last +{years[0]} +{years[1]}$')
 
     def test_a_name_cannot_steer_a_terminal(self):

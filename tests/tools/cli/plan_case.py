@@ -49,6 +49,11 @@ def machine(**figures):
                                  for name, value in known.items() if value))
 
 
+def lasts(years):
+    """As the answer tells it."""
+    return f'{years:.3g} years' if years >= 1 else f'{years * 365.25:.3g} days'
+
+
 NOTHING = sealed('hoistway rates 2\ntaken_ms 1\ntook_ms 1\ndrives 0\nproducts 0\noperations 0\n')
 
 

@@ -13,7 +13,7 @@ import subprocess
 import unittest
 
 import case
-from plan_case import Given, machine
+from plan_case import Given, lasts, machine
 
 VOID = {'meta', 'rect', 'br'}
 LANES = {'read', 'write', 'h2d', 'd2h', 'net', 'forward', 'recompute', 'backward', 'update',
@@ -118,7 +118,7 @@ class Html(Given):
         self.assertEqual(page.cell('training'), [f'1.0B tokens take {told["days"]:.3g} days'])
         day, years = told['written_day_bytes'] / 1e12, told['drive_years']
         self.assertEqual(page.cell('drives'), [f'are written {day:.3g} TB a day',
-                                               f'last {years:.3g} years, at 600 TBW each'])
+                                               f'last {lasts(years)}, at 600 TBW each'])
         for name, value in told['rates'].items():
             self.assertEqual([cell.split()[0] for cell in page.cell(name)],
                              [f'{value:.4g}'] if value else [])

@@ -193,10 +193,10 @@ static void each_rate_is_told_with_unit_and_age(void **state)
     static const struct {
         uint64_t age_ms;
         const char *text;
-    } ages[] = {{0, "just now"},        {MINUTE - 1, "just now"},
-                {MINUTE, "1 min ago"},  {2 * HOUR - 1, "119 min ago"},
-                {2 * HOUR, "2 h ago"},  {47 * HOUR, "47 h ago"},
-                {2 * DAY, "2 days ago"}};
+    } ages[] = {{0, "just now"},         {MINUTE - 1, "just now"},
+                {MINUTE, "1 min ago"},   {2 * HOUR - 1, "119 min ago"},
+                {2 * HOUR, "2 h ago"},   {47 * HOUR, "47 h ago"},
+                {2 * DAY, "2 days ago"}, {UINT64_C(20000) * DAY, "as given"}};
     char text[RATES_TEXT_BYTES], age[TEXT_BYTES];
     for (size_t i = 0; i < sizeof ages / sizeof *ages; i++)
         assert_string_equal(rates_age_text(now - ages[i].age_ms, now, age), ages[i].text);
@@ -214,6 +214,10 @@ static void each_rate_is_told_with_unit_and_age(void **state)
     assert_string_equal(rates_text(&rates, now, text),
                         "update-fp32 520 M elements/s, compute 203 GFLOP/s, 3 days ago; "
                         "read 2.1 GB/s, just now; net-operations 950 operations/s, as given");
+    snprintf(rates.figures[HST_RATE_READ].how, sizeof rates.figures[0].how, "assumed by us");
+    assert_string_equal(rates_figure_text(&rates, HST_RATE_READ, now, age), "assumed");
+    rates.figures[HST_RATE_READ].value = 0; /* nothing is assumed of what is not known */
+    assert_string_equal(rates_figure_text(&rates, HST_RATE_READ, now, age), "just now");
     for (int r = 0; r < HST_RATE_COUNT; r++) { /* the longest that there can be */
         rates.figures[r].value = 9.99e16;
         rates.figure_ms[r] = now - (r % 2 ? 119 : 118) * (uint64_t)MINUTE;

@@ -63,6 +63,14 @@ double plan_years(const struct plan *p)
 
 /* ---- text ---- */
 
+const char *plan_lasts_text(const struct plan *p, char text[PLAN_LASTS_BYTES])
+{
+    const double years = plan_years(p);
+    snprintf(text, PLAN_LASTS_BYTES, years < 1 ? "%.3g days" : "%.3g years",
+             years < 1 ? years * YEAR_DAYS : years);
+    return text;
+}
+
 const char *plan_help_text(const struct plan_help *help, char text[PLAN_HELP_BYTES])
 {
     char size[TEXT_BYTES];
@@ -101,22 +109,26 @@ static void print_helps(const struct plan *p, FILE *out)
 static void print_wear(const struct plan *p, FILE *out)
 {
     const double day = plan_written_a_day(p);
+    char lasts[PLAN_LASTS_BYTES];
     const uint32_t drives = plan_drives(p);
     if (day <= 0)
         return;
     fprintf(out, "drives are written %.3g GB a step, %.3g TB a day",
             p->t.result.prediction.write_bytes * p->locals / GB, day / TB);
     if (p->tbw > 0)
-        fprintf(out, ": %" PRIu32 " of %g TBW last%s %.3g years", drives, p->tbw,
-                drives == 1 ? "s" : "", plan_years(p));
+        fprintf(out, ": %" PRIu32 " of %g TBW last%s %s", drives, p->tbw, drives == 1 ? "s" : "",
+                plan_lasts_text(p, lasts));
     fprintf(out, "\n");
 }
 
 void plan_print_answer(const struct plan *p, FILE *out)
 {
     char count[TEXT_BYTES];
-    if (!is_predicted(p))
+    if (!is_predicted(p)) {
+        if (p->fits && (p->tokens || p->tbw > 0))
+            fprintf(out, "without a predicted step neither days nor the drives' wear are known\n");
         return;
+    }
     print_helps(p, out);
     if (plan_tokens(p))
         fprintf(out, "%s tokens take %.3g days\n", text_count((double)plan_tokens(p), count),

@@ -19,6 +19,10 @@ double plan_written_a_day(const struct plan *p);
 /** Years until they have been written what they are rated for; 0: not known. Pure. */
 double plan_years(const struct plan *p);
 
+#define PLAN_LASTS_BYTES 32u
+/** "7.3 days", "2.4 years", of plan_years. Returns text. */
+const char *plan_lasts_text(const struct plan *p, char text[PLAN_LASTS_BYTES]);
+
 #define PLAN_HELP_BYTES 160u
 /** "twice the DRAM (--dram 256G): 3.1 s a step, 1.40 times as fast". Returns text. */
 const char *plan_help_text(const struct plan_help *help, char text[PLAN_HELP_BYTES]);

@@ -4,9 +4,11 @@
 #include "verbs/plan/answer.h"
 #include "verbs/plan/plan.h"
 
+#include <math.h>
 #include <string.h>
 
-#define COLUMN 24
+#define COLUMN  24
+#define AS_FAST 0.005 /* a ratio so near 1 is shown as 1 */
 
 typedef void cell_fn(const struct plan *p, char *text, size_t bytes);
 
@@ -90,8 +92,9 @@ static void put_written(const struct plan *p, char *text, size_t bytes)
 
 static void put_years(const struct plan *p, char *text, size_t bytes)
 {
+    char lasts[PLAN_LASTS_BYTES];
     if (plan_years(p) > 0)
-        snprintf(text, bytes, "%.3g years", plan_years(p));
+        snprintf(text, bytes, "%s", plan_lasts_text(p, lasts));
 }
 
 /* Names are anybody's: none may steer a terminal. */
@@ -130,7 +133,11 @@ void plan_print_both(const char *const names[2], const struct plan *const plans[
         if (strcmp(cells[0], "-") != 0 || strcmp(cells[1], "-") != 0)
             fprintf(out, "%-14s%*s%*s\n", rows[i].name, COLUMN, cells[0], COLUMN, cells[1]);
     }
-    if (is_predicted(plans[0]) && is_predicted(plans[1]))
-        fprintf(out, "B is %.3g times as fast, by tokens a second\n",
-                plan_speed(plans[1]) / plan_speed(plans[0]));
+    if (!is_predicted(plans[0]) || !is_predicted(plans[1]))
+        return;
+    const double times = plan_speed(plans[1]) / plan_speed(plans[0]);
+    if (fabs(times - 1) < AS_FAST)
+        fprintf(out, "both are as fast, by tokens a second\n");
+    else
+        fprintf(out, "B is %.3g times as fast, by tokens a second\n", times);
 }

@@ -51,14 +51,14 @@ static void put_helps(FILE *file, const struct plan *p)
 
 static void put_length(FILE *file, const struct plan *p)
 {
-    char count[TEXT_BYTES];
+    char count[TEXT_BYTES], lasts[PLAN_LASTS_BYTES];
     if (plan_days(p) > 0)
         frame_row(file, "training", "%s tokens take %.3g days",
                   text_count((double)plan_tokens(p), count), plan_days(p));
     if (plan_written_a_day(p) > 0)
         frame_row(file, "drives", "are written %.3g TB a day", plan_written_a_day(p) / 1e12);
     if (plan_years(p) > 0)
-        frame_row(file, "drives", "last %.3g years, at %g TBW each", plan_years(p), p->tbw);
+        frame_row(file, "drives", "last %s, at %g TBW each", plan_lasts_text(p, lasts), p->tbw);
 }
 
 static void put_answer(FILE *file, const struct plan *p)
