@@ -42,13 +42,13 @@ class Papers(case.Case):
             self.assertAlmostEqual(cell['here'], here, places=6)
 
     def test_each_paper_is_met_by_its_own_bytes(self):
-        for name in ('zero-1', 'offload-2', 'infinity-1', 'infinity-3'):
+        for name in ('zero-1', 'offload-2', 'infinity-1', 'infinity-3', 'bloom-1'):
             for cell in self.cells(name):
                 self.assertFalse(self.is_off(cell, cell['by_its_bytes']), cell)
 
     def test_what_is_further_off_says_why(self):
         marked = 0
-        for name in ('zero-1', 'offload-2', 'infinity-1', 'infinity-3'):
+        for name in ('zero-1', 'offload-2', 'infinity-1', 'infinity-3', 'bloom-1'):
             cells = self.cells(name)
             text = self.run_verb('--paper', name).stdout
             for cell in cells:
@@ -79,7 +79,7 @@ class Papers(case.Case):
 
     def test_what_is_refused(self):
         self.assert_refused(self.run_verb('--paper=infinity-2a'), 402, 2,
-                            'Fix: zero-1, offload-2, infinity-1 or infinity-3')
+                            'Fix: zero-1, offload-2, infinity-1, infinity-3 or bloom-1')
         for more in ('--model=8B', '--html=page', '--save-rates=rates', '--probe', '--tokens=5',
                      '--world=2', '--dram=1G', '--seq-len=16', '--options=file'):
             done = self.run_verb('--paper=zero-1', more)

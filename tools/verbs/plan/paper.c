@@ -13,8 +13,9 @@
 #include <math.h>
 #include <string.h>
 
-#define GB 1e9
-#define TB 1e12
+#define GB  1e9
+#define TB  1e12
+#define GIB 0x1p30
 
 /** As near as this is the same. */
 #define NEAR 0.02
@@ -52,6 +53,11 @@ static double held(const struct cell *c, const struct hst_param_bytes *b)
 static double weights_held(const struct cell *c, const struct hst_param_bytes *b)
 {
     return b->weight * c->params / GB;
+}
+
+static double weights_in_files(const struct cell *c, const struct hst_param_bytes *b)
+{
+    return b->weight * c->params / GIB;
 }
 
 static double drives_held(const struct cell *c, const struct hst_param_bytes *b)
@@ -124,6 +130,12 @@ static const struct cell infinity_1[] = {
      .ranks = 1},
     {"32T on 32 of them, a node's drives", 30, SAYS_AT_MOST, "TB", drives_held, 32e12, .ranks = 32},
 };
+/* What its authors tell of a checkpoint (bigscience.notion.site), with the parameters of the paper.
+   They say GB and mean 2^30: no other unit makes it 2 bytes of each. */
+static const struct cell bloom_1[] = {
+    {"176B, the files of its weights in bf16", 329, SAYS_IS, "GiB", weights_in_files, 176.247e9,
+     .ranks = 1},
+};
 
 static const struct paper {
     const char *name, *title;
@@ -137,6 +149,8 @@ static const struct paper {
      offload_2, sizeof offload_2 / sizeof *offload_2},
     {"infinity-1", "ZeRO-Infinity, arXiv:2104.07857: models that its drives hold",
      &counted_infinity, infinity_1, sizeof infinity_1 / sizeof *infinity_1},
+    {"bloom-1", "BLOOM, arXiv:2211.05100: a model's files", &counted, bloom_1,
+     sizeof bloom_1 / sizeof *bloom_1},
     {"infinity-3", "ZeRO-Infinity, arXiv:2104.07857: efficiency at a bandwidth, 70 TFLOPS",
      &counted_infinity, infinity_3, sizeof infinity_3 / sizeof *infinity_3},
 };
@@ -208,7 +222,7 @@ int plan_paper_print(const char *name, bool json, FILE *out, struct hst_error *e
             return 0;
         }
     return fail(error, FAIL_VALUE, -EINVAL,
-                "--paper '%.60s' names no table that is here. Fix: zero-1, offload-2, infinity-1 "
-                "or infinity-3.",
+                "--paper '%.60s' names no table that is here. Fix: zero-1, offload-2, infinity-1, "
+                "infinity-3 or bloom-1.",
                 name);
 }
