@@ -224,6 +224,16 @@ class Known(Given):
         self.assertRegex(text, r'buffers and carry are \S+ GiB, a GPU has \S+ GiB')
         self.assertRegex(text, r'twice the DRAM, --dram 3\.6T: ')  # of RAM alone
 
+    def test_schedules_of_many_gpus_are_as_fast_as_their_bound(self):
+        """With 4,096 tokens a rank what is gathered and exchanged hides behind the computation."""
+        for model, world in (('8B', 64), ('70B', 256), ('1T', 512)):
+            done = self.run_verb('plan', '--model', model, f'--world={world}', '--seq-len=4096',
+                                 '--machine=dgx-h100', f'--batch-tokens={4096 * world}', '--json')
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            told = json.loads(done.stdout)
+            self.assertGreater(told['bound_fraction'], .95, model)
+            self.assertEqual((told['nodes'], told['bound_by']), (world // 8, 'compute'))
+
 
 if __name__ == '__main__':
     unittest.main()
