@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -77,6 +78,45 @@ class Run(unittest.TestCase):
                 with self.subTest(stage=stage):
                     self.assertEqual(self.moved(nodes, (1, 1), stage), (2, 2))
                     self.assertIn(self.moved(nodes, (2, 2), stage), ((6, 2), (6, 3)))
+
+    # More than 64 MiB of f32 a step: two tables of 18,000 rows, and two layers.
+    LARGE = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_size': 512,
+             'intermediate_size': 1024, 'num_hidden_layers': 2, 'num_attention_heads': 8,
+             'num_key_value_heads': 8, 'head_dim': 64, 'vocab_size': 18000,
+             'max_position_embeddings': 64, 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0,
+             'hidden_act': 'silu', 'tie_word_embeddings': False}
+
+    def carried(self, nodes, stage, steps):
+        """-> bytes that node 1 received by its link in a run, and those that its rank tells of."""
+        def received():
+            told = json.loads(subprocess.run(
+                ['ip', '-n', nodes.name + '1', '-s', '-j', 'link', 'show', 'dev',
+                 nodes.name + 'a2'], capture_output=True, text=True, check=True).stdout)
+            return told[0]['stats64']['rx']['bytes']
+        before = received()
+        done = nodes.mpirun(
+            (1, 1), 'train', '--device', 'host', '--model', self.path('large'), '--init', 'random',
+            '--data', os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
+            '--batch-tokens', '48', '--lr', '1e-3', '--threads', '1', '--durability', 'none',
+            '--place', 'states=dram,weights=dram', '--zero-stage', str(stage), '--store',
+            self.path(f'store{stage}'), '--log', self.path('log.jsonl'))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return received() - before, [line['bytes']['net_between'] for line in self.lines('step')]
+
+    def test_what_a_step_takes_in_is_what_the_link_carries(self):
+        """Of a longer run and a shorter one, so that neither's start counts; how much is measured
+        of the network there is a matter of time, and small beside 24 steps."""
+        os.mkdir(self.path('large'))
+        with open(self.path('large', 'config.json'), 'w', encoding='ascii') as file:
+            json.dump(self.LARGE, file)
+        with Nodes(self) as nodes:
+            for stage in (3, 2):
+                with self.subTest(stage=stage):
+                    (short, _), (long, told) = (self.carried(nodes, stage, n) for n in (6, 30))
+                    self.assertGreater(told[-1], 64 << 20)
+                    carried, said = (long - short) / 24, sum(told[6:]) / 24
+                    print(f'stage {stage}: {said:.0f} bytes a step, and {carried:.0f} by the link')
+                    self.assertLess(abs(carried - said), 0.05 * said + (256 << 10))
 
     def test_each_rank_has_a_directory_by_its_node(self):
         """And goes on there, with the ways of the store."""

@@ -21,7 +21,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from short import by_turns, whole_alone  # noqa: E402
+from short import by_turns, some, whole_alone  # noqa: E402
 
 PROGRAM, ROOT, FOLDER = sys.argv[1:4]
 GOLDEN = os.path.join(ROOT, 'tests', 'golden')
@@ -292,6 +292,28 @@ class Ranks(Case):
 
     def test_the_same_bytes_of_documents(self):
         self.same('--eval-split', '0.3', '--precision', 'bf16', ranks=(2,), **self.documents())
+
+    def test_a_step_takes_in_what_the_paper_says(self):
+        """To the byte, with Ψ of the paper as ranks have it: each unit in as many shards of whole
+        blocks. ZeRO's stages 0 to 2 move 2 Ψ, stage 3 moves 3: but for the weights of the last
+        layer, the norm and the head, which are there still when their backwards begin, and of the
+        embedding, whose backward needs none."""
+        vocabulary, layers, norm = 160 * 64, [38016] * 3, 64
+        psi = 2 * vocabulary + sum(layers) + norm
+        print(f'elements that a step moves, of Ψ = {psi}:')
+        rows = [(ranks, stage) for stage in (3, 0, 1, 2) for ranks in (2, 4)]
+        for ranks, stage in some(rows, 4):
+            with self.subTest(ranks=ranks, stage=stage):
+                times = 3 if stage == 3 else 2
+                self.trained('--ways', '4', '--zero-stage', str(stage), before=mpi.launcher(ranks))
+                units = (vocabulary, *layers, norm, vocabulary)
+                padded = mpi.shard_bytes(ranks, units) * ranks // 4
+                once = mpi.shard_bytes(ranks, [vocabulary, layers[-1], norm, vocabulary])
+                want = times * padded * 4 // ranks - (once if stage == 3 else 0)
+                got = {line['bytes']['net'] for line in self.lines('step')}
+                print(f'  {ranks} ranks, stage {stage}: {next(iter(got)) // 4}, of padded Ψ = '
+                      f'{padded}; the paper: {times * psi * (ranks - 1) // ranks}')
+                self.assertEqual(got, {want * (ranks - 1)})
 
     @whole_alone
     def test_any_kind_of_run_has_the_bytes_of_one(self):
