@@ -95,7 +95,8 @@ static void a_code_is_that_of_the_interval_around_the_number(void **state)
         for (int round = 0; round < 200; round++) {
             memset(&at, 0, sizeof at);
             for (int i = 0; i < COUNT; i++) {
-                const float size = ldexpf(1.5f + random_unit(&rng) / 2, -(int)random_below(&rng, 30));
+                const float size =
+                    ldexpf(1.5f + random_unit(&rng) / 2, -(int)random_below(&rng, 30));
                 at.grads[i] = bf16_of(random_below(&rng, 2) ? -size : size);
             }
             run(tables[t], &KEEPS_GRADIENTS, 1, &at, COUNT);

@@ -16,7 +16,8 @@ mutate(
 mutate(
     'cpu_adam/codes.h', 'cpu_adam/update',
     ('lines of numbers', '(double)(1 << 3 * (down)) * 8 / 7))', '(double)(1 << 3 * (down))))'),
-    ('lines of codes', '((0.5 - (double)(1 << (i)) * 6 / 7)', '((0.6 - (double)(1 << (i)) * 6 / 7)'),
+    ('lines of codes', '((0.5 - (double)(1 << (i)) * 6 / 7)',
+     '((0.6 - (double)(1 << (i)) * 6 / 7)'),
 )
 
 mutate(

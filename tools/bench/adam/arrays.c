@@ -66,7 +66,7 @@ static void fill_part(void *array, enum hst_cpu_type type, float value, struct a
             ((uint16_t *)array)[i] = half;
 }
 
-/* Codes of all sizes, as they are in training; their scales are the size of what others begin as. */
+/* Codes of all sizes, as they are in training; scales are the size of what others begin as. */
 static void fill_codes(uint8_t *codes, float *scales, float size, struct adam_part part)
 {
     const uint64_t end = part.first + part.count;
