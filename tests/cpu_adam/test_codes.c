@@ -198,6 +198,23 @@ static void a_v_too_small_for_the_map_makes_no_step_longer(void **state)
     }
 }
 
+/* Of a store that nobody wrote, with a negative scale: v is next to nothing by its gradient, as the
+ * 31 elements that vectors have behind this one have none. */
+static void elements_behind_a_range_are_in_no_scale(void **state)
+{
+    static struct memory at;
+    const struct hst_adam_hyper hyper = {1e-3, 0.9, 0.999, 1e-8, 0};
+    (void)state;
+
+    for (size_t t = 0; t < table_count; t++) {
+        memset(&at, 0, sizeof at);
+        at.v_scales[0] = -1;
+        at.grads[0] = 0x3bb3; /* its square, times 1-β2, is β2·2^-25 but for 0.3 % */
+        run(tables[t], &hyper, 1, &at, 1);
+        assert_true(fabsf(at.v_scales[0]) < 1e-9f);
+    }
+}
+
 /* ---- the way of weights ---- */
 
 struct exact {
@@ -251,6 +268,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_largest_of_a_block_is_kept_whatever_its_sign),
         cmocka_unit_test(blocks_without_a_scale_are_zero_or_not_a_number),
         cmocka_unit_test(a_v_too_small_for_the_map_makes_no_step_longer),
+        cmocka_unit_test(elements_behind_a_range_are_in_no_scale),
         cmocka_unit_test(weights_go_the_way_of_float64),
     };
     rng = seed_begin(argc, argv);

@@ -28,8 +28,12 @@ mutate(
 )
 
 mutate(
-    'cpu_adam/codes_isa.h', 'cpu_adam/isa-avx2',
+    'cpu_adam/codes_isa.h', 'cpu_adam/codes',
     ('what is behind the range is in no scale', 'each[i / 2 + (i % 2 ? LANES : 0)] = 0;', ';'),
+)
+
+mutate(
+    'cpu_adam/codes_isa.h', 'cpu_adam/isa-avx2',
     ('codes that were left are written', '    write_left(&blocks[turn ^ 1]);\n', ''),
     ('codes of a block beside the next', '            write_left_pair(before, i);\n', ''),
     ('a block without a scale is written at once',
