@@ -150,6 +150,7 @@ static void update_range(const struct update_job *update, const struct tile_job 
     const struct optimizer_kernel *kernel = &update->exec->in.kernel;
     const struct optimizer *optimizer = kernel->optimizer;
     const struct optimizer_coef *coef = optimizer_coef(update->coefs, param->group, param->decay);
+    assert(at % optimizer->granularity == 0); /* parameters and pieces begin at multiples of it */
     const struct optimizer_arrays from = optimizer_arrays_at(optimizer, &job->arrays, at);
     const struct optimizer_arrays into = optimizer_arrays_at(optimizer, &job->into, at);
     int rc = optimizer_run_into(kernel, coef, &from, &into, n);
