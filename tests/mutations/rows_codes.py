@@ -47,7 +47,7 @@ mutate(
 )
 
 mutate(
-    'engine/session/device.c', 'engine/engine',
+    'engine/session/device.c', 'e2e/bit_identity e2e/optimizers',
     ('tensors begin at blocks', 'if (engine->optimizer->granularity > LAYOUT_PARAM_ALIGN)',
      'if (0)'),
 )
