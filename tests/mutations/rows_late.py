@@ -23,7 +23,7 @@ mutate(
      ''),
     ('homes are tried with a share', 'c.placement.late_eighths = s->late_eighths;', ''),
     ('a share that wins next to nothing is not left',
-     's >= *step_s * (1 - gain)', 's >= *step_s'),
+     'limit_s = *step_s * (1 - gain);', 'limit_s = *step_s;'),
     ('the fastest share wins', '        best = c->of[i];\n', ''),
 )
 mutate(
@@ -83,8 +83,7 @@ mutate(
 mutate(
     'engine/session/predict.c', 'tools/cli_plan',
     ('a bound counts the versions of each step',
-     '&m->rates, versions_phases_simulated(engine),\n                          &bound',
-     '&m->rates, 0, &bound'),
+     'versions_phases_simulated(engine), &bound', '0, &bound'),
     ('the share is told', '.late_share = engine->placement.late_eighths / 8.0,',
      ''),
 )

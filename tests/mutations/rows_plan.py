@@ -4,11 +4,23 @@ rates, the verb."""
 from rows import mutate
 
 mutate(
+    'engine/plan/graph/simulate.c', 'engine/simulate',
+    ('to stand still is no hope', 'run->stalled_s + steps * run->compute_s',
+     'steps * run->compute_s'),
+    ('nor is to compute for too long', 'run->stalled_s + steps * run->compute_s', 'run->stalled_s'),
+)
+mutate(
+    'tools/cli/machine_text.c', 'tools/cli_plan_machine',
+    ('a key is there once', 'if (r->seen & 1u << k)', 'if (false)'),
+    ('a leap year has a day more', '(part[1] == 2 && leap)', '(part[1] == 2)'),
+    ('what is assumed has no age', 'if (is_word(kind, MEASURED))', 'if (true)'),
+)
+mutate(
     'engine/plan/search/planner.c', 'engine/planner',
     ('a gain that is none changes nothing',
-     'c.step_s < s->best.step_s * (1 - PLANNER_GAIN_LEAST)', 'c.step_s <= s->best.step_s'),
-    ('the faster one wins', 'c.step_s > 0 && c.step_s < s->best.step_s',
-     'c.step_s > s->best.step_s'),
+     'limit_s = s->best.step_s * (1 - PLANNER_GAIN_LEAST)',
+     'limit_s = s->best.step_s * (1 + PLANNER_GAIN_LEAST)'),
+    ('the faster one wins', 'c.step_s > 0 && c.step_s < limit_s', 'c.step_s > limit_s'),
     ('orders are tried', 'for (uint32_t n = 0; n < 24; n++)', 'for (uint32_t n = 0; n < 1; n++)'),
     ('a GPU updates a share', 'how.streamed_eighths <= 8', 'how.streamed_eighths < 1'),
     ('the words follow the order', 'names[c->how.order[i]]', 'names[i]'),
