@@ -33,6 +33,13 @@ static int allocate(struct hst_dev *dev, size_t size_bytes, void **memory)
     return -ENOTSUP;
 }
 
+static int allocate_host(struct hst_dev *dev, size_t size_bytes, const struct hst_host_pages *pages,
+                         void **memory)
+{
+    (void)dev, (void)size_bytes, (void)pages, (void)memory;
+    return -ENOTSUP;
+}
+
 static void release(struct hst_dev *dev, void *memory, size_t size_bytes)
 {
     (void)dev, (void)memory, (void)size_bytes;
@@ -142,18 +149,30 @@ static size_t attention(struct hst_dev *dev, const struct hst_attention *args)
 
 /* ---- opening ---- */
 
-/* Both tables have the same entries. */
-#define OPS                                                                                        \
-    .size = sizeof(struct hst_dev_ops), .name = "cuda", .close = close_it, .mem_alloc = allocate,  \
-    .mem_free = release, .host_alloc = allocate, .host_free = release, .host_lock = lock_pages,    \
-    .host_unlock = lock_pages, .usage = tell_usage, .budget = set_budget, .info = tell_info,       \
-    .failure = tell_failure, .math = tell_math, .stream_create = create_stream,                    \
-    .stream_destroy = destroy_stream, .stream_sync = sync_stream, .matmul_work_bytes = products,   \
-    .rmsnorm_backward_work_bytes = rmsnorm_backward, .bias_backward_work_bytes = bias_backward,    \
-    .embedding_backward_work_bytes = embedding_backward, .attention_work_bytes = attention
-
-static const struct hst_dev_ops apart_ops = {OPS};
-static const struct hst_dev_ops whole_ops = {OPS, .flags = HST_DEV_HOST_MEMORY};
+static const struct hst_dev_ops planned_ops = {
+    .size = sizeof(struct hst_dev_ops),
+    .name = "cuda",
+    .close = close_it,
+    .mem_alloc = allocate,
+    .mem_free = release,
+    .host_alloc = allocate_host,
+    .host_free = release,
+    .host_lock = lock_pages,
+    .host_unlock = lock_pages,
+    .usage = tell_usage,
+    .budget = set_budget,
+    .info = tell_info,
+    .failure = tell_failure,
+    .math = tell_math,
+    .stream_create = create_stream,
+    .stream_destroy = destroy_stream,
+    .stream_sync = sync_stream,
+    .matmul_work_bytes = products,
+    .rmsnorm_backward_work_bytes = rmsnorm_backward,
+    .bias_backward_work_bytes = bias_backward,
+    .embedding_backward_work_bytes = embedding_backward,
+    .attention_work_bytes = attention,
+};
 
 int hst_dev_planned_open(const struct hst_dev_planned *planned, struct hst_dev **dev)
 {
@@ -162,7 +181,7 @@ int hst_dev_planned_open(const struct hst_dev_planned *planned, struct hst_dev *
     struct planned_dev *p = calloc(1, sizeof *p);
     if (!p)
         return -ENOMEM;
-    p->base.ops = planned->host_memory ? &whole_ops : &apart_ops;
+    p->base.ops = &planned_ops;
     p->planned = *planned;
     p->budget_bytes = planned->memory_bytes;
     *dev = &p->base;

@@ -251,12 +251,12 @@ static void a_planned_gpu_knows_sizes_and_computes_nothing(void **state)
     struct hst_stream *stream;
     struct hst_dev_info info;
     void *memory = NULL;
-    const struct hst_dev_planned gpu = {.memory_bytes = (uint64_t)80 << 30, .host_memory = true};
+    const struct hst_dev_planned gpu = {.memory_bytes = (uint64_t)80 << 30};
     assert_int_equal(hst_dev_planned_open(NULL, &dev), -EINVAL);
     assert_int_equal(hst_dev_planned_open(&(struct hst_dev_planned){0}, &dev), -EINVAL);
     assert_int_equal(hst_dev_planned_open(&gpu, &dev), 0);
     assert_string_equal(hst_dev_name(dev), "cuda");
-    assert_true(hst_dev_flags(dev) & HST_DEV_HOST_MEMORY);
+    assert_false(hst_dev_flags(dev) & HST_DEV_HOST_MEMORY);
     hst_dev_info(dev, &info);
     assert_true(info.memory_total_bytes == gpu.memory_bytes);
     assert_int_equal(hst_dev_mem_alloc(dev, 4096, &memory), -ENOTSUP);

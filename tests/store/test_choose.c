@@ -67,8 +67,10 @@ static struct store_candidate candidate(uint64_t version, const char *run)
 static void ranks_agree_on_the_latest_version_that_all_have(void **state)
 {
     (void)state;
-    const struct store_candidates ahead = {2, {candidate(6, "a"), candidate(5, "a")}};
-    const struct store_candidates behind = {2, {candidate(5, "a"), candidate(4, "a")}};
+    const struct store_candidates ahead = {.count = 2,
+                                           .list = {candidate(6, "a"), candidate(5, "a")}};
+    const struct store_candidates behind = {.count = 2,
+                                            .list = {candidate(5, "a"), candidate(4, "a")}};
     const struct store_candidates alone[] = {ahead};
     assert_int_equal(store_choose_version(alone, 1, STORE_NO_VERSION)->version, 6);
     assert_int_equal(store_choose_version(alone, 1, 6)->version, 5);
@@ -94,14 +96,18 @@ static void ranks_agree_on_the_latest_version_that_all_have(void **state)
 static void versions_of_different_runs_are_different(void **state)
 {
     (void)state;
-    const struct store_candidates mixed[] = {{2, {candidate(6, "a"), candidate(5, "a")}},
-                                             {2, {candidate(6, "b"), candidate(5, "a")}}};
+    const struct store_candidates mixed[] = {
+        {.count = 2, .list = {candidate(6, "a"), candidate(5, "a")}},
+        {.count = 2, .list = {candidate(6, "b"), candidate(5, "a")}}};
     assert_int_equal(store_choose_version(mixed, 2, STORE_NO_VERSION)->version, 5);
-    const struct store_candidates apart[] = {{1, {candidate(6, "a")}}, {1, {candidate(6, "b")}}};
+    const struct store_candidates apart[] = {{.count = 1, .list = {candidate(6, "a")}},
+                                             {.count = 1, .list = {candidate(6, "b")}}};
     assert_null(store_choose_version(apart, 2, STORE_NO_VERSION));
-    const struct store_candidates none[] = {{0}, {1, {candidate(6, "b")}}};
+    const struct store_candidates none[] = {{.count = 0},
+                                            {.count = 1, .list = {candidate(6, "b")}}};
     assert_null(store_choose_version(none, 2, STORE_NO_VERSION));
-    const struct store_candidates one_without[] = {{1, {candidate(6, "b")}}, {0}};
+    const struct store_candidates one_without[] = {{.count = 1, .list = {candidate(6, "b")}},
+                                                   {.count = 0}};
     assert_null(store_choose_version(one_without, 2, STORE_NO_VERSION));
 }
 

@@ -221,9 +221,7 @@ struct hst_config {
     uint32_t plan_tiles;
     const char *group[HST_GROUPS_MOST]; /* see above; null from the first on that is not there */
     /* Of a plan elsewhere: the GPU that it is for, in place of `device`, which is then a name
-       alone. Null: `device` is opened. With host_memory its memory and its rank's share of RAM are
-       one tier, dram_bytes both together, and no copies go between them: several ranks have no
-       other plan for GPUs, since they compute on the host alone. Read by hst_engine_create */
+       alone; of several ranks each has one. Null: `device` is opened. Read by hst_engine_create */
     const struct hst_dev_planned *planned;
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})

@@ -157,7 +157,6 @@ int hst_dev_open(const char *name, const struct hst_dev_config *config, struct h
 struct hst_dev_planned {
     uint64_t memory_bytes;  /* > 0 */
     unsigned compute_major; /* 9: of 9.0; 0: not known, and no workspace is then too small */
-    bool host_memory;       /* it is to have HST_DEV_HOST_MEMORY: its memory and RAM are as one */
 };
 /**
  * Opens a device that tells how much memory its operations need, by the formulas of the CUDA

@@ -19,7 +19,7 @@ PROGRAM = os.path.abspath(sys.argv.pop(1))
 SIZES = ('--seq-len=16', '--batch-tokens=64')
 THREADS = '--threads=1'
 HOST = '--device=host'
-KEYS = {'fits', 'why', 'model', 'stands_for', 'machine', 'assumed', 'gpu_bytes_in_dram', 'store',
+KEYS = {'fits', 'why', 'model', 'stands_for', 'machine', 'assumed', 'store',
         'device', 'precision', 'io', 'threads', 'parameters', 'tile_elements', 'seq_len',
         'batch_tokens', 'grain_tokens', 'micro_batches', 'ranks', 'nodes', 'update', 'homes',
         'checkpoint_every', 'saved_units', 'resident_units',

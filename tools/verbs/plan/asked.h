@@ -13,7 +13,6 @@ struct plan_options {
     struct machine machine_is;      /* that `machine` names; no name: this one */
     bool elsewhere;                 /* budgets are as given, whatever this machine has */
     struct hst_dev_planned planned; /* its GPU, where one computes */
-    uint64_t gpu_bytes;             /* of a node's GPUs, where they are in dram_bytes; else 0 */
     bool probe, json;
     uint32_t world, nodes;
     struct hst_launch launch; /* of a plan of several ranks */

@@ -23,7 +23,7 @@ static bool is_cuda(const char *device)
     return device && (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0);
 }
 
-/* Several ranks compute on the host alone yet: a GPU and its share of RAM are planned as one. */
+/* Each rank has one. */
 static int take_gpus(struct plan_options *o, uint32_t locals, struct hst_error *error)
 {
     const struct machine *m = &o->machine_is;
@@ -39,12 +39,9 @@ static int take_gpus(struct plan_options *o, uint32_t locals, struct hst_error *
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--hbm is more than a GPU of '%s' has, %llu bytes. Fix: lower --hbm.", m->name,
                     (unsigned long long)m->hbm_bytes);
-    o->planned = (struct hst_dev_planned){.memory_bytes = m->hbm_bytes,
-                                          .compute_major = m->compute_major,
-                                          .host_memory = o->world > 1};
-    o->gpu_bytes = o->world > 1 ? locals * each : 0;
-    c->hbm_bytes = o->world > 1 ? 0 : each;
-    c->dram_bytes += o->gpu_bytes;
+    o->planned =
+        (struct hst_dev_planned){.memory_bytes = m->hbm_bytes, .compute_major = m->compute_major};
+    c->hbm_bytes = each;
     c->device = c->device ? c->device : "cuda";
     c->planned = &o->planned;
     return 0;

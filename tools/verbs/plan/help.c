@@ -194,9 +194,8 @@ static int find_all(struct plan *p)
         return native;
     native = find_drive(p, rough.step_s);
     if (!native && may_have_dram(p)) {
-        const uint64_t twice = 2 * (v.dram_bytes - p->gpu_bytes);
-        v.dram_bytes = twice + p->gpu_bytes;
-        native = try_variant(p, "dram", twice, rough.step_s, &v);
+        v.dram_bytes *= 2;
+        native = try_variant(p, "dram", v.dram_bytes, rough.step_s, &v);
     }
     v = as_it_is(p);
     if (!native && may_have_state(p)) {

@@ -224,7 +224,6 @@ static int plan_job(struct job *job, int argc, char *const *argv)
     p->argument_count = argc;
     p->tokens = o->tokens;
     p->tbw = o->tbw;
-    p->gpu_bytes = o->gpu_bytes;
     p->locals = o->launch.locals ? o->launch.locals : 1;
     job->plan = p;
     return run(o, p, &job->error);

@@ -16,7 +16,6 @@ struct plan {
     const char *precision;        /* "fp32" */
     struct hst_start_up start_up; /* zeroes where it does not fit */
     uint32_t locals; /* ranks of a node; 1: one rank */
-    uint64_t gpu_bytes; /* of the budget of a node's DRAM what its GPUs have, planned as one */
     bool fits;
     struct llama_config config;
     uint64_t tokens; /* that are to be trained on: --tokens, else those of --data; 0: not known */

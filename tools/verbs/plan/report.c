@@ -13,13 +13,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The ranks of a node share the budgets of its memory and of its drives, each has a device. What
- * GPUs have of memory that is planned as one is nobody's to give. */
+/* The ranks of a node share the budgets of its memory and of its drives, each has a device. */
 static uint64_t as_given(const struct plan *p, enum hst_tier tier, uint64_t bytes)
 {
-    const uint64_t all = tier == HST_TIER_HBM ? bytes : bytes * p->locals;
-    const uint64_t gpus = tier == HST_TIER_DRAM ? p->gpu_bytes : 0;
-    return all > gpus ? all - gpus : 0;
+    return tier == HST_TIER_HBM ? bytes : bytes * p->locals;
 }
 
 /* The least budget of a tier that would do, as it is given; 0: there is enough. */
@@ -256,26 +253,10 @@ static void print_shape(const struct plan *p, FILE *out)
                 shape->stands_for);
 }
 
-/* Memory that is planned as one lets through what a GPU alone could not hold. */
-static void print_whole(const struct plan *p, FILE *out)
-{
-    char working[TEXT_BYTES], hbm[TEXT_BYTES];
-    const struct hst_memory *m = &p->t.result.memory;
-    const uint64_t bytes =
-        m->bytes[HST_CLASS_BUFFERS][HST_TIER_DRAM] + m->bytes[HST_CLASS_HIDDEN][HST_TIER_DRAM];
-    fprintf(out, "a GPU's memory and its share of RAM are planned as one, and copies between them "
-                 "take no time: several ranks train on the host alone yet\n");
-    if (bytes > p->gpu_bytes / p->locals)
-        fprintf(out, "  buffers and carry are %s, a GPU has %s: some of them would lie in RAM\n",
-                text_size(bytes, working), text_size(p->gpu_bytes / p->locals, hbm));
-}
-
 static void print_machine(const struct plan *p, FILE *out)
 {
     if (p->machine->name[0])
         fprintf(out, "on %s: %s\n", p->machine->name, p->machine->about);
-    if (p->gpu_bytes)
-        print_whole(p, out);
 }
 
 void plan_print(const struct plan *p, FILE *out)
@@ -385,7 +366,6 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_text(json, "model", p->model);
     json_put_text(json, "stands_for", shape ? shape->stands_for : NULL);
     json_put_text(json, "machine", p->machine->name[0] ? p->machine->name : NULL);
-    json_put_whole(json, "gpu_bytes_in_dram", p->gpu_bytes);
     json_put_text(json, "store", t->options->engine.store);
     json_put_text(json, "device", t->device.name);
     json_put_text(json, "precision", p->precision);
