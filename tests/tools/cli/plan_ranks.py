@@ -158,9 +158,17 @@ class Ranks(Case):
             with self.subTest(args=args):
                 done = self.run_ranks(*args)
                 self.assert_refused(done, 402, 2, part)
-        done = self.run_ranks('--world=4', '--device=far')
-        if 'HST_DEVICE' not in os.environ:
-            self.assert_refused(done, 501, 2, 'several ranks compute on the host alone yet')
+
+    def test_ranks_with_devices_have_homes_on_the_host(self):
+        done = self.run_ranks('--json', '--world=4', '--device=far')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        memory = json.loads(done.stdout)['memory']
+        for what in ('weights', 'grads', 'states'):
+            self.assertEqual(memory[what]['hbm'], 0)
+            self.assertGreater(memory[what]['dram'], 0)
+        done = self.run_ranks('--world=4', '--device=far', '--place=weights=hbm')
+        self.assert_refused(done, 402, 2, 'not of several ranks, which meet in dram. Fix: name hbm '
+                                          'for none of them')
 
 
 load_tests = by_turns
