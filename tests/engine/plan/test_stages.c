@@ -234,6 +234,7 @@ static void a_rank_with_fewer_tiles_than_were_planned_has_a_graph(void **state)
         struct placement p = {0};
         char why[512];
         in.compute_tier = HST_TIER_HBM;
+        in.way_dtype = HST_F32;
         in.hbm_budget = 1u << 21;
         in.dram_budget = dram;
         in.deferred = in.streams = true;

@@ -248,8 +248,8 @@ class Refusals(Folder):
         launched = {
             'mpirun': {'OMPI_COMM_WORLD_SIZE': '2', 'OMPI_COMM_WORLD_RANK': '0'},
             'mpiexec': {'PMI_SIZE': '4', 'PMI_RANK': '0'},
-            'srun': {'SLURM_STEP_NUM_TASKS': '2', 'SLURM_STEP_ID': '0', 'SLURM_PROCID': '1'},
-            'torchrun': {'WORLD_SIZE': '2', 'RANK': '1', 'LOCAL_RANK': '1'},
+            'srun': {'SLURM_STEP_NUM_TASKS': '2', 'SLURM_STEP_ID': '0', 'SLURM_PROCID': '0'},
+            'torchrun': {'WORLD_SIZE': '2', 'RANK': '0', 'LOCAL_RANK': '0'},
         }
         for launcher, environment in launched.items():
             env = {**os.environ, **environment}
