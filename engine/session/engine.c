@@ -122,8 +122,8 @@ static int open_places(struct hst_engine *engine)
 {
     int rc = store_dirs_make(engine);
     rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
-    rc = rc ? rc : ranks_check(engine);
-    return hear_all(engine, rc);
+    rc = hear_all(engine, rc);
+    return rc ? rc : ranks_check(engine);
 }
 
 static int open_parts(struct hst_engine *engine)
@@ -144,7 +144,7 @@ static int open_parts(struct hst_engine *engine)
     rc = rc ? rc : store_words_fill(engine);
     rc = rc ? rc : open_places(engine);
     rc = rc ? rc : budgets_resolve(engine, &engine->plan_in);
-    rc = rc ? rc : device_prepare(engine);
+    rc = rc ? rc : hear_all(engine, device_prepare(engine)); /* others may still read free space */
     return rc ? rc : ranks_compare_options(engine);
 }
 

@@ -32,13 +32,29 @@ static unsigned distance(const char *glob, const char *name)
     return row[length];
 }
 
+/* The longest part of the glob between its wildcards stands in the name. */
+static bool has_part(const char *glob, const char *name)
+{
+    const char *part = glob;
+    size_t longest = 0;
+    for (const char *at = glob; *at;) {
+        const size_t bytes = strcspn(at, "*?[");
+        part = bytes > longest ? at : part;
+        longest = bytes > longest ? bytes : longest;
+        at += bytes + (at[bytes] != '\0');
+    }
+    return longest > 0 && memmem(name, strlen(name), part, longest);
+}
+
 static const char *nearest(const struct layout *layout, const char *glob)
 {
     const char *found = "none";
     unsigned least = UINT32_MAX;
     for (uint32_t i = 0; i < layout->param_count; i++) {
         const char *name = layout->params[i].name;
-        const unsigned edits = strlen(name) > LONGEST_NAME ? UINT32_MAX : distance(glob, name);
+        unsigned edits =
+            strlen(name) > LONGEST_NAME ? UINT32_MAX - LONGEST_NAME : distance(glob, name);
+        edits += has_part(glob, name) ? 0 : LONGEST_NAME;
         if (edits < least) {
             least = edits;
             found = name;

@@ -119,7 +119,7 @@ class Devices(unittest.TestCase):
     def test_a_device_that_is_not_there_is_told_in_one_line(self):
         empty = tempfile.mkdtemp(dir=self.directory)
         self.refused(201, 1, 'moon', empty, options=('--device=moon',), plugins=empty)
-        self.refused(201, 1, options=('--device=far:1',))
+        self.refused(201, 1, options=('--device=far:16',))
         for name in ('far:', 'far:x', 'Far', '../far', 'far/far', 'host:1'):
             self.refused(402, 2, 'host, cuda or cuda:INDEX', options=(f'--device={name}',))
 

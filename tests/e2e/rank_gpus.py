@@ -60,10 +60,12 @@ class Run:
         return os.path.join(self.folder, name)
 
     def train(self, ranks, model, *options, gpus=None, steps=2, device='cuda'):
+        """device '': none is named."""
         model = os.path.join(GOLDEN, model)
         under = mpi.launcher(ranks) if ranks > 1 else []
         return subprocess.run(
-            [*under, PROGRAM, 'train', f'--device={device}', '--model', model, '--data',
+            [*under, PROGRAM, 'train', *([f'--device={device}'] if device else []),
+             '--model', model, '--data',
              os.path.join(model, 'tokens.bin'), '--lr=1e-3', f'--steps={steps}', '--seq-len=12',
              '--batch-tokens=48', '--ways=4', '--threads=1', '--store', self.path('store'),
              '--log', self.path('log'), '--export', self.path('export'), '--export-dtype=fp32',
@@ -121,6 +123,17 @@ class Gpus(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(run.came_to(), alone('untied-mha', ('--precision=bf16',)))
             self.assertIn('ranks of a node read each other', done.stderr)
+
+    def test_ranks_that_are_told_of_no_device_have_gpus(self):
+        with Run() as run:
+            done = run.train(2, 'untied-mha', '--precision=bf16', device='')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run.came_to(), alone('untied-mha', ('--precision=bf16',)))
+            self.assertIn('device: cuda:0 (Fake GPU)', done.stderr)
+        with Run() as run:
+            done = run.train(2, 'untied-mha', '--precision=bf16', gpus=1, device='')
+            self.assertRegex(done.stderr, r"E503\] ranks do not agree: the device is 'cuda' for "
+                                          "rank 0 and 'host' for rank 1")
 
     def test_ranks_go_on_where_one_gpu_was(self):
         """And one GPU where ranks were."""

@@ -262,12 +262,15 @@ static void take_math(struct host_dev *host)
     host->math = &math;
 }
 
+/* Ranks of a node have one each. */
+enum { DEVICES = 16 };
+
 static int far_open(const struct hst_dev_config *config, struct hst_dev **dev,
                     struct hst_dev_failure *failure)
 {
-    struct hst_dev_config only = *config; /* the host is one device; of it there are any number */
+    struct hst_dev_config only = *config;
     struct hst_dev *host;
-    only.index = 0;
+    only.index = config->index < DEVICES ? 0 : config->index; /* the host is one device, and no 1 */
     int rc = hst_dev_host_open(&only, &host);
     if (rc) {
         *failure = (struct hst_dev_failure){.why = HST_DEV_NO_DEVICE, .text = "no host device"};

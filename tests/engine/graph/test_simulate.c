@@ -86,7 +86,6 @@ static void test_an_update_hides_under_the_forward(void **state)
     graph_free(&e.graph);
 }
 
-/* The same on shared cores: the second update and the first norm take the computation's time. */
 /* The computation is 80 s of a step of 81.5 s. A limit below it ends the simulation at once, one
  * between both where the computation has stood still for too long, and one above changes nothing.
  */
@@ -109,6 +108,7 @@ static void test_a_step_beyond_its_limit_has_no_end(void **state)
     graph_free(&e.graph);
 }
 
+/* The same on shared cores: the second update and the first norm take the computation's time. */
 static void test_on_shared_cores_update_and_computation_have_half_the_speed(void **state)
 {
     struct example e;

@@ -162,16 +162,31 @@ class Files(Given):
         rates = self.write('rates', machine(**{'h2d': 5e10, 'd2h': 5e10}))
         told = self.plan('--rates', rates, '--hbm=8G', '--dram=1G', device='--seed=1')
         self.assertEqual((told['device'], told['memory']['budget']['hbm']), ('cuda', 8 << 30))
+        told = self.plan('--rates', rates, '--hbm=8G', '--dram=1G', '--world=2', device='--seed=1')
+        self.assertEqual((told['device'], told['memory']['budget']['hbm']), ('cuda', 8 << 30))
+
+    def test_ranks_fill_as_many_nodes_as_they_can_share(self):
+        done = self.run_verb('plan', '--model', self.path('model'), '--machine=dgx-h100', '--json',
+                             '--world=9', '--seq-len=16', '--batch-tokens=144')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        told = json.loads(done.stdout)
+        self.assertEqual((told['ranks'], told['nodes']), (9, 3))
 
     def test_what_it_has_not_is_refused(self):
         box = self.write('box', HOST_ONLY)
         done = self.run_plan('--machine', box, device='--device=cuda')
-        self.assertIn("error[E402] --device cuda is for a GPU, and 'box' has none", done.stderr)
+        self.assertIn("error[E402] --device cuda is none of 'box'. Fix: --device host", done.stderr)
         done = self.run_plan('--machine=dgx-h100', '--world=64', '--nodes=4', device='--seed=1')
         self.assertIn("16 ranks on a node are more than the 8 GPUs of 'dgx-h100'. Fix: --nodes 8",
                       done.stderr)
         done = self.run_plan('--machine=h100', '--hbm=96G', device='--seed=1')
         self.assertIn("error[E402] --hbm is more than a GPU of 'h100' has", done.stderr)
+        done = self.run_plan('--machine=h100', device='--device=cduo')
+        self.assertIn("error[E402] --device cduo is none of 'h100'. Fix: --device cuda",
+                      done.stderr)
+        box = self.write('box', re.sub(r'(?m)^(nvme|drives).*\n', '', HOST_ONLY))
+        done = self.run_plan('--machine', box, '--store', self.path('s'))
+        self.assertIn("error[E402] --store is on drives, and 'box' has none", done.stderr)
         done = self.run_plan('--machine=h100', '--probe')
         self.assertIn('error[E402] --probe measures this machine', done.stderr)
 

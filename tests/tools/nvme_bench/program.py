@@ -99,8 +99,9 @@ class CommandLine(Case):
         self.assert_refused(run(self.folder, '--jsn'), 401, 2, 'Did you mean --json?')
         self.assert_refused(run(self.folder, '--size', '33T'), 402, 2, "'nvme-bench --help'")
         self.assert_refused(run(self.folder, '--plan', '8B'), 403, 2, '--gpu-tflops')
-        known = '(1B, 3B, 7B, 8B, 13B, 14B, 33B, 32B, 65B, 70B, 405B'
-        for unknown, near in {'llama-9b-chat': '; near it: 8B, 13B', '1T': '; near it: 405B',
+        known = ('(1B, 3B, 7B, 7.5B, 8B, 13B, 14B, 17B, 33B, 32B, 65B, 70B, 176B, 405B, 530B, '
+                 '1T')
+        for unknown, near in {'llama-9b-chat': '; near it: 8B, 13B', '2T': '; near it: 1T',
                               '8BB': '; near it: 8B', 'oops': ''}.items():
             self.assert_refused(run(self.folder, '--plan', unknown, '--gpu-tflops', '1'), 402, 2,
                                 f'{known}{near}). Fix: the directory with')

@@ -57,18 +57,31 @@ static void leave_gpus(struct plan_options *o)
     snprintf(compute->how, sizeof compute->how, "'%s' has its GPUs' alone", o->machine_is.name);
 }
 
+/* So many that all have as many ranks, and none more than GPUs. */
+static uint32_t nodes_for(uint32_t world, uint32_t gpus)
+{
+    uint32_t nodes = (world + gpus - 1) / gpus;
+    while (world % nodes)
+        nodes++;
+    return nodes;
+}
+
 static int take_machine(struct plan_options *o, struct hst_error *error)
 {
     const struct machine *m = &o->machine_is;
     struct hst_config *c = &o->train.engine;
     const bool gpu = m->gpus > 0 && !is_host(c->device);
     if (o->world > 1 && o->nodes == 0 && m->gpus > 0)
-        o->nodes = (o->world + m->gpus - 1) / m->gpus;
+        o->nodes = nodes_for(o->world, m->gpus);
     const uint32_t world = o->world ? o->world : 1, nodes = o->nodes ? o->nodes : 1;
-    if (m->gpus == 0 && c->device && !is_host(c->device))
+    if (c->device && !is_host(c->device) && (m->gpus == 0 || !is_cuda(c->device)))
+        return fail(error, FAIL_VALUE, -EINVAL, "--device %.40s is none of '%s'. Fix: --device %s.",
+                    c->device, m->name, m->gpus > 0 ? "cuda" : "host");
+    if (m->nvme_bytes == 0 && c->store && c->nvme_bytes == 0)
         return fail(error, FAIL_VALUE, -EINVAL,
-                    "--device %.40s is for a GPU, and '%s' has none. Fix: --device host.",
-                    c->device, m->name);
+                    "--store is on drives, and '%s' has none. Fix: --nvme SIZE, or leave --store "
+                    "out.",
+                    m->name);
     c->dram_bytes = c->dram_bytes ? c->dram_bytes : (uint64_t)(SHARE * (double)m->dram_bytes);
     c->nvme_bytes = c->nvme_bytes ? c->nvme_bytes : (uint64_t)(SHARE * (double)m->nvme_bytes);
     if (gpu)
@@ -83,7 +96,7 @@ static void take_rates(struct plan_options *o)
 {
     struct hst_config *c = &o->train.engine;
     o->elsewhere = o->rates != NULL;
-    if (!o->rates || !c->hbm_bytes || (o->world > 1) || (c->device && !is_cuda(c->device)))
+    if (!o->rates || !c->hbm_bytes || (c->device && !is_cuda(c->device)))
         return;
     o->planned = (struct hst_dev_planned){.memory_bytes = c->hbm_bytes};
     c->device = c->device ? c->device : "cuda";

@@ -255,8 +255,9 @@ static void print_shape(const struct plan *p, FILE *out)
 
 static void print_machine(const struct plan *p, FILE *out)
 {
-    if (p->machine->name[0])
-        fprintf(out, "on %s: %s\n", p->machine->name, p->machine->about);
+    const struct machine *m = p->machine;
+    if (m->name[0])
+        fprintf(out, "on %s%s%s\n", m->name, m->about[0] ? ": " : "", m->about);
 }
 
 void plan_print(const struct plan *p, FILE *out)

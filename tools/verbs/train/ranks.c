@@ -64,8 +64,6 @@ int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct
         return o->resume ? 0 : store_alone(&o->engine.store, ranks->store, error);
     }
     o->engine.launch = &ranks->launch;
-    if (!o->engine.device) /* devices other than it are refused */
-        o->engine.device = "host";
     voice_of(ranks->launch.rank, o->stopped);
     ways_of_store(&ranks->launch, o);
     train_options_complete(o);
