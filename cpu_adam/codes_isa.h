@@ -238,7 +238,7 @@ INLINED void update_coded(struct hst_update_kind kind, const struct constants *k
     unsigned turn = 0;
     size_t i = 0;
 
-    blocks[1].m_codes = NULL;
+    blocks[0].m_codes = blocks[1].m_codes = NULL;
     for (; n - i >= HST_CODE_BLOCK; i += HST_CODE_BLOCK, turn ^= 1) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
         if (n - i >= AHEAD + HST_CODE_BLOCK)

@@ -427,7 +427,7 @@ void hst_engine_destroy(struct hst_engine **engine)
     const bool left = ranks_close(e);
     close_memory(e, left);
     hst_stream_destroy(&e->stream);
-    if (left) /* else it keeps the memory that others' bytes may arrive in */
+    if (left || !e->host_arena) /* else it keeps the memory that others' bytes may arrive in */
         hst_dev_close(&e->dev);
     workers_destroy(&e->workers);
     store_dirs_close(e);
