@@ -7,7 +7,7 @@
  */
 #include "codes.h"
 
-/* Of a code: the low three bits of its exponent, which are 0 for 2 to 3, and 7 for 1. */
+/* It is indexed by the low three bits of a code's exponent: 0 for 2 to 3, and 7 for 1. */
 #define M_BY_CODE(X)                                                                               \
     {                                                                                              \
        X(1, 5), X(2, 4), X(3, 3), X(4, 2), X(5, 1), X(6, 0), X(6, 0), X(0, 6)                      \
@@ -20,7 +20,7 @@
 static const struct code_lines m_by_code = {M_BY_CODE(FROM), M_BY_CODE(FROM_START)},
                                v_by_code = {V_BY_CODE(FROM), V_BY_CODE(FROM_START)};
 
-/* Of a number below 1: the low five bits of its exponent, which are 0 for 2^-31. A segment has
+/* It is indexed by the low five bits of a number's exponent, which are 0 for 2^-31. A segment has
  * three exponents. */
 #define M_BY_EXPONENT(X)                                                                           \
     {                                                                                              \

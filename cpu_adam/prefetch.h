@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CPU_ADAM_PREFETCH_H
 #define HST_CPU_ADAM_PREFETCH_H
-/* What an update asks for ahead of its elements, a block of them at a time. */
+/* An update asks for this ahead of its elements, a block of them at a time. */
 #include "kernel.h"
 
 /*

@@ -4,13 +4,13 @@
 /* Whether the file systems that a new store's directories are on have room for all of it. */
 #include "ckpt/ckpt.h"
 
-/* Where a process writes: numbers of file systems are its node's. */
+/* A process writes here: numbers of file systems are its node's. */
 struct reshard_places {
     uint32_t node, count; /* 0: it writes nothing */
     dev_t file_systems[STRIPE_DRIVES_MAX];
 };
 
-/* What is written, and where. */
+/* This is written, and there. */
 struct reshard_room {
     const struct reshard_places *all; /* [processes] */
     uint32_t processes, process;

@@ -20,8 +20,8 @@ uint32_t moves_count(const struct executor *exec, struct scheduled at);
 /** The i-th of them, for a node that was started. */
 struct move moves_at(const struct executor *exec, struct scheduled at, uint32_t i);
 
-/* So many parts of so many bytes, those that they go to so far apart; from where they come they
-   follow one another. */
+/* It has so many parts of so many bytes. They follow one another where they come from, and are so
+   far apart where they go. */
 struct copy {
     unsigned char *to;
     const unsigned char *from;

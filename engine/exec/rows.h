@@ -33,7 +33,7 @@ struct gathered rows_of_sums(const struct executor *exec, struct scheduled at);
 /** This is where a backward in DRAM leaves gradients that are exchanged in buckets. */
 unsigned char *rows_in_bucket(const struct executor *exec, uint32_t unit);
 struct copy;
-/** Of a copy of such a row from a device: each rank's shard goes to that one's part. */
+/** A copy of such a row from a device has each rank's shard go to that one's part. */
 void rows_copy_into_bucket(const struct executor *exec, uint32_t unit, struct copy *copy);
 
 #endif

@@ -110,8 +110,8 @@ static int check_config(struct hst_engine *engine)
     return optimizer_refusal(c, refusal) ? refuse_value(engine, refusal) : 0;
 }
 
-/* What all refuse alike each of them has refused by then: who ends takes the directories away that
-   it has made, and another one would miss them. The others wait for the end in what comes next. */
+/* Each has refused by then what all refuse alike: who ends takes the directories away that it has
+   made, and another one would miss them. The others wait for the end in what comes next. */
 static int hear_all(struct hst_engine *engine, int rc)
 {
     const int met = ranks_meet(engine);
@@ -277,7 +277,8 @@ static int fail_memory(struct hst_engine *engine, int native, uint64_t bytes, co
                        size_text(bytes, size), strerror(-native), option);
 }
 
-/* What other ranks read has its pages before a device locks them, and drives' queues know them. */
+/* Other ranks read these pages, which are there before a device locks them and drives' queues know
+   them. */
 static int expose(void *context, void *memory)
 {
     return ranks_expose(context, memory);

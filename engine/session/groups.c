@@ -10,7 +10,7 @@
 
 #define LONGEST_NAME 255u
 
-/* How many edits make a name fit the glob, of which a '*' fits anything. */
+/* It counts the edits that make a name fit the glob, of which a '*' fits anything. */
 static unsigned distance(const char *glob, const char *name)
 {
     unsigned row[LONGEST_NAME + 1];

@@ -142,7 +142,7 @@ void store_set_name(const struct store_set *set, uint32_t drive, char name[STORE
 int store_files_look(const struct store_set *set, struct store_header *headers,
                      unsigned *bad_copies, struct hst_error *error);
 
-/* What a run knows of a store before it looks into its directories. */
+/* A run knows this of a store before it looks into its directories. */
 enum store_expected {
     STORE_BEGINS,  /* a committed version is refused */
     STORE_IF_ANY,  /* it goes on where there is one, and begins where there is none */

@@ -52,7 +52,7 @@ static inline size_t work_embedding_backward_bytes(size_t tokens)
 
 /* ---- attention ---- */
 
-/* Of the plugin's own kernels: a number for each query of each head. */
+/* The plugin's own kernels have a number for each query of each head. */
 static inline size_t work_attention_bytes(size_t batch, size_t heads, size_t seq)
 {
     return batch * heads * seq * sizeof(float);

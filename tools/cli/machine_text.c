@@ -32,7 +32,7 @@ struct reader {
     unsigned seen; /* bits, by KEYS */
 };
 
-/* What takes one value each. Texts are copied, numbers read as options are. */
+/* These take one value each. Texts are copied, numbers read as options are. */
 static const struct key {
     struct hst_option option;
     bool needed;
@@ -303,7 +303,7 @@ static int check_whole(struct reader *r)
     return 0;
 }
 
-/* What a terminal would obey, and what ends a text early, is in no machine. */
+/* No machine has what a terminal would obey, or what ends a text early. */
 static int check_bytes(struct reader *r, size_t bytes)
 {
     const char *line = r->text;

@@ -98,7 +98,8 @@ enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1, HST_ZERO_1 = 2, HST_ZERO_0 = 3 }
 enum hst_reduce { HST_REDUCE_GRADS = 0 /* the gradients' own */, HST_REDUCE_F32 = 1 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
-/** Of a configuration, beside the group of all other tensors; and of the text of one. */
+/** A configuration has so many at most, beside the group of all other tensors; a text is so long.
+ */
 #define HST_GROUPS_MOST 8u
 #define HST_GROUP_BYTES 128u
 
@@ -220,7 +221,7 @@ struct hst_config {
        2,048 where homes are compared, 16,384 of a prediction */
     uint32_t plan_tiles;
     const char *group[HST_GROUPS_MOST]; /* see above; null from the first on that is not there */
-    /* Of a plan elsewhere: the GPU that it is for, in place of `device`, which is then a name
+    /* A plan elsewhere is for this GPU, in place of `device`, which is then a name
        alone; of several ranks each has one. Null: `device` is opened. Read by hst_engine_create */
     const struct hst_dev_planned *planned;
 };

@@ -66,7 +66,7 @@ bool placement_may_be_offloaded(const struct placement_in *in)
     return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
 }
 
-/* What several ranks hand each other is in DRAM, and there its home is. */
+/* Several ranks hand each other what is in DRAM, and there its home is. */
 static bool may_be_near(const struct placement_in *in)
 {
     return in->compute_tier == HST_TIER_DRAM ||

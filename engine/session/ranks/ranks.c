@@ -133,7 +133,7 @@ static int compare(struct hst_engine *engine, const char *what, const char *text
     return rc;
 }
 
-/* Of what is too long, the hash tells ranks apart. */
+/* A text that is too long is told apart by its hash. */
 static void texts_text(const char *const *list, char text[TEXT_BYTES])
 {
     char all[HST_OPTION_TEXTS_BYTES] = "";

@@ -16,8 +16,8 @@ int ranks_threads(struct hst_engine *engine, uint32_t *threads);
 /** sharers[d] ← how many ranks of this node, itself among them, have a directory on the file system
  * of drive d. After store_dirs_make. Errors: the transport's (sticky). */
 int ranks_share_drives(struct hst_engine *engine, uint32_t sharers[STRIPE_DRIVES_MAX]);
-/** How many ranks have this GPU, this one among them; 0: the transport's error (sticky). All ranks
- * have a GPU. */
+/** It counts the ranks that have this GPU, this one among them; 0: the transport's error (sticky).
+ * All ranks have a GPU. */
 uint32_t ranks_share_device(struct hst_engine *engine, const struct hst_dev_info *info);
 /** Refuses what several ranks cannot do, and devices of different kinds. Errors: -EINVAL (sticky).
  */

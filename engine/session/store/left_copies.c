@@ -78,7 +78,7 @@ static void tell(struct hst_engine *engine, uint32_t rank, const char *path)
                    rank, path, text, fix);
 }
 
-/* Of those that find a rank's files the first one tells. Each drive has a part of each copy. */
+/* The first one of those that find a rank's files tells. Each drive has a part of each copy. */
 static void tell_of(struct hst_engine *engine, const struct own_places *all, uint32_t rank)
 {
     struct shares *shares = &engine->shares;

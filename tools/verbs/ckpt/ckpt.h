@@ -35,7 +35,7 @@ int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *oper
 /** As hst_ckpt_open. Where it is to be held, W614 tells of a version that is not the newest. */
 int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
                         struct hst_ckpt **ckpt, struct hst_error *error);
-/** Of one process: another replica's last version, which is held. As hst_ckpt_open. */
+/** One process opens another replica's last version, which is held. As hst_ckpt_open. */
 int ckpt_source_replica(const struct ckpt_source *source, uint32_t number, struct hst_ckpt **ckpt,
                         struct hst_error *error);
 /** As hst_ckpt_kept. Errors: the transport's. */

@@ -95,7 +95,7 @@ static int progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
     return ckpt_progress_show(&run->progress, done_bytes, total_bytes);
 }
 
-/* What a line says of a version that is not the store's own last one. */
+/* A line says this of a version that is not the store's own last one. */
 static void name_version(uint32_t replica, bool kept, char text[32])
 {
     snprintf(text, 32, "%s", kept ? " (a kept copy)" : "");

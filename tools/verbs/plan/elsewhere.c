@@ -47,7 +47,7 @@ static int take_gpus(struct plan_options *o, uint32_t locals, struct hst_error *
     return 0;
 }
 
-/* What the machine's GPUs do says nothing of its cores. */
+/* The rate of the machine's GPUs says nothing of its cores. */
 static void leave_gpus(struct plan_options *o)
 {
     struct hst_figure *compute = &o->machine_is.rates.figures[HST_RATE_COMPUTE];
@@ -57,7 +57,7 @@ static void leave_gpus(struct plan_options *o)
     snprintf(compute->how, sizeof compute->how, "'%s' has its GPUs' alone", o->machine_is.name);
 }
 
-/* So many that all have as many ranks, and none more than GPUs. */
+/* There are so many that all have as many ranks, and none more than GPUs. */
 static uint32_t nodes_for(uint32_t world, uint32_t gpus)
 {
     uint32_t nodes = (world + gpus - 1) / gpus;

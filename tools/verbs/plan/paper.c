@@ -130,7 +130,7 @@ static const struct cell infinity_1[] = {
      .ranks = 1},
     {"32T on 32 of them, a node's drives", 30, SAYS_AT_MOST, "TB", drives_held, 32e12, .ranks = 32},
 };
-/* What its authors tell of a checkpoint (bigscience.notion.site), with the parameters of the paper.
+/* Its authors tell this of a checkpoint (bigscience.notion.site), with the parameters of the paper.
    They say GB and mean 2^30: no other unit makes it 2 bytes of each. */
 static const struct cell bloom_1[] = {
     {"176B, the files of its weights in bf16", 329, SAYS_IS, "GiB", weights_in_files, 176.247e9,

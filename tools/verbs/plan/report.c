@@ -244,7 +244,7 @@ static void print_length(const struct plan *p, FILE *out)
     fprintf(out, "\n");
 }
 
-/* What a name of a GPT stands for is told, since no Llama of these sizes was ever published. */
+/* It tells what a name of a GPT stands for, since no Llama of these sizes was ever published. */
 static void print_shape(const struct plan *p, FILE *out)
 {
     const struct hst_shape *shape = hst_shape_find(p->model);
