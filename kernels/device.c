@@ -184,6 +184,13 @@ int hst_event_sync(struct hst_event *event)
     return event ? event->dev->ops->event_sync(event) : -EINVAL;
 }
 
+int hst_event_fd(struct hst_event *event)
+{
+    if (!event)
+        return -EINVAL;
+    return event->dev->ops->event_fd ? event->dev->ops->event_fd(event) : -ENOTSUP;
+}
+
 int hst_stream_copy(struct hst_stream *stream, void *dst, const void *src, size_t size_bytes)
 {
     if (!stream || size_bytes > PTRDIFF_MAX)

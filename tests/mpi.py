@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of several ranks share: how they are started, and who of them runs."""
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -63,3 +64,9 @@ def processes(program, word):
         except OSError:
             continue
     return [process for _, process in sorted(found)]
+
+
+def errors_of(told):
+    """What is told, once each: where ranks refuse alike the others are silent, unless the launcher
+    takes more than two seconds to end them."""
+    return set(re.findall(r'error\[[^\n]*', told))

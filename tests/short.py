@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The short form of a test that takes long: `./run test` has that one, with HST_TEST_SHORT set, and
-`NAME-whole` in suite `all` has each row. What is left out changes from day to day: TURN."""
+`NAME-whole` in suite `all` has each row. What is left out changes from day to day: TURN. `./run
+test` takes the day of the commit, so that a commit is always tested by the same rows."""
 import os
 import time
 import unittest
@@ -8,6 +9,7 @@ import unittest
 SHORT = 'HST_TEST_SHORT' in os.environ
 CASES = 3  # of those of `by_turns` one in so many runs
 TURN = int(os.environ.get('HST_TEST_TURN', time.time() // 86400))
+SEED = int(os.environ.get('HST_TEST_SEED', TURN))  # of what a test draws, in either form
 if SHORT:
     print(f'the same rows again: HST_TEST_SHORT=1 HST_TEST_TURN={TURN}')
 

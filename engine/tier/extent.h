@@ -41,6 +41,9 @@ struct extents_ops {
     /* Takes what has completed; where nothing has and anything is in flight, waits for it for
        wait_ns at most (UINT64_MAX: without end). */
     int (*progress)(struct extents *extents, uint64_t wait_ns);
+    /* fds ← [room] of which one polls readable when there is something to take. Returns how many
+       there are; -ENOTSUP: it has none, as in simulated time. Null: -ENOTSUP. */
+    int (*descriptors)(struct extents *extents, int *fds, uint32_t room);
     void (*close)(struct extents *extents);
 };
 

@@ -55,6 +55,17 @@ static int route_progress(struct extents *extents, uint64_t wait_ns)
     return take_completed(route);
 }
 
+static int route_descriptors(struct extents *extents, int *fds, uint32_t room)
+{
+    const struct route *route = (const struct route *)extents;
+    if (route->count > room)
+        return -ENOTSUP;
+    for (uint32_t i = 0; i < route->count; i++)
+        if ((fds[i] = hst_aio_fd(route->aio[i])) < 0)
+            return fds[i];
+    return (int)route->count;
+}
+
 static void route_close(struct extents *extents)
 {
     struct route *route = (struct route *)extents;
@@ -67,6 +78,7 @@ static const struct extents_ops ROUTE_OPS = {
     .read = route_read,
     .write = route_write,
     .progress = route_progress,
+    .descriptors = route_descriptors,
     .close = route_close,
 };
 

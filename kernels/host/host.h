@@ -86,6 +86,7 @@ int host_event_seconds(struct hst_event *begin, struct hst_event *end, double *s
 void host_event_destroy(struct hst_event *event);
 int host_event_record(struct hst_event *event, struct hst_stream *stream);
 int host_event_query(struct hst_event *event);
+int host_event_fd(struct hst_event *event);
 int host_event_sync(struct hst_event *event);
 /* Copies args and queues op; blocks while the ring is full. Returns 0 or the sticky error. */
 int host_enqueue(struct hst_stream *stream, host_op *op, const void *args, size_t args_bytes);

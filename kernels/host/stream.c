@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { RING_RECORDS = 256, ARGS_BYTES = 192 };
 
@@ -24,6 +26,8 @@ struct timeline {
     int error;
     unsigned waiting; /* threads asleep on progress */
     unsigned references;
+    int fd; /* an eventfd that rings when the mark is passed; -1: nobody has asked for it */
+    uint64_t watched; /* the mark; UINT64_MAX: none */
 };
 
 struct record {
@@ -65,6 +69,8 @@ static struct timeline *timeline_create(void)
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->progress, NULL);
     t->references = 1;
+    t->fd = -1;
+    t->watched = UINT64_MAX;
     return t;
 }
 
@@ -84,9 +90,20 @@ static void timeline_drop(struct timeline *t)
     pthread_mutex_unlock(&t->lock);
     if (!last)
         return;
+    if (t->fd >= 0)
+        close(t->fd);
     pthread_cond_destroy(&t->progress);
     pthread_mutex_destroy(&t->lock);
     free(t);
+}
+
+/* The lock is held. */
+static void timeline_ring(struct timeline *t)
+{
+    if (t->done < t->watched)
+        return;
+    t->watched = UINT64_MAX;
+    eventfd_write(t->fd, 1);
 }
 
 /* Sleeps until `mark` records are done; the lock is held before and after. */
@@ -120,6 +137,7 @@ static void run_record(struct host_stream *s, struct record *record)
     t->done++;
     if (t->waiting)
         pthread_cond_broadcast(&t->progress);
+    timeline_ring(t);
 }
 
 static void *stream_main(void *arg)
@@ -388,6 +406,32 @@ int host_event_sync(struct hst_event *event)
     int error = timeline_sync(place.timeline, place.mark);
     timeline_drop(place.timeline);
     return error;
+}
+
+static int timeline_watch(struct timeline *t, uint64_t mark)
+{
+    eventfd_t told;
+    pthread_mutex_lock(&t->lock);
+    if (t->fd < 0)
+        t->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const int fd = t->fd < 0 ? -EMFILE : t->fd;
+    if (fd >= 0) {
+        eventfd_read(fd, &told); /* of a mark before */
+        t->watched = mark;
+        timeline_ring(t);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return fd;
+}
+
+int host_event_fd(struct hst_event *event)
+{
+    struct wait_args place = event_place(event);
+    if (!place.timeline)
+        return -ENOTSUP;
+    int fd = timeline_watch(place.timeline, place.mark);
+    timeline_drop(place.timeline);
+    return fd;
 }
 
 /* *seconds of the mark, where it was passed. */

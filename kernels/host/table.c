@@ -202,6 +202,7 @@ const struct hst_dev_ops host_ops = {
     .event_record = host_event_record,
     .event_query = host_event_query,
     .event_sync = host_event_sync,
+    .event_fd = host_event_fd,
     .matmul = op_matmul,
     .matmul_work_bytes = host_matmul_work_bytes,
     .rmsnorm = op_rmsnorm,

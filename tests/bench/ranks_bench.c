@@ -26,7 +26,7 @@
 #define VOCABULARY  256u
 #define NET_SHARE   0.8 /* of the computation */
 #define TURN_STEPS  3u  /* after one that begins on the other link */
-#define FIRST_STEPS 4u  /* from which the computation follows */
+#define FIRST_STEPS 9u  /* from which the computation follows */
 #define PAIRS_MOST  101u
 
 static const struct llama_config MODEL = {

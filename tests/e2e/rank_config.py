@@ -79,7 +79,7 @@ class Configured(Case):
 
     def refused_once(self, done, line):
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertEqual(done.stderr.count('error['), 1, done.stderr)
+        self.assertEqual(len(mpi.errors_of(done.stderr)), 1, done.stderr)
         self.assertRegex(done.stderr, '(?m)' + line)
         self.assertFalse(os.path.exists(self.path('store')))
 

@@ -19,14 +19,14 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import mpi  # noqa: E402
 from rank_lives import (FIRST_PLACES, GONE_S, HOW, KINDS, LAST_PLACES, LATER_PLACES,  # noqa: E402
                         LIMIT_S, LOAD_PLACES, STEP_PLACES, End, Programs, Row, Run, alone, some_end,
                         wrong_of, all_of, namespaces)
 from data.sample_files import draw_prompts, write  # noqa: E402
-from short import SHORT, TURN, by_turns, in_turn, some, whole_alone  # noqa: E402
+from short import SEED, SHORT, by_turns, in_turn, some, whole_alone  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
-SEED = int(os.environ.get('HST_TEST_SEED', TURN if SHORT else time.time_ns() // 1000 % 1000000))
 IN_MEMORY, ON_DRIVES = KINDS[1], KINDS[0]
 
 
@@ -215,7 +215,7 @@ class Stops(unittest.TestCase):
             self.assertEqual(status, 1, told)
             self.assertRegex(told, r'error\[E504\] rank 1 has not answered: it is stopped or gone; '
                                    rf'waited {limit_s} s for it in the {words}')
-            self.assertEqual(told.count('error['), 1, told)
+            self.assertEqual(len(mpi.errors_of(told)), 1, told)
             run.go_on()
 
     @in_turn(1, 2)
@@ -269,7 +269,7 @@ class Failures(unittest.TestCase):
         who = '' if rank == 0 else rf'rank {rank} \([^)]+\): '
         self.assertEqual(got, status, told)
         self.assertRegex(told, rf'(?m)^{who}error\[{words}')
-        self.assertEqual(told.count('error['), 1, told)
+        self.assertEqual(len(mpi.errors_of(told)), 1, told)
         if rank == 0: # another is ended by mpirun's SIGKILL
             self.assertEqual([name for name in os.listdir(run.folder) if '.tmp-' in name], [])
 
@@ -334,7 +334,7 @@ class Together(unittest.TestCase):
                 return skipped, run.came_to()
             self.assertEqual(status, 1, told)
             self.assertRegex(told, r'(?m)^error\[E701\] ')
-            self.assertEqual(told.count('error['), 1, told)
+            self.assertEqual(len(mpi.errors_of(told)), 1, told)
             run.go_on()
             return None
 

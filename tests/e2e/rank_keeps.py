@@ -177,7 +177,7 @@ class Keeps(Case):
         done = self.run_it(*words, '--resume', '--allow-config-change', before=mpi.launcher(2),
                            steps=6, code=1)
         self.assertRegex(done.stderr, r'(?m)^rank 1 \([^)]+\): error\[E614\] [^\n]*damaged')
-        self.assertEqual(done.stderr.count('error['), 1, done.stderr)
+        self.assertEqual(len(mpi.errors_of(done.stderr)), 1, done.stderr)
 
     # ---- copies ----
 
@@ -239,7 +239,7 @@ class Keeps(Case):
         told, kept = self.kept_on(drives, '--eval-split', '0.3', '--eval-every', '3',
                                   '--keep-best', code=1)
         self.assertRegex(told, r'(?m)^rank 1 \([^)]+\): error\[E301\] \S+drive1/s has ')
-        self.assertEqual(told.count('error['), 1, told)
+        self.assertEqual(len(mpi.errors_of(told)), 1, told)
         self.assertEqual(kept, [])
 
     def test_the_oldest_makes_room_on_all_drives(self):

@@ -108,7 +108,7 @@ class Full(unittest.TestCase):
     def told_once(self, told, rank, words):
         who = '' if rank == 0 else rf'rank {rank} \([^)]+\): '
         self.assertRegex(told, rf'(?m)^{who}error\[E301\] {words}')
-        self.assertEqual(told.count('error['), 1, told)
+        self.assertEqual(len(mpi.errors_of(told)), 1, told)
 
     def begins(self, rank, kind, options, words, *more, teller=None):
         """A first life that has too little room, and one that has more."""

@@ -23,10 +23,9 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from short import SHORT, by_turns, some, whole_alone  # noqa: E402
+from short import SEED, SHORT, by_turns, some, whole_alone  # noqa: E402
 
 PROGRAM, FOLDER, FAR = sys.argv[1:4]
-SEED = int(os.environ.get('HST_TEST_SEED', time.time_ns() // 1000 % 1000000))
 AT_ONCE = 4       # runs beside one another: a rank's end is mostly waited for
 ALL_VISITS = 9    # of a step: see ranks.c
 UNITS = 5

@@ -83,7 +83,8 @@ static void fault_close(struct extents *extents)
     extents->ops->close(extents);
 }
 
-static const struct extents_ops FAULT_OPS = {fault_read, fault_write, fault_progress, fault_close};
+static const struct extents_ops FAULT_OPS = {fault_read, fault_write, fault_progress, NULL,
+                                             fault_close};
 
 static struct toy_saved saved;
 

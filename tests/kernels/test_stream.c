@@ -3,6 +3,7 @@
 #include "suite.h"
 #include <errno.h>
 #include <hoistway/measure.h>
+#include <poll.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -169,6 +170,47 @@ static void an_event_passes_when_its_mark_does_and_a_later_record_moves_it(void 
     assert_int_equal(hst_event_sync(g.event), 0);
     assert_int_equal(hst_event_query(g.event), 1);
     expect_all(&g, 0, 400);
+    raze_ground(&g);
+}
+
+/* Milliseconds at most; whether it tells. */
+static bool tells(int fd, int wait_ms)
+{
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    return poll(&polled, 1, wait_ms) == 1;
+}
+
+static void a_descriptor_tells_of_the_mark_that_was_asked_for_last(void **state)
+{
+    (void)state;
+    struct ground g;
+    raise_ground(&g, NULL);
+    assert_int_equal(hst_event_fd(g.event), -ENOTSUP);
+    assert_int_equal(hst_event_fd(NULL), -EINVAL);
+    put_ones(&g);
+    int fd = -1;
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < 20; i++)
+            assert_int_equal(increment(&g, g.a, 0), 0);
+        assert_int_equal(hst_event_record(g.event, g.a), 0);
+        fd = hst_event_fd(g.event);
+        assert_true(fd >= 0);
+        assert_true(tells(fd, 10000));
+        assert_int_equal(hst_event_query(g.event), 1);
+    }
+    assert_int_equal(hst_event_fd(g.event), fd);
+    assert_true(tells(fd, 0)); /* it was passed before */
+    struct hst_event *later;
+    assert_int_equal(hst_event_create(g.dev, &later), 0);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(increment(&g, g.a, 0), 0);
+    assert_int_equal(hst_event_record(later, g.a), 0);
+    assert_int_equal(hst_event_fd(later), fd); /* and forgets what it told of before */
+    if (tells(fd, 0))
+        assert_int_equal(hst_event_query(later), 1);
+    assert_true(tells(fd, 10000));
+    assert_int_equal(hst_event_query(later), 1);
+    hst_event_destroy(&later);
     raze_ground(&g);
 }
 
@@ -454,6 +496,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stream_waits_for_another_streams_event),
         cmocka_unit_test(an_event_never_recorded_is_passed),
         cmocka_unit_test(an_event_passes_when_its_mark_does_and_a_later_record_moves_it),
+        cmocka_unit_test(a_descriptor_tells_of_the_mark_that_was_asked_for_last),
         cmocka_unit_test(timed_events_tell_the_seconds_between_their_marks),
         cmocka_unit_test(an_event_of_the_other_kind_has_no_time),
         cmocka_unit_test(an_event_outlives_its_stream_and_a_wait_its_event),

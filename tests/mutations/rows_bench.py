@@ -9,6 +9,10 @@ mutate(
      'e->stamp = e->stamp ? e->stamp : stamp;'),
     ('an event of the other kind has no time', 'e->stamp ? 0 : -EINVAL', '0'),
     ('time is told forwards', '*seconds = to - from;', '*seconds = from - to;'),
+    ('a descriptor tells when a mark is passed', '    timeline_ring(t);\n}', '}'),
+    ('a descriptor tells of a mark that was passed before',
+     '        t->watched = mark;\n        timeline_ring(t);', '        t->watched = mark;'),
+    ('a descriptor forgets what it told of', 'eventfd_read(fd, &told);', '(void)told;'),
 )
 mutate(
     'kernels/device.c', 'kernels/stream',

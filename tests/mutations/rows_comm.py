@@ -135,7 +135,7 @@ mutate(
 )
 mutate(
     'engine/comm/mpi/wait.c', 'e2e/rank_ends',
-    ('a link that is cut is seen by who has patience', '|| is_cut(m, at_ns))))', '|| false)))'),
+    ('a link that is cut is seen by who has patience', '|| is_cut(m, at_ns)));', '|| false));'),
     ('a rank that is stopped is seen by who has patience',
      '(find_silent(m, at_ns) != COMM_NOBODY ||', '(false ||'),
 )

@@ -32,6 +32,8 @@ struct slot {
     _Atomic uint64_t step;     /* how many meetings it has come to */
     _Atomic uint64_t alive_ns; /* when its thread last ran, by the node's clock */
     _Atomic uint64_t heard_ns; /* the first rank's: when it last heard of both nodes beside */
+    _Atomic uint32_t bell;     /* the low half of `step`, on which others of the node sleep */
+    _Atomic uint32_t sleepers; /* so many */
     struct tag tag[2];         /* of the meeting that it came to, by step mod 2 */
 };
 
@@ -119,6 +121,12 @@ void mpi_beat(struct mpi *m);
 /* Naps; true, without a nap, once the limit is over. One that is patient has a longer limit, but
    where a rank of this node or a node beside gives no sign of life. */
 bool mpi_nap(struct mpi *m);
+/* Says that this rank has come to m->step, and wakes who sleeps until it has. */
+void mpi_come(struct mpi *m);
+/* Sleeps until that rank of the node has come to m->step, or for some milliseconds; true, without
+   a sleep, once the limit is over, as mpi_nap. A nap would take from the core that it waits on,
+   where a rank computes too: some 15 % of it. */
+bool mpi_sleep(struct mpi *m, uint32_t local);
 /* -EPIPE: the limit is over, and `rank` (COMM_NOBODY: MPI alone knows which) has not done `what`.
    One of this node that gives no sign of life is named in its place. */
 int mpi_late(struct mpi *m, int rank, const char *what);

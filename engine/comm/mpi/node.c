@@ -161,12 +161,12 @@ int mpi_meet(struct mpi *m, const struct tag *tag)
     struct slot *own = m->slot[m->info.local];
     m->step++;
     own->tag[m->step % 2] = *tag;
-    atomic_store_explicit(&own->step, m->step, memory_order_release);
+    mpi_come(m);
     mpi_wait_begin(m);
     for (uint32_t i = 0; i < m->info.locals; i++) {
         const int rank = (int)(m->info.rank - m->info.local + i);
         while (atomic_load_explicit(&m->slot[i]->step, memory_order_acquire) < m->step) {
-            if (mpi_nap(m))
+            if (mpi_sleep(m, i))
                 return mpi_late(m, rank, "has not come this far");
         }
         int rc = compare_tags(m, i, tag);

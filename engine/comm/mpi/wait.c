@@ -6,16 +6,21 @@
 #include "comm/mpi/mpi_comm.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_S    3600.0
-#define NAP_NS        50000L
-#define SILENT_NS     2000000000ull
-#define CUT_NS        5000000000ull /* at least, between nodes */
-#define NS_PER_SECOND 1000000000ull
+#define PATIENCE_S       3600.0
+#define NAP_NS           50000L
+#define SLEEP_NS         10000000L /* a sleep, at most */
+#define SLEEP_BETWEEN_NS 1000000L
+#define SILENT_NS        2000000000ull
+#define CUT_NS           5000000000ull /* at least, between nodes */
+#define NS_PER_SECOND    1000000000ull
 
 static uint64_t now_ns(void)
 {
@@ -127,16 +132,49 @@ static double limit_s(const struct mpi *m)
 }
 
 /* However patient one is, who shows no sign of life is not waited for behind the limit. */
-bool mpi_nap(struct mpi *m)
+static bool is_over(struct mpi *m)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
     const uint64_t at_ns = now_ns();
     const double waited_s = (double)(at_ns - m->wait_since_ns) / (double)NS_PER_SECOND;
     mpi_beat(m);
-    if (waited_s >= limit_s(m) || (waited_s >= m->config.limit_s &&
-                                   (find_silent(m, at_ns) != COMM_NOBODY || is_cut(m, at_ns))))
+    return waited_s >= limit_s(m) || (waited_s >= m->config.limit_s &&
+                                      (find_silent(m, at_ns) != COMM_NOBODY || is_cut(m, at_ns)));
+}
+
+bool mpi_nap(struct mpi *m)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    if (is_over(m))
         return true;
     nanosleep(&nap, NULL);
+    return false;
+}
+
+/* ---- meetings of a node ---------------------------------------------------------------------- */
+
+/* The bell is in memory that processes share. Who begins to sleep says so before it looks, and who
+   comes rings before it looks who sleeps: so one of them sees the other. */
+void mpi_come(struct mpi *m)
+{
+    struct slot *own = m->slot[m->info.local];
+    atomic_store(&own->step, m->step);
+    atomic_store(&own->bell, (uint32_t)m->step);
+    if (atomic_load(&own->sleepers) > 0)
+        syscall(SYS_futex, &own->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Between nodes MPI moves what is on its way within its calls alone, of which a beat makes one. */
+bool mpi_sleep(struct mpi *m, uint32_t local)
+{
+    const struct timespec most = {.tv_nsec = m->info.nodes > 1 ? SLEEP_BETWEEN_NS : SLEEP_NS};
+    struct slot *other = m->slot[local];
+    if (is_over(m))
+        return true;
+    atomic_fetch_add(&other->sleepers, 1);
+    const uint32_t bell = atomic_load(&other->bell);
+    if (atomic_load(&other->step) < m->step)
+        syscall(SYS_futex, &other->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+    atomic_fetch_sub(&other->sleepers, 1);
     return false;
 }
 

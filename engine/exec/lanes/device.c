@@ -15,6 +15,8 @@
 #include "exec/streams.h"
 #include "exec/update/optimizer.h"
 
+#include <errno.h>
+
 /* ---- copies ---- */
 
 /* The update that a copy waits for in its stream, or null. */
@@ -128,6 +130,13 @@ int device_wait(struct executor *exec, enum lane lane, uint64_t wait_ns)
 {
     (void)wait_ns; /* a device has no short wait */
     return take(exec, lane, hst_event_sync(passages_oldest(exec, lane)->passed));
+}
+
+int device_descriptors(struct executor *exec, enum lane lane, int *fds, uint32_t room)
+{
+    if (room == 0 || (fds[0] = hst_event_fd(passages_oldest(exec, lane)->passed)) < 0)
+        return -ENOTSUP;
+    return 1;
 }
 
 bool device_under_way(const struct executor *exec, enum lane lane)

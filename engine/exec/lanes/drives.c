@@ -90,6 +90,16 @@ int drives_wait(struct executor *exec, enum lane lane, uint64_t wait_ns)
     return land(exec, wait_ns, &ignored);
 }
 
+/* What a version that is being made waits for is not all told by these. */
+int drives_descriptors(struct executor *exec, enum lane lane, int *fds, uint32_t room)
+{
+    const struct extents_ops *ops = exec->extents->ops;
+    (void)lane;
+    if (exec->drives.committing < DRIVE_JOBS || !ops->descriptors)
+        return -ENOTSUP;
+    return ops->descriptors(exec->extents, fds, room);
+}
+
 bool drives_under_way(const struct executor *exec, enum lane lane)
 {
     (void)lane;

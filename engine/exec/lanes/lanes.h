@@ -26,6 +26,9 @@ struct lane_ops {
     int (*wait)(struct executor *exec, enum lane lane, uint64_t wait_ns);
     /** True where wait has something to wait for. */
     bool (*is_under_way)(const struct executor *exec, enum lane lane);
+    /** fds ← [room], of which one polls readable when something of what is under way may have
+     * ended. Returns how many there are; negative: it has none, and is looked at instead. */
+    int (*descriptors)(struct executor *exec, enum lane lane, int *fds, uint32_t room);
     /** wait can be short, so that others are looked at meanwhile. */
     bool timed;
 };
@@ -40,12 +43,14 @@ int drives_start(struct executor *exec, enum lane lane, bool *moved);
 int drives_poll(struct executor *exec, enum lane lane, bool *moved);
 int drives_wait(struct executor *exec, enum lane lane, uint64_t wait_ns);
 bool drives_under_way(const struct executor *exec, enum lane lane);
+int drives_descriptors(struct executor *exec, enum lane lane, int *fds, uint32_t room);
 
 /* lanes/net.c: in the order in which they were begun */
 int net_start(struct executor *exec, enum lane lane, bool *moved);
 int net_poll(struct executor *exec, enum lane lane, bool *moved);
 int net_wait(struct executor *exec, enum lane lane, uint64_t wait_ns);
 bool net_under_way(const struct executor *exec, enum lane lane);
+int net_descriptors(struct executor *exec, enum lane lane, int *fds, uint32_t room);
 /** An end of the loop: all that ranks do together up to the visit at hand is done. */
 bool net_is_even(struct executor *exec);
 
@@ -55,6 +60,7 @@ int device_start_updates(struct executor *exec, enum lane lane, bool *moved);
 int device_poll(struct executor *exec, enum lane lane, bool *moved);
 int device_wait(struct executor *exec, enum lane lane, uint64_t wait_ns);
 bool device_under_way(const struct executor *exec, enum lane lane);
+int device_descriptors(struct executor *exec, enum lane lane, int *fds, uint32_t room);
 
 /* lanes/host.c: UPDATE */
 int host_start(struct executor *exec, enum lane lane, bool *moved);

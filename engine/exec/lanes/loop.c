@@ -12,10 +12,14 @@
 #include "exec/program.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <time.h>
 
 /* While more than one lane is busy, the loop looks at those that have no short wait this often. */
 #define LOOK_NS 100000u
+
+/* Else it sleeps for so long at most. */
+#define LONG_LOOK_MS 100
 
 /* In which order they are looked at, and in which they start; the host's own work comes last, when
    all others have what to do. */
@@ -25,6 +29,7 @@ static const enum lane STARTED[] = {LANE_READ, LANE_WRITE, LANE_H2D,    LANE_DEV
 enum {
     POLLED_COUNT = sizeof POLLED / sizeof POLLED[0],
     STARTED_COUNT = sizeof STARTED / sizeof STARTED[0],
+    DESCRIPTORS = 2 * STRIPE_DRIVES_MAX + 4, /* of drives, and one of each other lane */
 };
 
 void loop_forget_stalls(struct executor *exec)
@@ -117,12 +122,36 @@ static double *stall_of(struct executor *exec, enum lane lane)
     return copies && !drive ? &exec->stalls.copy_s : &exec->stalls.nvme_s;
 }
 
+/* False where a lane with anything under way has no descriptor. Else it sleeps until one of them
+ * tells: on the host a thread that looks by turns takes from those that compute. */
+static bool sleep_for_all(struct executor *exec)
+{
+    struct pollfd polled[DESCRIPTORS];
+    int fds[DESCRIPTORS];
+    uint32_t count = 0;
+    for (int i = 0; i < POLLED_COUNT; i++) {
+        const struct lane_ops *ops = lane_ops(POLLED[i]);
+        if (!ops->is_under_way(exec, POLLED[i]))
+            continue;
+        int more = ops->descriptors(exec, POLLED[i], fds + count, DESCRIPTORS - count);
+        if (more < 0)
+            return false;
+        count += (uint32_t)more;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        polled[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    (void)poll(polled, count, LONG_LOOK_MS); /* a signal only has it look sooner */
+    return true;
+}
+
 /* One lane is slept for where it is all there is, or can be waited for shortly, or is what an idle
  * device wants first; else what is under way is looked at in turn. */
 static int sleep_for(struct executor *exec, enum lane wanted)
 {
     enum lane lane = LANE_COMPUTE;
     int lanes = lanes_under_way(exec, &lane);
+    if (lanes > 1 && sleep_for_all(exec))
+        return 0;
     if (lanes == 1 || lane_ops(lane)->timed)
         return lane_ops(lane)->wait(exec, lane, lanes > 1 ? LOOK_NS : LANE_WAIT_LONG);
     if (exec->passages[LANE_COMPUTE].count == 0 && exec->passages[wanted].count > 0)

@@ -288,6 +288,13 @@ int hst_stream_wait(struct hst_stream *stream, struct hst_event *event);
 int hst_event_query(struct hst_event *event);
 /** Waits for the mark. Returns 0 or the sticky error of the stream it was recorded in. */
 int hst_event_sync(struct hst_event *event);
+/**
+ * A descriptor that polls readable once the mark is passed, for who waits for other things too.
+ * It is the stream's, and tells of the event that was asked for last: never read, write or close
+ * it. One thread at a time asks for events of a stream. Errors: -ENOTSUP where the device has none,
+ * as GPUs, or the event was never recorded; -EMFILE.
+ */
+int hst_event_fd(struct hst_event *event);
 
 /**
  * Copies between any two places the device can reach (device memory, its page-locked host memory).

@@ -42,6 +42,7 @@ struct hst_dev_ops {
     int (*event_record)(struct hst_event *event, struct hst_stream *stream);
     int (*event_query)(struct hst_event *event);
     int (*event_sync)(struct hst_event *event);
+    int (*event_fd)(struct hst_event *event); /* null: -ENOTSUP */
     int (*matmul)(struct hst_stream *stream, const struct hst_matmul *args);
     size_t (*matmul_work_bytes)(struct hst_dev *dev, const struct hst_matmul *args);
     int (*rmsnorm)(struct hst_stream *stream, const struct hst_rmsnorm *args);

@@ -87,7 +87,7 @@ static int ram_progress(struct extents *extents, uint64_t wait_ns)
     return 0;
 }
 
-static const struct extents_ops RAM_OPS = {ram_read, ram_write, ram_progress, NULL};
+static const struct extents_ops RAM_OPS = {ram_read, ram_write, ram_progress, NULL, NULL};
 
 static void ram_open(struct ram *ram, const struct placement *p)
 {
