@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Steps of two or more ranks by turns: A on the transport as it is, B behind a link on which what a
- * step moves takes 0.8 of its computation. ranks.py starts it under mpirun; rank 0 prints one JSON
+ * step moves takes SHARE of its computation. ranks.py starts it under mpirun; rank 0 prints one JSON
  * object.
  *
- *     ranks_bench STAGE PAIRS     ZeRO stage 2 or 3; turns of each
+ *     ranks_bench STAGE PAIRS SHARE     ZeRO stage 2 or 3; turns of each
  *
  * A Llama of 16 layers of width 256, 4 sequences of 256 tokens for each rank, in fp32, all in DRAM.
  */
@@ -24,9 +24,8 @@
 #define SEQUENCE    256u
 #define ROWS        4u /* of a rank */
 #define VOCABULARY  256u
-#define NET_SHARE   0.8 /* of the computation */
-#define TURN_STEPS  3u  /* after one that begins on the other link */
-#define FIRST_STEPS 9u  /* from which the computation follows */
+#define TURN_STEPS  3u /* after one that begins on the other link */
+#define FIRST_STEPS 9u /* from which the computation follows */
 #define PAIRS_MOST  101u
 
 static const struct llama_config MODEL = {
@@ -52,7 +51,8 @@ struct bench {
     uint32_t *tokens; /* of a rank: inputs, then targets */
     uint64_t rank_tokens, batch_tokens;
     struct hst_error error;
-    double rate; /* of B's link, bytes/s */
+    double share; /* of the computation, that B's link takes */
+    double rate;  /* of B's link, bytes/s */
     double step_s[2][PAIRS_MOST];
 };
 
@@ -134,7 +134,7 @@ static double median(const double *values, uint32_t count)
     return sorted[count / 2];
 }
 
-/* Rank 0's: what a step moves, in 0.8 of what it takes without waiting for the network. */
+/* Rank 0's: what a step moves, in that share of what it takes without waiting for the network. */
 static int choose_rate(struct bench *b)
 {
     double compute_s[FIRST_STEPS];
@@ -147,7 +147,7 @@ static int choose_rate(struct bench *b)
     }
     if (rc)
         return rc;
-    b->rate = (double)stats.bytes.net / (NET_SHARE * median(compute_s, FIRST_STEPS));
+    b->rate = (double)stats.bytes.net / (b->share * median(compute_s, FIRST_STEPS));
     rc = hst_engine_drain(b->engine, NULL);
     return rc ? rc : ranks_take_first(b->engine, &b->rate, sizeof b->rate);
 }
@@ -233,10 +233,11 @@ int main(int argc, char **argv)
     static struct bench b;
     struct hst_launch launch;
     char why[200];
-    const uint32_t stage = argc == 3 ? (uint32_t)atoi(argv[1]) : 0;
-    const uint32_t pairs = argc == 3 ? (uint32_t)atoi(argv[2]) : 0;
-    if ((stage != 2 && stage != 3) || pairs == 0 || pairs > PAIRS_MOST) {
-        fprintf(stderr, "usage: mpirun -n 2 ranks_bench 2|3 PAIRS\n");
+    const uint32_t stage = argc == 4 ? (uint32_t)atoi(argv[1]) : 0;
+    const uint32_t pairs = argc == 4 ? (uint32_t)atoi(argv[2]) : 0;
+    b.share = argc == 4 ? atof(argv[3]) : 0;
+    if ((stage != 2 && stage != 3) || pairs == 0 || pairs > PAIRS_MOST || !(b.share > 0)) {
+        fprintf(stderr, "usage: mpirun -n 2 ranks_bench 2|3 PAIRS SHARE\n");
         return 2;
     }
     if (hst_launch_read(NULL, NULL, &launch, why) || launch.ranks < 2) {

@@ -352,7 +352,9 @@ def some_row(rnd, lives=3):
     kind, ranks, ends = rnd.choice(KINDS), rnd.choice((2, 2, 2, 4)), []
     for _ in range(rnd.randint(1, lives)):
         held = any(end.leaves_version() for end in ends)
-        places = {**STEP_PLACES, **(LATER_PLACES if held else FIRST_PLACES)}
+        # where some had published the version of the load, the next life may go on from it
+        named = any(end.place == 'publish' for end in ends)
+        places = {**STEP_PLACES, **(LATER_PLACES if held else {} if named else FIRST_PLACES)}
         if rnd.random() < 0.15:
             places = LAST_PLACES
         ends.append(some_end(rnd, kind, ranks, rnd.choice(HOW), rnd.choice(sorted(places))))
