@@ -5,9 +5,9 @@
     ranks.py PATH_OF_HOISTWAY PATH_OF_RANKS_BENCH PLUGIN_FOLDER [PAIRS]
 
 Two ranks, bound to one core each, train 16 layers. A: on the transport as it is. B: behind a link
-on which what a step moves takes 0.8 of its computation; then 0.4 and 1.6, for predictions. The transport's own thread makes MPI's
-calls; what it would be without that thread is not shown: the executor makes none. Then one rank
-with a batch in 8 ways beside one way, in processes by turns.
+on which what a step moves takes 0.8 of its computation; then 0.4 and 1.6, for predictions. The
+transport's own thread makes MPI's calls; what it would be without that thread is not shown: the
+executor makes none. Then one rank with a batch in 8 ways beside one way, in processes by turns.
 """
 import json
 import os

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Steps of two or more ranks by turns: A on the transport as it is, B behind a link on which what a
- * step moves takes SHARE of its computation. ranks.py starts it under mpirun; rank 0 prints one JSON
- * object.
+ * step moves takes SHARE of its computation. ranks.py starts it under mpirun; rank 0 prints one
+ * JSON object.
  *
  *     ranks_bench STAGE PAIRS SHARE     ZeRO stage 2 or 3; turns of each
  *
