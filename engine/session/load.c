@@ -85,6 +85,7 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
             : tile_stream(&engine->exec, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
     rc = rc ? rc : versions_now(engine);
     rc = rc ? rc : ranks_meet(engine);
+    rc = rc ? rc : execute_gather(&engine->exec);
     if (rc == 0)
         engine->phase = PHASE_LOADED;
     return rc;
@@ -100,6 +101,7 @@ int hst_engine_resume(struct hst_engine *engine, uint64_t *step, void *cursor, s
                              "resume comes once, after seal, in the place of load");
     int rc = versions_open(engine);
     rc = rc ? rc : ranks_meet(engine);
+    rc = rc ? rc : execute_gather(&engine->exec);
     if (rc)
         return rc;
     engine->phase = PHASE_LOADED;

@@ -36,6 +36,32 @@ mutate(
     ('a row at home is not written while the step before reads it',
      '            link_readers_before(b, i);', ''),
     ('an alias reads a row at home too', 'reads = reads || u->alias_of[a] == unit;', '(void)u;'),
+    ('a visit waits for a row that the step before has gathered',
+     '            link_gathered(b, i);', '            (void)link_gathered;'),
+    ('and of what it reads besides',
+     'link_to(b, node, b->units[u->alias_of[i]].gathered);', '(void)u;'),
+)
+mutate(
+    'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',
+    ('a row is gathered again behind its update',
+     'b->updated < in->unit_count && is_updated(b, in->backward[b->updated])',
+     'b->updated < in->unit_count'),
+    ('the last rows are gathered, too',
+     'parts_regathers(b) && i < b->in->unit_count; i++)\n        gather_again',
+     'parts_regathers(b) && i + 1 < b->in->unit_count; i++)\n        gather_again'),
+)
+mutate(
+    'engine/session/load.c', 'e2e/ranks',
+    ('a load leaves rows whole',
+     'rc = rc ? rc : execute_gather(&engine->exec);\n    if (rc == 0)\n',
+     'if (rc == 0)\n'),
+    ('a resume leaves rows whole', 'rc = rc ? rc : execute_gather(&engine->exec);\n    if (rc)\n',
+     'if (rc)\n'),
+)
+mutate(
+    'engine/exec/visit/execute.c', 'e2e/ranks',
+    ('what is left to the next step is begun with it', 'turn->reached = exec->now->graph.step_end;',
+     'turn->reached = GRAPH_NONE;'),
 )
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',

@@ -78,6 +78,20 @@ int execute_drain(struct executor *exec)
     return rc;
 }
 
+/* All ranks are here, so that nothing waits for a client's visit. */
+int execute_gather(struct executor *exec)
+{
+    struct turn *turn = &exec->turn;
+    if (!exec->in.comm)
+        return 0;
+    int rc = open_step_window(exec, PHASE_WHOLE);
+    turn->evaluating = true;
+    turn->reached = GRAPH_NONE;
+    rc = rc ? rc : loop_until(exec, loop_is_idle);
+    turn->evaluating = false;
+    return rc;
+}
+
 /* They are those of a step that was not foreseen: with what the last one has left to do. */
 static unsigned phases_of_step(const struct executor *exec)
 {
@@ -254,7 +268,7 @@ int execute_computed(struct executor *exec)
 int execute_end(struct executor *exec)
 {
     struct turn *turn = &exec->turn;
-    turn->reached = GRAPH_NONE;
+    turn->reached = exec->now->graph.step_end;
     int rc = turn->on_demand ? host_clip(exec) : loop_until(exec, norm_is_known);
     if (rc)
         return rc;

@@ -40,5 +40,7 @@ int execute_update_as(struct executor *exec, bool optimistic);
 /** Waits until everything that was begun is done and written; the next step begins anew. No unit is
  * acquired. */
 int execute_drain(struct executor *exec);
+/** After a load: rows of several ranks that backwards leave whole are made so. */
+int execute_gather(struct executor *exec);
 
 #endif

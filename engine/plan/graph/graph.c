@@ -129,6 +129,7 @@ static void add_backward(struct build *b, uint32_t place)
         parts_recompute(b, b->visits[place].unit);
     else
         parts_backward(b, b->visits[place].unit);
+    parts_regather(b);
 }
 
 /* ---- sweeps ---- */
@@ -465,6 +466,8 @@ int graph_build(const struct graph_in *in, struct graph *graph)
         visits_choose_held(&b);
         add_sweeps(&b);
         add_clip(&b);
+        graph->step_end = b.clip;
+        parts_regather_rest(&b);
     }
     if (b.rc == 0) /* all reservations are there */
         kept_hand_over(&b);

@@ -114,6 +114,7 @@ enum step_phase {
     /* After a step whose optimistic update was wrong: */
     PHASE_REVERT = 1u << 6,
     PHASE_REDO = 1u << 7, /* unless it has none */
+    PHASE_WHOLE = 1u << 8, /* after a load rows at home come together, where backwards do it else */
 };
 #define PHASES_TRAIN ((unsigned)PHASE_UPDATE | PHASE_FORWARD | PHASE_BACKWARD)
 
@@ -126,7 +127,7 @@ enum step_phase {
 
 struct node {
     uint8_t kind, lane;
-    uint8_t phases; /* any of them makes it run */
+    uint16_t phases; /* any of them makes it run */
     uint8_t operand_count;
     uint32_t unit;
     /* of READ_TILE, UPDATE, WRITE_TILE, WRITE_GRADS; of READ_WEIGHTS: piece `tile` of so many, each
@@ -166,6 +167,7 @@ struct graph {
     uint32_t pool_count[POOL_COUNT];
     uint32_t buffers[POOL_COUNT];
     uint32_t unit_count;
+    uint32_t step_end; /* the clip: nodes behind it are begun with the step that follows */
 };
 
 /* ---- what it is built from ------------------------------------------------------------------- */

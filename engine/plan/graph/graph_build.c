@@ -39,7 +39,7 @@ uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsign
         return GRAPH_NONE;
     node.kind = (uint8_t)kind;
     node.lane = (uint8_t)lane;
-    node.phases = (uint8_t)phases;
+    node.phases = (uint16_t)phases;
     node.operand_count = 0;
     node.first_operand = g->operand_count;
     if (moves(lane))
@@ -165,6 +165,16 @@ static void link_readers_before(struct build *b, uint32_t node)
     }
 }
 
+/* A row at home that the backward before has left whole is there when it is. */
+static void link_gathered(struct build *b, uint32_t node)
+{
+    const uint32_t unit = b->graph->nodes[node].unit;
+    const struct graph_unit *u = &b->in->units[unit];
+    link_to(b, node, b->units[unit].gathered);
+    for (uint32_t i = 0; i < u->alias_count; i++)
+        link_to(b, node, b->units[u->alias_of[i]].gathered);
+}
+
 /* The nodes that a step begins with wait until it is known whether the last one's update stands. */
 static void link_verdict(struct build *b, uint32_t node)
 {
@@ -262,6 +272,7 @@ static void link_all(struct build *b)
         case NODE_BACKWARD:
             link_reader(b, i);
             link_verdict(b, i);
+            link_gathered(b, i);
             break;
         case NODE_READ_TILE:
             link_tile(b, i);
@@ -356,6 +367,7 @@ int build_open(struct build *b)
     for (uint32_t i = 0; b->units && i < b->in->unit_count; i++)
         b->units[i] = (struct build_unit){.first_read = GRAPH_NONE,
                                           .gather = GRAPH_NONE,
+                                          .gathered = GRAPH_NONE,
                                           .copy = GRAPH_NONE,
                                           .forward = GRAPH_NONE,
                                           .backward = GRAPH_NONE,
@@ -438,8 +450,9 @@ int graph_check(const struct graph *graph, uint32_t *node)
 {
     struct scheduler scheduler;
     int rc = scheduler_init(&scheduler, graph);
-    const unsigned phases[] = {PHASES_TRAIN & ~(unsigned)PHASE_UPDATE, PHASES_TRAIN, PHASES_TRAIN,
-                               PHASES_TRAIN | PHASE_REVERT | PHASE_REDO, PHASES_TRAIN};
+    const unsigned phases[] = {
+        PHASE_WHOLE,  PHASES_TRAIN & ~(unsigned)PHASE_UPDATE,   PHASES_TRAIN,
+        PHASES_TRAIN, PHASES_TRAIN | PHASE_REVERT | PHASE_REDO, PHASES_TRAIN};
     for (uint64_t step_window = 0; step_window < sizeof phases / sizeof *phases && rc == 0;
          step_window++) {
         scheduler_open(&scheduler, phases[step_window]);

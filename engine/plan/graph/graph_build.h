@@ -14,6 +14,7 @@ struct build_unit {
     /* nodes: of the visit at hand, or the last one */
     uint32_t first_read, last_read; /* pieces of its weights are among the nodes between them */
     uint32_t gather, copy, forward, backward, norm, write_grads;
+    uint32_t gathered;    /* its row at home is whole again, for the next step window */
     uint32_t grads_there; /* after it the host has its rounded gradients */
     uint32_t acts_moved;  /* what moved its checkpoints last */
     uint32_t update[4];   /* nodes [0, 1) hold its late update and a redo, [2, 3) its early one */
@@ -60,6 +61,7 @@ struct build {
     uint32_t visit_count;
     struct build_reading reading;
     uint32_t ahead_most; /* how far a stage may come before its unit's visit */
+    uint32_t updated, regathered; /* so many of the backward's units: see parts_regather */
     bool reservations;   /* weights of any unit pass through host memory */
     bool spills;         /* checkpoints of any unit go to a drive */
     struct edge *edges;
@@ -185,6 +187,13 @@ static inline bool parts_is_whole(const struct build *build)
 {
     return build->in->whole_weights;
 }
+/** And are whole again before the step ends, where no update of it waits for the norm or for the
+ * next forward: see parts_regather. */
+static inline bool parts_regathers(const struct build *build)
+{
+    const struct graph_in *in = build->in;
+    return parts_is_whole(build) && !in->deferred && !in->optimistic && in->late_share == 0;
+}
 /** It has parameters of its own, on whichever rank. */
 static inline bool parts_has_row(const struct build *build, uint32_t unit)
 {
@@ -223,6 +232,11 @@ void parts_depend_on_read(struct build *build, uint32_t node, uint32_t unit);
 /** Of several ranks: the unit's row comes together in a buffer. */
 void parts_gather(struct build *build, uint32_t unit, unsigned phases);
 void parts_copy(struct build *build, uint32_t unit, unsigned phases);
+/** After a backward: rows at home whose updates are behind them come together again, but for the
+ * last few, which are gathered when all is exchanged, in the order in which the next forward reads
+ * them. A backward is three quarters of a step, and the network has half of its work there. */
+void parts_regather(struct build *build);
+void parts_regather_rest(struct build *build);
 /** A visit is through with the unit's weights, in host memory or the device's. */
 void parts_give_back(struct build *build, uint32_t unit);
 void parts_give_back_device(struct build *build, uint32_t unit);

@@ -139,12 +139,47 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
 /* Once a step window, whichever of its visits is the first. */
 static void gather_home(struct build *b, uint32_t unit)
 {
+    const unsigned visits = (unsigned)PHASE_FORWARD | PHASE_BACKWARD | PHASE_EVAL;
     if (!parts_has_row(b, unit))
         return;
     b->units[unit].gather =
-        build_node(b, NODE_GATHER, LANE_NET, (unsigned)PHASE_FORWARD | PHASE_BACKWARD | PHASE_EVAL,
+        build_node(b, NODE_GATHER, LANE_NET, parts_regathers(b) ? (unsigned)PHASE_WHOLE : visits,
                    (struct node){.unit = unit});
     operands_gather(b, unit);
+}
+
+/* Rows that wait for others' exchanges. */
+#define REGATHER_BEHIND 2u
+
+static void gather_again(struct build *b, uint32_t unit)
+{
+    if (!parts_has_row(b, unit) || b->units[unit].gathered != GRAPH_NONE)
+        return;
+    b->units[unit].gathered =
+        build_node(b, NODE_GATHER, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
+    operands_gather(b, unit);
+}
+
+static bool is_updated(const struct build *b, uint32_t unit)
+{
+    return b->units[unit].update[3] > 0 || !parts_has_row(b, unit);
+}
+
+void parts_regather(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    if (!parts_regathers(b))
+        return;
+    while (b->updated < in->unit_count && is_updated(b, in->backward[b->updated]))
+        b->updated++;
+    for (; b->regathered + REGATHER_BEHIND < b->updated; b->regathered++)
+        gather_again(b, in->backward[b->regathered]);
+}
+
+void parts_regather_rest(struct build *b)
+{
+    for (uint32_t i = 0; parts_regathers(b) && i < b->in->unit_count; i++)
+        gather_again(b, b->in->forward[i]);
 }
 
 /* Reads bring the rank's shard into the buffer before, if it is not at home in memory. */

@@ -201,11 +201,13 @@ static void copy_weights(struct model *m, struct scheduled at, struct accesses *
     }
 }
 
-/* The rank's shard, from where it is, is read for all ranks; it comes into the row with theirs. */
+/* The rank's shard, from where it is, is read for all ranks; it comes into the row with theirs. A
+ * row at home that a backward leaves whole is of the step that follows. */
 static void gather_row(struct model *m, struct scheduled at, uint32_t owner, struct accesses *a)
 {
     const struct graph_unit *u = access_unit(m, owner);
-    int64_t step = access_step(m, at);
+    const bool again = m->in->whole_weights && !access_is_late(&m->graph->nodes[at.node]);
+    int64_t step = access_step(m, at) + again;
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
         struct cell *from = weights_in_host(m, at, owner, t), *to = gathered_tile(m, at, t);
         reads(a, from, step);

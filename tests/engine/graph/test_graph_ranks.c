@@ -131,10 +131,15 @@ static unsigned phases_of_version(struct world *w)
 }
 
 /* Mostly steps; an evaluation or a drain does the update that is left. The last two do that, and
- * nothing. */
+ * nothing. The first one comes after the load. */
 static void plan_window(struct world *w)
 {
     struct window *window = &w->window[w->planned];
+    if (w->planned == 0) {
+        window->phases = PHASE_WHOLE;
+        w->planned++;
+        return;
+    }
     const uint32_t what = w->planned < STEP_WINDOWS ? pick(&w->seed, 5) : 1;
     unsigned phases = left_by_last(w, window);
     window->steps = w->steps;
