@@ -9,6 +9,7 @@
  */
 #include "base/book.h"
 #include "base/object.h"
+#include "device/failure_text.h"
 #include <cuda_runtime_api.h>
 #include <hoistway/plugin.h>
 #include <pthread.h>
@@ -45,10 +46,6 @@ static inline struct cuda_dev *cuda_dev_of(struct hst_dev *dev)
 int cuda_errno(cudaError_t error);
 /* It tells what can be done about a CUDA error of a card that was there. */
 enum hst_dev_why cuda_why(cudaError_t error);
-/* Writes *failure (may be null): one line without control characters, cut to fit. */
-__attribute__((format(printf, 4, 5))) void cuda_failure_set(struct hst_dev_failure *failure,
-                                                            enum hst_dev_why why, int native,
-                                                            const char *format, ...);
 /* Keeps it if it is the device's first. */
 void cuda_failure_keep(struct cuda_dev *dev, const struct hst_dev_failure *failure);
 /* A CUDA call that failed: kept with `what` before the error's name and text; its errno. */

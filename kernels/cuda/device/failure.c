@@ -38,27 +38,6 @@ enum hst_dev_why cuda_why(cudaError_t error)
                                                 : HST_DEV_EXECUTION;
 }
 
-static void set(struct hst_dev_failure *failure, enum hst_dev_why why, int native,
-                const char *format, va_list args)
-{
-    *failure = (struct hst_dev_failure){.why = why, .native = native};
-    vsnprintf(failure->text, sizeof failure->text, format, args);
-    for (char *c = failure->text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
-}
-
-void cuda_failure_set(struct hst_dev_failure *failure, enum hst_dev_why why, int native,
-                      const char *format, ...)
-{
-    if (!failure)
-        return;
-    va_list args;
-    va_start(args, format);
-    set(failure, why, native, format, args);
-    va_end(args);
-}
-
 void cuda_failure_keep(struct cuda_dev *dev, const struct hst_dev_failure *failure)
 {
     pthread_mutex_lock(&dev->lock);
@@ -73,7 +52,7 @@ int cuda_failed(struct cuda_dev *dev, cudaError_t error, const char *what, ...)
     struct hst_dev_failure doing, failure;
     va_list args;
     va_start(args, what);
-    set(&doing, HST_DEV_EXECUTION, error, what, args);
+    cuda_failure_vset(&doing, HST_DEV_EXECUTION, error, what, args);
     va_end(args);
     cuda_failure_set(&failure, cuda_why(error), error, "GPU %d: %.200s: %s (%s)", dev->index,
                      doing.text, cudaGetErrorName(error), cudaGetErrorString(error));
