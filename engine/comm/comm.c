@@ -1,25 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * This is what all transports share: arguments are checked here, once, and which transport carries
- * a world is decided here.
- */
+/* This decides which transports carry a world. */
 #include "comm/comm.h"
 
 #include <errno.h>
 #include <hoistway/plugin_load.h>
 #include <hoistway/ranks.h>
-#include <poll.h>
 #include <stdio.h>
 
-enum { SUM64_MOST = 1 << 20, SHARE_MOST = 1 << 20, LOOK_MS = 1000, PAGE = 4096 };
-
-/* ---- life ------------------------------------------------------------------------------------ */
-
-static int load_plugin(const void **found, struct hst_dev_failure *story)
+static int load_plugin(const char *kind, const void **found, struct hst_dev_failure *story)
 {
     const struct hst_plugin_want want = {"comm_plugin", sizeof(struct comm_plugin),
                                          sizeof(struct comm_ops)};
-    return hst_plugin_load("mpi", &want, found, story);
+    return hst_plugin_load(kind, &want, found, story);
 }
 
 int hst_ranks_transport(char *why)
@@ -28,26 +20,42 @@ int hst_ranks_transport(char *why)
     struct hst_dev_failure story;
     if (!why)
         return -EINVAL;
-    const int rc = load_plugin(&found, &story);
+    const int rc = load_plugin("mpi", &found, &story);
     if (rc)
         snprintf(why, 400, "%.390s", story.text);
     return rc;
 }
 
-static int open_plugin(const struct comm_config *config, struct comm **comm,
+static int open_plugin(const char *kind, const struct comm_config *config, struct comm **comm,
                        struct comm_failure *failure)
 {
     const void *found = NULL;
     struct hst_dev_failure story;
-    int rc = load_plugin(&found, &story);
+    int rc = load_plugin(kind, &found, &story);
     if (rc)
         return comm_fail(failure, rc, COMM_NOBODY, "%s", story.text);
     const struct comm_plugin *plugin = found;
     struct comm_config filled = *config;
     filled.sum = hst_host_sum_ways;
+    filled.device_sum = hst_op_sum_ways;
+    filled.library = hst_plugin_library;
     filled.piece_bytes = config->piece_bytes ? config->piece_bytes : COMM_PIECE_BYTES;
     filled.limit_s = config->limit_s > 0 ? config->limit_s : COMM_LIMIT_S;
     return plugin->open(&filled, comm, failure);
+}
+
+/* Of host memory first: ranks agree by it on all that follows. After a failure that all ranks know
+   of it is closed; else others may be waiting, and the process's end is what tells them. */
+static int open_device(const struct comm_config *config, struct comm **comm,
+                       struct comm_failure *failure)
+{
+    struct comm_config with = *config;
+    with.control = NULL;
+    int rc = config->launch.mpi ? open_plugin("mpi", config, &with.control, failure) : 0;
+    rc = rc ? rc : open_plugin("nccl", &with, comm, failure);
+    if (rc == -ENODEV && with.control)
+        (void)comm_close(&with.control);
+    return rc;
 }
 
 int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure)
@@ -66,164 +74,9 @@ int comm_open(const struct comm_config *config, struct comm **comm, struct comm_
         int rc = comm_self_open(comm);
         return rc ? comm_fail(told, rc, COMM_NOBODY, "no memory for the comm of one rank") : 0;
     }
-    if (!config->launch.mpi)
+    if (!config->launch.mpi && !(config->dev && *config->launch.meet))
         return comm_fail(told, -ENODEV, COMM_NOBODY,
                          "%s started %u ranks, which no transport joins: MPI does not know of them",
                          config->launch.launcher, config->launch.ranks);
-    return open_plugin(config, comm, told);
-}
-
-int comm_close(struct comm **comm)
-{
-    int rc = comm && *comm ? (*comm)->ops->close(*comm) : 0;
-    if (comm && !rc)
-        *comm = NULL;
-    return rc;
-}
-
-void comm_abort(struct comm *comm, int status)
-{
-    comm->ops->abort(comm, status);
-}
-
-void comm_info(struct comm *comm, struct comm_info *info)
-{
-    comm->ops->info(comm, info);
-}
-
-int comm_number(struct comm *comm, uint32_t rank)
-{
-    struct comm_info info;
-    if (!comm)
-        return -EINVAL;
-    comm->ops->info(comm, &info);
-    return rank < info.ranks ? comm->ops->number(comm, rank) : -EINVAL;
-}
-
-void comm_failure(struct comm *comm, struct comm_failure *failure)
-{
-    comm->ops->failure(comm, failure);
-}
-
-int comm_alloc(struct comm *comm, size_t size_bytes, void **memory)
-{
-    if (!comm || !memory || !size_bytes)
-        return -EINVAL;
-    return comm->ops->alloc(comm, size_bytes, memory);
-}
-
-int comm_expose(struct comm *comm, void *memory, size_t size_bytes)
-{
-    if (!comm || !memory || !size_bytes || (uintptr_t)memory % PAGE || size_bytes % PAGE)
-        return -EINVAL;
-    return comm->ops->expose(comm, memory, size_bytes);
-}
-
-int comm_free(struct comm *comm, void *memory)
-{
-    return memory ? comm->ops->free(comm, memory) : 0;
-}
-
-/* ---- operations ------------------------------------------------------------------------------ */
-
-/* True where the ranks' parts are nodes of the tree that add up to all of it. */
-static bool tree_fits(const struct hst_sum_tree *tree, uint32_t ranks)
-{
-    if (!hst_sum_tree_valid(tree) || tree->ways % ranks)
-        return false;
-    const uint32_t each = tree->ways / ranks;
-    return ranks == 1 || !(each & (each - 1));
-}
-
-static bool valid(struct comm *comm, const struct comm_op *op)
-{
-    struct comm_info info;
-    comm->ops->info(comm, &info);
-    if (!op->out || op->count > SIZE_MAX / 8 / info.ranks)
-        return false;
-    switch (op->kind) {
-    case COMM_GATHER:
-        return true;
-    case COMM_EXCHANGE:
-        return op->in && tree_fits(&op->tree, info.ranks);
-    case COMM_SUM64:
-        return op->count <= SUM64_MOST;
-    case COMM_BCAST:
-        return op->root < info.ranks;
-    case COMM_SHARE:
-        return op->in && op->count <= SHARE_MOST;
-    default:
-        return false;
-    }
-}
-
-int comm_begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)
-{
-    if (!comm || !op || !ticket || !valid(comm, op))
-        return -EINVAL;
-    return comm->ops->begin(comm, op, ticket);
-}
-
-int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_bytes,
-                uint64_t *ticket)
-{
-    const struct comm_op op = {
-        .kind = COMM_GATHER, .name = name, .out = whole, .count = shard_bytes};
-    return comm_begin(comm, &op, ticket);
-}
-
-int comm_exchange(struct comm *comm, const char *name, const struct hst_sum_tree *tree,
-                  const void *in, void *out, size_t elements, uint64_t *ticket)
-{
-    if (!tree)
-        return -EINVAL;
-    const struct comm_op op = {.kind = COMM_EXCHANGE,
-                               .name = name,
-                               .in = in,
-                               .out = out,
-                               .count = elements,
-                               .tree = *tree};
-    return comm_begin(comm, &op, ticket);
-}
-
-int comm_sum64(struct comm *comm, const char *name, int64_t *values, size_t count, uint64_t *ticket)
-{
-    const struct comm_op op = {.kind = COMM_SUM64, .name = name, .out = values, .count = count};
-    return comm_begin(comm, &op, ticket);
-}
-
-int comm_bcast(struct comm *comm, const char *name, void *memory, size_t size_bytes, uint32_t root,
-               uint64_t *ticket)
-{
-    const struct comm_op op = {
-        .kind = COMM_BCAST, .name = name, .out = memory, .count = size_bytes, .root = root};
-    return comm_begin(comm, &op, ticket);
-}
-
-int comm_share(struct comm *comm, const char *name, const void *own, void *all, size_t each_bytes,
-               uint64_t *ticket)
-{
-    const struct comm_op op = {
-        .kind = COMM_SHARE, .name = name, .in = own, .out = all, .count = each_bytes};
-    return comm_begin(comm, &op, ticket);
-}
-
-int comm_test(struct comm *comm, uint64_t ticket)
-{
-    return comm->ops->test(comm, ticket);
-}
-
-int comm_fd(struct comm *comm)
-{
-    return comm->ops->fd(comm);
-}
-
-int comm_wait(struct comm *comm, uint64_t ticket)
-{
-    int rc;
-    while ((rc = comm_test(comm, ticket)) == -EAGAIN) {
-        struct pollfd wait = {.fd = comm_fd(comm), .events = POLLIN};
-        poll(&wait, 1, LOOK_MS); /* an interruption or a second: it looks again */
-    }
-    return rc;
+    return config->dev ? open_device(config, comm, told) : open_plugin("mpi", config, comm, told);
 }

@@ -4,8 +4,8 @@
 /*
  * Communication between ranks, the processes that train one model: five operations behind one
  * table, so that the engine is written once for one rank and for many. A transport fills the table:
- * `self` (one rank, always there), plugins (libhoistway-mpi.so), and wrappers around either
- * (wrap.h).
+ * `self` (one rank, always there), plugins (libhoistway-mpi.so, libhoistway-nccl.so), and wrappers
+ * around either (wrap.h).
  *
  * How it fits together:
  *   - A comm is opened from what a launcher said (ranks.h). It knows the ranks of this node (that
@@ -16,6 +16,10 @@
  *   - Memory from comm_alloc, or given to comm_expose, can be read by the other ranks of the node
  *     in place: operations on it then need no messages. Elsewhere they take messages; the bytes
  *     are the same.
+ *
+ *   - A comm that was opened with a device has gathers and exchanges of device memory too. They
+ *     are work of that device: they begin behind an event, and streams wait for them (comm_order)
+ *     without the host.
  *
  * Sums: gradients are added by the tree of ways.h alone, integers by comm_sum64, which is exact.
  * Nothing is ever added by the library below. So results do not depend on ranks, nodes, transport
@@ -43,6 +47,8 @@ struct comm {
     const struct comm_ops *ops;
 };
 
+struct comm_dev_ops;
+
 struct comm_config {
     size_t size;              /* sizeof(struct comm_config) */
     struct hst_launch launch; /* who this rank is */
@@ -53,6 +59,12 @@ struct comm_config {
     bool messages; /* use messages even where memory could be shared (for tests and figures) */
     /* set by comm_open: what adds, so that a plugin has no kernel of its own */
     int (*sum)(const struct hst_sum_ways *args);
+    struct hst_dev *dev; /* a GPU, this rank's alone: its memory is joined too; null: none */
+    /* set by comm_open, where there is a device: the comm of host memory, MPI's, or null; and what
+       adds on the device */
+    struct comm *control;
+    int (*device_sum)(struct hst_stream *stream, const struct hst_sum_ways *args);
+    void *(*library)(const char *soname, struct hst_dev_failure *failure); /* hst_plugin_library */
 };
 
 /** This is what went wrong first. */
@@ -76,6 +88,7 @@ struct comm_info {
      * part that was read in place.
      */
     uint64_t net_bytes, between_bytes, in_place_bytes;
+    char note[96]; /* what the transport lacks, and does in its place; "": nothing */
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -83,10 +96,14 @@ struct comm_info {
 /**
  * Opens the transport for config->launch: `self` for one rank, else the plugin `mpi`, which is
  * looked for where devices are (hst_plugin_load). All ranks of the world must do so. A comm of MPI
- * can be opened once in a process.
+ * can be opened once in a process. With config->dev the plugin `nccl` joins device memory, and MPI
+ * host memory where it launched; under torchrun values of host memory go through the device, and
+ * gathers and exchanges of host memory are -ENOTSUP. One rank has nobody to join its device with:
+ * that is `self` too.
  * Errors: -EINVAL, -ENODEV (no plugin, one of another version, a world that no transport carries,
- * or whose size MPI knows otherwise), -EBUSY, -ENOMEM, -EIO; *failure (may be null) is written on
- * failure.
+ * or whose size MPI knows otherwise; no NCCL, or one that is too old, on any rank), -EBUSY,
+ * -ENOMEM, -EIO, -EPIPE (NCCL: a rank does not come within limit_s), -ENOTSUP (NCCL: more ranks in
+ * a hop than HST_SUM_INPUTS); *failure (may be null) is written on failure.
  * Ownership: the caller closes it. Cost: seconds where MPI starts; one thread.
  */
 int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
@@ -147,6 +164,15 @@ int comm_expose(struct comm *comm, void *memory, size_t size_bytes);
  */
 int comm_free(struct comm *comm, void *memory);
 
+/**
+ * Device memory, zeroed, that the library below moves best from and to; the device's budget does
+ * not count it. Called by all ranks as comm_alloc is. Operations take other device memory too.
+ * Errors: as comm_alloc, -ENOTSUP (a comm without a device).
+ */
+int comm_dev_alloc(struct comm *comm, size_t size_bytes, void **memory);
+/** As comm_free, of comm_dev_alloc's. */
+int comm_dev_free(struct comm *comm, void *memory);
+
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /** This is what can be begun; the members that each uses stand at its function. */
@@ -162,6 +188,13 @@ struct comm_op {
     /* Ranks may come as late as an hour: they load, or read what they have. One of this node that
        is stopped or gone is still told within the limit. */
     bool patient;
+    double within_s; /* ranks are waited for so long in it, whatever the comm's limit is; 0: that */
+    /*
+     * Gather, exchange: memory is the comm's device's, parts are aligned to 16 bytes, and `after`
+     * is an event that it begins behind, or null. The event can be recorded anew once it is begun.
+     */
+    bool on_device;
+    struct hst_event *after;
 };
 
 /**
@@ -208,8 +241,18 @@ int comm_bcast(struct comm *comm, const char *name, void *memory, size_t size_by
 /** all[r] ← rank r's own. own [each_bytes], all [ranks · each_bytes]; each_bytes ≤ 1 MiB. */
 int comm_share(struct comm *comm, const char *name, const void *own, void *all, size_t each_bytes,
                uint64_t *ticket);
-/** Begins any of them. */
+/**
+ * Begins any of them. On a device it may wait until the library below has taken it, within the
+ * limit: the first operations of a kind connect ranks. Errors beside those above: -ENOTSUP (it is
+ * on a device that the comm has not).
+ */
 int comm_begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket);
+/**
+ * Work enqueued to `stream` from now on waits until that operation, on the comm's device, has
+ * ended. A failure of the comm does not reach the stream: who waits for it looks at comm_test.
+ * Errors: -EINVAL (no such ticket, or not of a device), -ENOTSUP, the stream's or the comm's.
+ */
+int comm_order(struct comm *comm, uint64_t ticket, struct hst_stream *stream);
 
 /** 0: that operation has ended, and all begun before it. */
 int comm_test(struct comm *comm, uint64_t ticket);
@@ -243,6 +286,14 @@ struct comm_ops {
     int (*library)(struct comm *comm, const struct comm_op *op);
     int (*expose)(struct comm *comm, void *memory, size_t size_bytes);
     int (*number)(struct comm *comm, uint32_t rank);
+    const struct comm_dev_ops *dev; /* null: it moves host memory alone */
+};
+
+/** Of a transport that moves device memory. */
+struct comm_dev_ops {
+    int (*order)(struct comm *comm, uint64_t ticket, struct hst_stream *stream);
+    int (*alloc)(struct comm *comm, size_t size_bytes, void **memory);
+    int (*free)(struct comm *comm, void *memory);
 };
 
 /** This is what a plugin exports, under the name comm_plugin. */

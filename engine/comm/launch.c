@@ -15,6 +15,7 @@
 
 enum { WHY_BYTES = 200, DIGITS_MOST = 10 };
 #define RANKS_MOST 65536ul
+#define PORT_MOST  65535ul
 /* From here on a number of a Slurm step stands for the batch script and its like: no step. */
 #define SLURM_NO_STEP 0xfffffff0ul
 
@@ -93,6 +94,20 @@ static void read_local(const struct given *given, const struct source *s, struct
     launch->local = (uint32_t)local;
 }
 
+/* The port behind torchrun's own. An address of IPv6 has colons itself. */
+static void read_meeting(const struct given *given, struct hst_launch *launch)
+{
+    const char *host = value_of(given, "MASTER_ADDR");
+    unsigned long port;
+    if (!host || !number_of(value_of(given, "MASTER_PORT"), &port) || !port || port >= PORT_MOST)
+        return;
+    const bool colons = strchr(host, ':') != NULL;
+    const int length = snprintf(launch->meet, sizeof launch->meet, "%s%s%s:%lu", colons ? "[" : "",
+                                host, colons ? "]" : "", port + 1);
+    if (length < 0 || (size_t)length >= sizeof launch->meet)
+        launch->meet[0] = '\0';
+}
+
 /* 1: complete, *launch is written; 0: nothing is said; -EINVAL: a part, or what makes no sense. */
 static int read_source(const struct given *given, enum source_id id, struct hst_launch *launch,
                        char *why)
@@ -127,6 +142,8 @@ static int read_source(const struct given *given, enum source_id id, struct hst_
                                   .variable = s->count,
                                   .alone = s->alone};
     read_local(given, s, launch);
+    if (id == TORCHRUN)
+        read_meeting(given, launch);
     return 1;
 }
 

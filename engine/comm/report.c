@@ -22,3 +22,15 @@ int comm_report(struct comm *comm, struct report *report, uint64_t step, int nat
     return report_fail(report, HST_E_COMM, failure.native, "%s%s. Fix: start all ranks again",
                        failure.text, when);
 }
+
+int comm_report_open(const struct comm_failure *failure, bool device, struct report *report)
+{
+    const char *fix = "hoistway bench comm tells more; docs/launch.md";
+    if (device && failure->native == -ENODEV)
+        fix = "NCCL 2.19.3 or later on all nodes, in a folder of HOISTWAY_CUDA_PATH or where the "
+              "loader looks";
+    else if (failure->native == -EPIPE)
+        fix = "what that rank has said; then start all of them again";
+    return report_fail(report, failure->native == -EPIPE ? HST_E_RANK : HST_E_COMM, failure->native,
+                       "ranks cannot be joined: %s. Fix: %s", failure->text, fix);
+}

@@ -9,7 +9,7 @@
  */
 #include "base/book.h"
 #include "base/object.h"
-#include "device/failure_text.h"
+#include "cuda/device/failure_text.h"
 #include <cuda_runtime_api.h>
 #include <hoistway/plugin.h>
 #include <pthread.h>

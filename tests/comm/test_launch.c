@@ -18,6 +18,7 @@ struct row {
     const char *set[MOST][2];
     const char *world, *flag_rank;
     uint32_t locals, local;
+    const char *meet; /* null: "" */
 };
 static const struct row *now;
 
@@ -101,6 +102,25 @@ static const struct row rows[] = {
     {"srun", 4, 2, NULL, .set = {OPEN_MPI("1", "0"), STEP("4", "2"), {"PMIX_RANK", "2"}}},
     /* torchrun */
     {"torchrun", 2, 0, NULL, .set = {TORCHRUN("2", "0")}},
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"), {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}},
+     .meet = "10.0.0.1:29501"},
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"), {"MASTER_ADDR", "fd00::1"}, {"MASTER_PORT", "29500"}},
+     .meet = "[fd00::1]:29501"},
+    {"torchrun", 2, 0, NULL, .set = {TORCHRUN("2", "0"), {"MASTER_ADDR", "10.0.0.1"}}},
+    {"torchrun", 2, 0, NULL, .set = {TORCHRUN("2", "0"), {"MASTER_PORT", "29500"}}},
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"), {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "65535"}}},
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"), {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "none"}}},
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"),
+             {"MASTER_PORT", "29500"},
+             {"MASTER_ADDR", "a-name-that-is-longer-than-there-is-room-for-it-and-its-port."
+                             "example.example.example.example.example.example"}}},
+    {"mpirun of Open MPI", 2, 1, NULL,
+     .set = {OPEN_MPI("2", "1"), {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}}},
     {"torchrun", 1, 0, NULL, .set = {TORCHRUN("1", "0")}},
     {"", 1, 0, "RANK is not set", .set = {{"WORLD_SIZE", "2"}}},
     {"", 1, 0, "LOCAL_RANK is not set", .set = {{"WORLD_SIZE", "2"}, {"RANK", "0"}}},
@@ -144,6 +164,7 @@ static void each_environment_is_judged_by_its_variables(void **state)
         assert_int_equal(launch.rank, row->rank);
         assert_int_equal(launch.locals, row->locals);
         assert_int_equal(launch.local, row->local);
+        assert_string_equal(launch.meet, row->meet ? row->meet : "");
         assert_true(launch.mpi == (*row->launcher && strcmp(row->launcher, "torchrun") != 0));
         assert_true(!*launch.launcher == !*launch.variable && !*launch.launcher == !*launch.alone);
         if (row->why)

@@ -116,6 +116,35 @@ static void mistakes_are_refused(void **state)
     comm_close(&comm);
 }
 
+/* Their memory is no device's: nothing of a device is asked for there. */
+static void one_rank_joins_no_device(void **state)
+{
+    (void)state;
+    struct comm *comm = opened();
+    uint64_t ticket = 77;
+    char memory[64] = {0};
+    void *taken = memory;
+    struct hst_event *event = (struct hst_event *)memory;
+    struct hst_stream *stream = (struct hst_stream *)memory;
+    struct comm_op op = {.kind = COMM_GATHER, .out = memory, .count = 8, .on_device = true};
+    assert_int_equal(comm_begin(comm, &op, &ticket), -ENOTSUP);
+    op.kind = COMM_SUM64;
+    assert_int_equal(comm_begin(comm, &op, &ticket), -EINVAL); /* of no device ever */
+    op = (struct comm_op){.kind = COMM_GATHER, .out = memory, .count = 8, .after = event};
+    assert_int_equal(comm_begin(comm, &op, &ticket), -EINVAL);
+    op = (struct comm_op){.kind = COMM_GATHER, .out = memory, .count = 8, .within_s = -1};
+    assert_int_equal(comm_begin(comm, &op, &ticket), -EINVAL);
+    assert_int_equal(ticket, 77);
+    assert_int_equal(comm_order(comm, 1, stream), -ENOTSUP);
+    assert_int_equal(comm_order(comm, 1, NULL), -EINVAL);
+    assert_int_equal(comm_dev_alloc(comm, 8, &taken), -ENOTSUP);
+    assert_int_equal(comm_dev_alloc(comm, 0, &taken), -EINVAL);
+    assert_int_equal(comm_dev_free(comm, memory), -ENOTSUP);
+    assert_int_equal(comm_dev_free(comm, NULL), 0);
+    assert_ptr_equal(taken, memory);
+    comm_close(&comm);
+}
+
 static void worlds_that_nothing_joins_do_not_open(void **state)
 {
     (void)state;
@@ -145,6 +174,7 @@ int main(void)
         cmocka_unit_test(memory_is_zero_and_begins_at_a_page),
         cmocka_unit_test(memory_that_is_exposed_is_whole_pages),
         cmocka_unit_test(mistakes_are_refused),
+        cmocka_unit_test(one_rank_joins_no_device),
         cmocka_unit_test(worlds_that_nothing_joins_do_not_open),
     };
     return cmocka_run_group_tests_name("comm/self", tests, NULL, NULL);

@@ -51,6 +51,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ROOTS = ('', 'engine', 'tools', 'kernels', 'kernels/cuda')
 PUBLIC = ('aio/include', 'cpu_adam/include', 'kernels/include', 'engine/include')
 CIRCLE_MOST = 3
+MANY = ('main', 'comm_plugin')  # each program, each transport has one
 
 
 def room_of(path):
@@ -150,7 +151,7 @@ def arrows(root, build):
     for path in files:
         for header in included(root, path, headers):
             by_header[path, header] = 'its header'
-    twice = {name: paths for name, paths in defined.items() if len(paths) > 1 and name != 'main'}
+    twice = {name: paths for name, paths in defined.items() if len(paths) > 1 and name not in MANY}
     return by_symbol, by_header, twice
 
 

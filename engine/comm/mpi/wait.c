@@ -127,6 +127,8 @@ static bool is_cut(const struct mpi *m, uint64_t at_ns)
 /* Seconds that ranks are waited for in the job at hand. */
 static double limit_s(const struct mpi *m)
 {
+    if (m->job.kind == JOB_OPERATION && m->job.op.within_s > 0)
+        return m->job.op.within_s;
     const bool patient = m->job.kind == JOB_OPERATION && m->job.op.patient;
     return patient && m->config.limit_s < PATIENCE_S ? PATIENCE_S : m->config.limit_s;
 }

@@ -341,10 +341,7 @@ int ranks_open(struct hst_engine *engine)
         .size = sizeof config, .launch = *c->launch, .limit_s = c->peer_timeout_s};
     int rc = comm_open(&config, &engine->comm, &failure);
     if (rc)
-        return report_fail(&engine->report, HST_E_COMM, rc,
-                           "ranks cannot be joined: %s. Fix: hoistway bench comm tells more; "
-                           "docs/launch.md",
-                           failure.text);
+        return comm_report_open(&failure, false, &engine->report);
     comm_info(engine->comm, &engine->ranks);
     return 0;
 }

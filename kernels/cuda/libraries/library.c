@@ -7,7 +7,7 @@
  */
 #include "library.h"
 #include "base/folders.h"
-#include "device/failure_text.h"
+#include "cuda/device/failure_text.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_PLUGIN_LOAD_H
 #define HOISTWAY_PLUGIN_LOAD_H
-/* Plugins, of devices and of others: how one is found and loaded. */
+/* Plugins, of devices and of others: how one is found and loaded, and libraries for them. */
 #include <hoistway/kernels.h>
 
 #ifdef __cplusplus
@@ -35,6 +35,14 @@ struct hst_plugin_want {
  */
 int hst_plugin_load(const char *kind, const struct hst_plugin_want *want, const void **plugin,
                     struct hst_dev_failure *failure);
+
+/**
+ * A library of NVIDIA's ("libnccl.so.2"), for a plugin that is no device: it is looked for where
+ * the CUDA device looks for its own, HOISTWAY_CUDA_PATH first.
+ * Null: not found, or not loadable; *failure is written (HST_DEV_LIBRARY, may be null).
+ * Ownership: the caller's, by dlclose; it stays loaded. Thread-safety: safe.
+ */
+void *hst_plugin_library(const char *soname, struct hst_dev_failure *failure);
 
 #ifdef __cplusplus
 }

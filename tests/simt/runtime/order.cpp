@@ -99,6 +99,11 @@ void hst::advance(Queue *queue)
     }
     if (!operation)
         return;
+    if (operation->ready && !operation->ready()) {
+        const timespec nap = {0, 50000}; /* it is for another process to go on */
+        nanosleep(&nap, nullptr);
+        return;
+    }
     for (const Extent &used : operation->page_locked)
         check_page_locked(used);
     if (operation->run)
@@ -131,6 +136,8 @@ static bool may_run_early(const Queue &queue, const hst::Config &config)
         return false;
     const Operation &first = queue.operations.front();
     if (first.kind == Operation::host_call || (first.kind == Operation::wait && first.mark->queue))
+        return false;
+    if (first.ready && !first.ready())
         return false;
     switch (config.order) {
     case Order::late:

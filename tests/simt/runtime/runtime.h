@@ -97,6 +97,8 @@ struct Operation {
     std::function<cudaError_t()> run; /* of the first three */
     std::shared_ptr<Mark> mark;       /* of the others */
     Extent page_locked[2];            /* a copy's */
+    std::function<bool()> ready = {}; /* what waits for other processes: it may run now; else all
+                                         may. Called with and without `state`: it takes no lock */
 };
 
 struct Queue { /* a stream; it outlives its handle until it is empty */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The calls of a comm that is open: arguments are checked here, once, for all transports. Plugins
+ * compile this too: one of them stands on another comm.
+ */
+#include "comm/comm.h"
+
+#include <errno.h>
+#include <poll.h>
+
+enum { SUM64_MOST = 1 << 20, SHARE_MOST = 1 << 20, LOOK_MS = 1000, PAGE = 4096 };
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int comm_close(struct comm **comm)
+{
+    int rc = comm && *comm ? (*comm)->ops->close(*comm) : 0;
+    if (comm && !rc)
+        *comm = NULL;
+    return rc;
+}
+
+void comm_abort(struct comm *comm, int status)
+{
+    comm->ops->abort(comm, status);
+}
+
+void comm_info(struct comm *comm, struct comm_info *info)
+{
+    comm->ops->info(comm, info);
+}
+
+int comm_number(struct comm *comm, uint32_t rank)
+{
+    struct comm_info info;
+    if (!comm)
+        return -EINVAL;
+    comm->ops->info(comm, &info);
+    return rank < info.ranks ? comm->ops->number(comm, rank) : -EINVAL;
+}
+
+void comm_failure(struct comm *comm, struct comm_failure *failure)
+{
+    comm->ops->failure(comm, failure);
+}
+
+int comm_alloc(struct comm *comm, size_t size_bytes, void **memory)
+{
+    if (!comm || !memory || !size_bytes)
+        return -EINVAL;
+    return comm->ops->alloc(comm, size_bytes, memory);
+}
+
+int comm_expose(struct comm *comm, void *memory, size_t size_bytes)
+{
+    if (!comm || !memory || !size_bytes || (uintptr_t)memory % PAGE || size_bytes % PAGE)
+        return -EINVAL;
+    return comm->ops->expose(comm, memory, size_bytes);
+}
+
+int comm_free(struct comm *comm, void *memory)
+{
+    return memory ? comm->ops->free(comm, memory) : 0;
+}
+
+int comm_dev_alloc(struct comm *comm, size_t size_bytes, void **memory)
+{
+    if (!comm || !memory || !size_bytes)
+        return -EINVAL;
+    return comm->ops->dev ? comm->ops->dev->alloc(comm, size_bytes, memory) : -ENOTSUP;
+}
+
+int comm_dev_free(struct comm *comm, void *memory)
+{
+    if (!memory)
+        return 0;
+    return comm->ops->dev ? comm->ops->dev->free(comm, memory) : -ENOTSUP;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* True where the ranks' parts are nodes of the tree that add up to all of it. */
+static bool tree_fits(const struct hst_sum_tree *tree, uint32_t ranks)
+{
+    if (!hst_sum_tree_valid(tree) || tree->ways % ranks)
+        return false;
+    const uint32_t each = tree->ways / ranks;
+    return ranks == 1 || !(each & (each - 1));
+}
+
+static bool valid(struct comm *comm, const struct comm_op *op)
+{
+    struct comm_info info;
+    comm->ops->info(comm, &info);
+    if (!op->out || op->count > SIZE_MAX / 8 / info.ranks || op->within_s < 0)
+        return false;
+    if (op->on_device ? op->kind != COMM_GATHER && op->kind != COMM_EXCHANGE : op->after != NULL)
+        return false;
+    switch (op->kind) {
+    case COMM_GATHER:
+        return true;
+    case COMM_EXCHANGE:
+        return op->in && tree_fits(&op->tree, info.ranks);
+    case COMM_SUM64:
+        return op->count <= SUM64_MOST;
+    case COMM_BCAST:
+        return op->root < info.ranks;
+    case COMM_SHARE:
+        return op->in && op->count <= SHARE_MOST;
+    default:
+        return false;
+    }
+}
+
+int comm_begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)
+{
+    if (!comm || !op || !ticket || !valid(comm, op))
+        return -EINVAL;
+    if (op->on_device && !comm->ops->dev)
+        return -ENOTSUP;
+    return comm->ops->begin(comm, op, ticket);
+}
+
+int comm_order(struct comm *comm, uint64_t ticket, struct hst_stream *stream)
+{
+    if (!comm || !stream)
+        return -EINVAL;
+    return comm->ops->dev ? comm->ops->dev->order(comm, ticket, stream) : -ENOTSUP;
+}
+
+int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_bytes,
+                uint64_t *ticket)
+{
+    const struct comm_op op = {
+        .kind = COMM_GATHER, .name = name, .out = whole, .count = shard_bytes};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_exchange(struct comm *comm, const char *name, const struct hst_sum_tree *tree,
+                  const void *in, void *out, size_t elements, uint64_t *ticket)
+{
+    if (!tree)
+        return -EINVAL;
+    const struct comm_op op = {.kind = COMM_EXCHANGE,
+                               .name = name,
+                               .in = in,
+                               .out = out,
+                               .count = elements,
+                               .tree = *tree};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_sum64(struct comm *comm, const char *name, int64_t *values, size_t count, uint64_t *ticket)
+{
+    const struct comm_op op = {.kind = COMM_SUM64, .name = name, .out = values, .count = count};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_bcast(struct comm *comm, const char *name, void *memory, size_t size_bytes, uint32_t root,
+               uint64_t *ticket)
+{
+    const struct comm_op op = {
+        .kind = COMM_BCAST, .name = name, .out = memory, .count = size_bytes, .root = root};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_share(struct comm *comm, const char *name, const void *own, void *all, size_t each_bytes,
+               uint64_t *ticket)
+{
+    const struct comm_op op = {
+        .kind = COMM_SHARE, .name = name, .in = own, .out = all, .count = each_bytes};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_test(struct comm *comm, uint64_t ticket)
+{
+    return comm->ops->test(comm, ticket);
+}
+
+int comm_fd(struct comm *comm)
+{
+    return comm->ops->fd(comm);
+}
+
+int comm_wait(struct comm *comm, uint64_t ticket)
+{
+    int rc;
+    while ((rc = comm_test(comm, ticket)) == -EAGAIN) {
+        struct pollfd wait = {.fd = comm_fd(comm), .events = POLLIN};
+        poll(&wait, 1, LOOK_MS); /* an interruption or a second: it looks again */
+    }
+    return rc;
+}

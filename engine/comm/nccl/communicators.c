@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Communicators of NCCL: how ranks meet, and which of them there are. Where MPI launched, rank 0's
+ * id goes to all by MPI. Else NCCL's own root listens at launch.meet, which all ranks know.
+ * Gathers use the world; exchanges too, or the two of hops: ranks of a group in a node, and ranks
+ * of the same place in their groups.
+ */
+#include "comm/nccl/nccl_comm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct nccl_config config_of(const struct nccl *n)
+{
+    const bool later = n->library.version >= NCCL_VERSION_ALL_TO_ALL;
+    return (struct nccl_config){
+        .size = later ? sizeof(struct nccl_config) : offsetof(struct nccl_config, traffic_class),
+        .magic = NCCL_CONFIG_MAGIC,
+        .version = later ? NCCL_VERSION_ALL_TO_ALL : NCCL_VERSION_LEAST,
+        .blocking = 0,
+        .cga_cluster_size = NCCL_UNDEFINED,
+        .min_ctas = NCCL_UNDEFINED,
+        .max_ctas = NCCL_UNDEFINED,
+        .split_share = NCCL_UNDEFINED,
+        .traffic_class = NCCL_UNDEFINED,
+        .collnet_enable = NCCL_UNDEFINED,
+        .cta_policy = NCCL_CTA_POLICY_ZERO, /* where it can: products keep the multiprocessors */
+        .shrink_share = NCCL_UNDEFINED,
+        .nvls_ctas = NCCL_UNDEFINED,
+        .channels_per_net_peer = NCCL_UNDEFINED,
+        .nvlink_centric_sched = NCCL_UNDEFINED,
+    };
+}
+
+/* ---- how ranks meet -------------------------------------------------------------------------- */
+
+static int own_id(struct nccl *n, struct nccl_id *id)
+{
+    const enum nccl_result result = n->library.ncclGetUniqueId(id);
+    return result == NCCL_SUCCESS ? 0
+                                  : nccl_fail(n, -EIO, COMM_NOBODY, "ncclGetUniqueId failed: %s",
+                                              n->library.ncclGetErrorString(result));
+}
+
+/* Rank 0 tells others that it has none, too: they would wait. */
+static int id_by_control(struct nccl *n, struct nccl_id *id)
+{
+    struct {
+        struct nccl_id id;
+        int rc;
+    } said = {.rc = 0};
+    uint64_t ticket;
+    if (n->info.rank == 0)
+        said.rc = own_id(n, &said.id);
+    int rc = comm_bcast(n->control, "the id of NCCL", &said, sizeof said, 0, &ticket);
+    rc = rc ? rc : comm_wait(n->control, ticket);
+    *id = said.id;
+    if (!rc && said.rc)
+        rc = nccl_fail(n, said.rc, 0, "rank 0 has no id of NCCL for the others");
+    return rc;
+}
+
+/* NCCL takes it from the environment alone. The user's own choice of a place stays. */
+static int id_by_meeting(struct nccl *n, struct nccl_id *id)
+{
+    if (setenv("NCCL_COMM_ID", n->config.launch.meet, 0))
+        return nccl_fail(n, -ENOMEM, COMM_NOBODY, "no room in the environment for NCCL_COMM_ID");
+    return own_id(n, id);
+}
+
+/* ---- hops ------------------------------------------------------------------------------------ */
+
+static int find_uniform(struct nccl *n)
+{
+    const struct hst_launch *launch = &n->config.launch;
+    uint32_t *locals = calloc(n->info.ranks, sizeof *locals);
+    uint64_t ticket;
+    int rc = locals ? 0 : nccl_fail(n, -ENOMEM, COMM_NOBODY, "no memory for the numbers of ranks");
+    n->uniform = launch->locals && launch->ranks % launch->locals == 0;
+    if (!rc && n->control) {
+        rc = comm_share(n->control, "ranks of nodes", &n->info.locals, locals, sizeof *locals,
+                        &ticket);
+        rc = rc ? rc : comm_wait(n->control, ticket);
+        n->uniform = true;
+        for (uint32_t r = 0; r < n->info.ranks; r++)
+            n->uniform = n->uniform && locals[r] == locals[0];
+    }
+    free(locals);
+    return rc;
+}
+
+static int split(struct nccl *n, int color, struct nccl_comm **made)
+{
+    struct nccl_config config = config_of(n);
+    const enum nccl_result result =
+        n->library.ncclCommSplit(n->world, color, (int)n->info.rank, made, &config);
+    return nccl_settle_made(n, n->world, made, result, "ncclCommSplit");
+}
+
+static void destroy(struct nccl *n, struct nccl_comm **comm)
+{
+    if (*comm)
+        n->library.ncclCommDestroy(*comm);
+    *comm = NULL;
+}
+
+int nccl_split_hops(struct nccl *n)
+{
+    const uint32_t locals = n->info.locals, group = locals & -locals;
+    destroy(n, &n->inner);
+    destroy(n, &n->outer);
+    n->group = n->uniform && n->info.nodes > 1 ? group : 1;
+    if (n->group == 1)
+        return 0;
+    int rc = split(n, (int)(n->info.rank / group), &n->inner);
+    return rc ? rc : split(n, (int)(n->info.rank % group), &n->outer);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* The operation adds so many inputs at once. */
+static int check_inputs(struct nccl *n)
+{
+    const uint32_t most =
+        n->group > 1 && n->info.ranks / n->group > n->group ? n->info.ranks / n->group : n->group;
+    const uint32_t inputs = n->group > 1 ? most : n->info.ranks;
+    if (inputs <= HST_SUM_INPUTS)
+        return 0;
+    return nccl_fail(n, -ENOTSUP, COMM_NOBODY,
+                     "%u ranks exchange with one another in one hop, of which a GPU adds %d",
+                     inputs, HST_SUM_INPUTS);
+}
+
+int nccl_join(struct nccl *n)
+{
+    struct nccl_config config = config_of(n);
+    struct nccl_id id = {0};
+    int rc = n->control ? id_by_control(n, &id) : id_by_meeting(n, &id);
+    if (rc)
+        return rc;
+    const enum nccl_result result = n->library.ncclCommInitRankConfig(
+        &n->world, (int)n->info.ranks, id, (int)n->info.rank, &config);
+    rc = nccl_settle_made(n, NULL, &n->world, result, "ncclCommInitRankConfig");
+    rc = rc ? rc : find_uniform(n);
+    rc = rc ? rc : nccl_split_hops(n);
+    return rc ? rc : check_inputs(n);
+}
+
+int nccl_renumber(struct nccl *n)
+{
+    struct nccl_comm *made = NULL;
+    int rc = split(n, 0, &made);
+    if (rc)
+        return rc;
+    destroy(n, &n->inner);
+    destroy(n, &n->outer);
+    destroy(n, &n->world);
+    n->world = made;
+    return nccl_split_hops(n);
+}
+
+int nccl_leave(struct nccl *n)
+{
+    struct nccl_comm **all[NCCL_COMMUNICATORS] = {&n->outer, &n->inner, &n->world};
+    int rc = 0;
+    for (int i = 0; !rc && i < NCCL_COMMUNICATORS; i++) {
+        if (!*all[i])
+            continue;
+        rc = nccl_settle(n, *all[i], n->library.ncclCommFinalize(*all[i]), "ncclCommFinalize");
+        if (!rc)
+            destroy(n, all[i]);
+    }
+    return rc;
+}
+
+void nccl_abandon(struct nccl *n)
+{
+    struct nccl_comm **all[NCCL_COMMUNICATORS] = {&n->outer, &n->inner, &n->world};
+    for (int i = 0; i < NCCL_COMMUNICATORS; i++) {
+        if (*all[i])
+            n->library.ncclCommAbort(*all[i]);
+        *all[i] = NULL;
+    }
+}

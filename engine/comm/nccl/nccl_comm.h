@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HOISTWAY_ENGINE_COMM_NCCL_COMM_H
+#define HOISTWAY_ENGINE_COMM_NCCL_COMM_H
+/*
+ * The transport over NCCL, from inside. It has no thread: the owner's calls make every call of
+ * NCCL, and the card moves bytes by itself once an operation is in the comm's stream. Host memory
+ * is the control comm's, which is MPI's where MPI launched.
+ */
+#include "comm/comm.h"
+
+#include "comm/nccl/api.h"
+
+#include <hoistway/plugin.h>
+
+enum { NCCL_VERSION_BYTES = 24, NCCL_WINDOWS = 64, NCCL_COMMUNICATORS = 3 };
+#define NCCL_STAGE_BYTES ((size_t)1 << 16) /* of one rank's values, without a control comm */
+
+/* An operation under way. */
+struct entry {
+    struct comm_op op;
+    uint64_t child;           /* the control comm's ticket; 0: it is in the stream */
+    struct hst_event *ready;  /* passed: what it waits for is done, and all before it */
+    struct hst_event *passed; /* passed: it has ended */
+};
+
+/* Memory that the comm gave out. */
+struct nccl_block {
+    void *memory;
+    void *window; /* null: it is none */
+};
+
+struct nccl {
+    struct comm base;
+    struct comm_config config;
+    struct comm *control; /* null: MPI did not launch */
+    struct comm_info info;
+    struct nccl_library library;
+    char name[128];
+    struct hst_dev *dev;
+    const struct hst_dev_ops *ops; /* its table: the plugin is not linked with kernels.h's calls */
+    struct hst_stream *stream;
+    void *native;           /* the stream, as NCCL takes it */
+    struct hst_event *mark; /* nobody waits for it */
+
+    struct nccl_comm *world;
+    struct nccl_comm *inner; /* ranks of a group, where exchanges have two hops; else null */
+    struct nccl_comm *outer; /* ranks of the same place in their groups */
+    bool uniform;            /* all nodes have as many ranks */
+    uint32_t group;          /* ranks that add up before a node is left: a power of two */
+
+    struct entry entry[COMM_IN_FLIGHT];
+    uint64_t begun, ended;
+    uint64_t head_since_ns; /* since when the first that has not ended could run; 0: not yet */
+    double wait_s; /* for ranks, in the operation that is being begun */
+    struct comm_failure failure;
+
+    struct nccl_block block[NCCL_WINDOWS];
+    char *ring;           /* [config.piece_bytes], from the first exchange on */
+    char *stage, *pinned; /* [NCCL_STAGE_BYTES · ranks] each, from the first use on */
+    const void **input;   /* [ranks] */
+    size_t *size;         /* [2 · ranks], bytes of an element */
+    int timer_fd, poll_fd;
+    bool timer_runs;
+};
+
+/* ---- library.c ------------------------------------------------------------------------------- */
+
+void nccl_version_text(int version, char text[NCCL_VERSION_BYTES]);
+int nccl_library_open(struct nccl *n);
+void nccl_library_close(struct nccl_library *library);
+
+/* ---- settle.c -------------------------------------------------------------------------------- */
+
+/* Records the comm's first failure; returns its code. */
+int nccl_fail(struct nccl *n, int native, int rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* An error of the device's stream is the comm's. */
+int nccl_device_failed(struct nccl *n, int native, const char *doing);
+uint64_t nccl_now_ns(void);
+void nccl_nap(void);
+/*
+ * After a call of NCCL on that communicator: waits until it has taken it, which nothing may be
+ * recorded in the stream before. `result` is what the call returned.
+ */
+int nccl_settle(struct nccl *n, struct nccl_comm *comm, enum nccl_result result, const char *call);
+/* Waits until a communicator that is being made is there. */
+int nccl_settle_made(struct nccl *n, struct nccl_comm *parent, struct nccl_comm *const *made,
+                     enum nccl_result result, const char *call);
+/* What NCCL tells of its communicators; 0 or the failure. */
+int nccl_look(struct nccl *n);
+/* Seconds that ranks are waited for. */
+double nccl_limit_s(const struct nccl *n, const struct comm_op *op);
+/* The failure that ranks do not come; names who, as far as that can be known. */
+int nccl_late(struct nccl *n, const char *where, uint64_t since_ns);
+/* The same of an operation once its time is over; else 0. */
+int nccl_check_time(struct nccl *n, const struct comm_op *op, uint64_t since_ns);
+
+/* ---- communicators.c ------------------------------------------------------------------------- */
+
+/* Makes the communicators; info is filled. */
+int nccl_join(struct nccl *n);
+/* Makes those of the two hops, from info; replaces what was there. */
+int nccl_split_hops(struct nccl *n);
+/* The same ranks by the numbers that info has now. */
+int nccl_renumber(struct nccl *n);
+/* All ranks must. */
+int nccl_leave(struct nccl *n);
+/* Nobody is waited for: kernels that wait for others end. */
+void nccl_abandon(struct nccl *n);
+
+/* ---- memory.c -------------------------------------------------------------------------------- */
+
+int nccl_alloc(struct nccl *n, size_t size_bytes, void **memory);
+int nccl_free(struct nccl *n, void *memory);
+/* All of it; `together`: all ranks do so. */
+void nccl_free_all(struct nccl *n, bool together);
+int nccl_take_ring(struct nccl *n);
+int nccl_take_stage(struct nccl *n);
+
+/* ---- exchange.c ------------------------------------------------------------------------------ */
+
+int nccl_exchange(struct nccl *n, const struct comm_op *op);
+void nccl_count(struct nccl *n, uint64_t net, uint64_t between);
+
+/* ---- small.c --------------------------------------------------------------------------------- */
+
+/* Values in host memory without a control comm; it waits until they are there. */
+int nccl_small(struct nccl *n, const struct comm_op *op);
+
+/* ---- operations.c ---------------------------------------------------------------------------- */
+
+/* Puts the operation into the stream, with the entry's events. */
+int nccl_enqueue(struct nccl *n, struct entry *entry);
+/* Looks what has ended; 0 or the failure. */
+int nccl_progress(struct nccl *n);
+
+#endif

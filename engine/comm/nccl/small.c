@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values in host memory, where there is no other transport for them: they go by way of the card, in
+ * pieces, and who begins the operation waits until it has ended. Sums are of integers, so whatever
+ * order NCCL adds in has the same result.
+ */
+#include "comm/nccl/nccl_comm.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* All that the stream holds. */
+static int wait_for_stream(struct nccl *n, const struct comm_op *op, struct hst_event *event)
+{
+    const struct hst_dev_ops *ops = n->ops;
+    const uint64_t since_ns = nccl_now_ns();
+    int rc = ops->event_record(event, n->stream);
+    while (!rc) {
+        const int passed = ops->event_query(event);
+        if (passed > 0)
+            return 0;
+        rc = passed < 0 ? passed : nccl_look(n);
+        rc = rc ? rc : nccl_check_time(n, op, since_ns);
+        if (!rc)
+            nccl_nap();
+    }
+    return n->failure.native ? rc : nccl_device_failed(n, rc, "values of ranks on the device");
+}
+
+/* One collective in place, of each_bytes for each rank. */
+static int collective(struct nccl *n, const struct comm_op *op, size_t each_bytes)
+{
+    const struct nccl_library *lib = &n->library;
+    if (op->kind == COMM_SUM64)
+        return nccl_settle(n, n->world,
+                           lib->ncclAllReduce(n->stage, n->stage, each_bytes / sizeof(int64_t),
+                                              NCCL_INT64, NCCL_SUM, n->world, n->native),
+                           "ncclAllReduce");
+    if (op->kind == COMM_BCAST)
+        return nccl_settle(n, n->world,
+                           lib->ncclBroadcast(n->stage, n->stage, each_bytes, NCCL_INT8,
+                                              (int)op->root, n->world, n->native),
+                           "ncclBroadcast");
+    return nccl_settle(n, n->world,
+                       lib->ncclAllGather(n->stage + n->info.rank * each_bytes, n->stage,
+                                          each_bytes, NCCL_INT8, n->world, n->native),
+                       "ncclAllGather");
+}
+
+static int one_piece(struct nccl *n, const struct comm_op *op, size_t at, size_t bytes)
+{
+    const struct hst_dev_ops *ops = n->ops;
+    const bool share = op->kind == COMM_SHARE;
+    const size_t own = share ? n->info.rank * bytes : 0;
+    const size_t all = share ? n->info.ranks * bytes : bytes;
+    memcpy(n->pinned + own, (const char *)(share ? op->in : op->out) + at, bytes);
+    int rc = ops->stream_copy(n->stream, n->stage + own, n->pinned + own, bytes);
+    if (rc)
+        return nccl_device_failed(n, rc, "copy of values of ranks");
+    rc = collective(n, op, bytes);
+    if (rc)
+        return rc;
+    rc = ops->stream_copy(n->stream, n->pinned, n->stage, all);
+    if (rc)
+        return nccl_device_failed(n, rc, "copy of values of ranks");
+    rc = wait_for_stream(n, op, n->entry[n->begun % COMM_IN_FLIGHT].passed);
+    if (rc)
+        return rc;
+    if (!share)
+        memcpy((char *)op->out + at, n->pinned, bytes);
+    for (uint32_t r = 0; share && r < n->info.ranks; r++)
+        memcpy((char *)op->out + r * op->count + at, n->pinned + r * bytes, bytes);
+    return 0;
+}
+
+int nccl_small(struct nccl *n, const struct comm_op *op)
+{
+    const size_t total = op->kind == COMM_SUM64 ? op->count * sizeof(int64_t) : op->count;
+    int rc = nccl_take_stage(n);
+    for (size_t at = 0; !rc && at < total; at += NCCL_STAGE_BYTES) {
+        const size_t left = total - at;
+        rc = one_piece(n, op, at, left < NCCL_STAGE_BYTES ? left : NCCL_STAGE_BYTES);
+    }
+    return rc;
+}

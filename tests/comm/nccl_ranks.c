@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nccl_ranks OPTION...: what nccl.py runs, with or without mpirun, one process for each rank and
+ * GPU. Adds the gradients of --ways ways in device memory and compares each byte of the sums with
+ * those of one process. Without --limit no operation is waited for by the host before its result
+ * has been read.
+ *
+ *   --ways W  --piece BYTES  --limit SECONDS
+ *   --device NAME a device, in the place of the GPU that is this rank's
+ *   --number      ranks take the numbers of the opposite order first
+ *   --early       reads each row without waiting for its gather
+ *   --fault late|count|abort|leave   what rank 1 does in the middle of it
+ *   --fault hurry                    rank 1 is late for an operation that waits for a second
+ *   --fault stays                    rank 1 does not close
+ */
+#include "comm/comm.h"
+#include "comm/exact.h"
+#include "comm/report.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROW = (96 << 10) + 96, WAYS_MOST = 12, SHIFT = 256, VALUES = 20000, FAILED = 3 };
+#define MEMORY ((uint64_t)256 << 20)
+
+static struct {
+    struct comm *comm;
+    struct comm_info info;
+    struct hst_dev *dev;
+    struct hst_stream *unit; /* in which the row is made and read */
+    struct hst_event *made;
+    struct report report;
+    uint32_t ways;
+    const char *fault, *device;
+    bool numbered, early;
+    uint64_t net, between; /* bytes that are expected */
+    char *area[2];         /* device memory of the comm */
+    char *in, *whole;      /* [ROW] f32, in these, elsewhere on each rank */
+    char *pinned, *want;   /* [ROW] f32, of the host */
+    struct comm_config config;
+} g;
+
+static bool is_fault(const char *name)
+{
+    return g.fault && strcmp(g.fault, name) == 0;
+}
+
+static _Noreturn void fail(const char *what, int rc)
+{
+    struct comm_failure failure = {.rank = COMM_NOBODY};
+    if (g.comm && rc != -EINVAL) {
+        comm_failure(g.comm, &failure);
+        comm_report(g.comm, &g.report, 7, rc);
+    }
+    fprintf(stderr, "rank %u: %s: %d error[E%d] %s (names %d)\n", g.info.rank, what, rc,
+            g.report.error.code, g.report.error.message, failure.rank);
+    fflush(NULL);
+    if (g.comm)
+        comm_abort(g.comm, FAILED);
+    _exit(FAILED);
+}
+
+static void check(int rc, const char *what)
+{
+    if (rc)
+        fail(what, rc);
+}
+
+/* The ticket by its address: the call that writes it stands in the same expression. */
+static void finish(int rc, const uint64_t *ticket, const char *what)
+{
+    check(rc, what);
+    check(comm_wait(g.comm, *ticket), what);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* Gradients of a way, which cancel in part. */
+static void fill_way(uint32_t way, float *value)
+{
+    uint32_t s = 12345u * (way + 1);
+    for (size_t i = 0; i < ROW; i++) {
+        s = s * 1664525u + 1013904223u;
+        value[i] = (float)((int32_t)s >> 8) * 1e-7f * (float)(1 + (s & 63));
+    }
+}
+
+/* out ← the sum of these ways, each rounded to its type; ways are 0.5 x + 0.5 x, which is exact. */
+static void sum_ways(const struct hst_sum_tree *tree, uint32_t first, uint32_t count, void *out)
+{
+    void *way[WAYS_MOST];
+    float *value = malloc(ROW * sizeof *value);
+    const void *const twice[] = {value, value};
+    for (uint32_t i = 0; i < count; i++) {
+        const enum hst_dtype type = hst_sum_type(tree, (struct hst_sum_node){first + i, 1});
+        fill_way(first + i, value);
+        way[i] = malloc(ROW * sizeof *value);
+        for (size_t k = 0; k < ROW; k++)
+            value[k] *= 0.5f;
+        check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = {2, 1, HST_F32, type},
+                                                       .each = 1,
+                                                       .inputs = 2,
+                                                       .in = twice,
+                                                       .out = way[i],
+                                                       .count = ROW}),
+              "rounding");
+    }
+    check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
+                                                   .first = first,
+                                                   .each = 1,
+                                                   .inputs = count,
+                                                   .in = (const void *const *)way,
+                                                   .out = out,
+                                                   .count = ROW}),
+          "sum of ways");
+    for (uint32_t i = 0; i < count; i++)
+        free(way[i]);
+    free(value);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static void compare(const char *name, const void *have, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (((const char *)have)[i] != g.want[i]) {
+            fprintf(stderr, "rank %u: %s: byte %zu of %zu is %02x, not %02x\n", g.info.rank, name,
+                    i, bytes, ((const unsigned char *)have)[i], (unsigned char)g.want[i]);
+            fflush(NULL);
+            comm_abort(g.comm, FAILED);
+        }
+}
+
+/* Bytes of an element of the sums of `count` ranks, of all such sums in ranks [first, last). */
+static uint64_t bytes_of(const struct hst_sum_tree *tree, uint32_t count, uint32_t first,
+                         uint32_t last)
+{
+    const uint32_t each = tree->ways / g.info.ranks;
+    uint64_t bytes = 0;
+    for (uint32_t r = first; r < last; r += count)
+        bytes += hst_dtype_bytes(hst_sum_type(tree, (struct hst_sum_node){r * each, count * each}));
+    return bytes;
+}
+
+/* What a sum and its gather bring to this rank, and from other nodes. */
+static void expect_bytes(const struct hst_sum_tree *tree)
+{
+    const uint32_t ranks = g.info.ranks, locals = g.info.locals, own = g.info.rank;
+    const uint32_t group = g.info.nodes > 1 && ranks % locals == 0 ? locals & -locals : 1;
+    const uint32_t head = own - g.info.local, first = own - own % group;
+    const uint64_t shard = ROW / ranks, out = hst_dtype_bytes(tree->root);
+    g.net += (ranks - 1) * shard * out;
+    g.between += (ranks - locals) * shard * out;
+    g.net +=
+        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, first, first + group));
+    g.between +=
+        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, head, head + locals));
+    g.net += shard * (ranks / group) *
+             (bytes_of(tree, 1, first, first + group) - bytes_of(tree, 1, own, own + 1));
+}
+
+/* Both are begun before the row is there, and read before the host knows of an end. */
+static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_place)
+{
+    const uint32_t each = tree->ways / g.info.ranks, rank = g.info.rank;
+    const size_t shard = ROW / g.info.ranks, bytes = hst_dtype_bytes(tree->root);
+    const enum hst_dtype type = hst_sum_type(tree, (struct hst_sum_node){rank * each, each});
+    uint64_t ticket;
+    in_place = in_place && type == tree->root;
+    char *row = in_place ? g.in : g.whole;
+    sum_ways(tree, 0, tree->ways, g.want);
+    sum_ways(tree, rank * each, each, g.pinned);
+    check(hst_stream_copy(g.unit, g.in, g.pinned, ROW * hst_dtype_bytes(type)), "copy");
+    check(hst_event_record(g.made, g.unit), "record");
+    struct comm_op op = {.kind = COMM_EXCHANGE,
+                         .name = name,
+                         .in = g.in,
+                         .out = row + rank * shard * bytes,
+                         .count = shard,
+                         .tree = *tree,
+                         .on_device = true,
+                         .after = g.made};
+    check(comm_begin(g.comm, &op, &ticket), "exchange");
+    op = (struct comm_op){
+        .kind = COMM_GATHER, .name = name, .out = row, .count = shard * bytes, .on_device = true};
+    check(comm_begin(g.comm, &op, &ticket), "gather");
+    if (!g.early)
+        check(comm_order(g.comm, ticket, g.unit), "order");
+    check(hst_stream_copy(g.unit, g.pinned, row, ROW * bytes), "copy");
+    if (!g.config.limit_s) /* else it is the comm that is to tell who does not come */
+        check(hst_stream_sync(g.unit), "sync");
+    finish(0, &ticket, "gather");
+    check(hst_stream_sync(g.unit), "sync");
+    compare(name, g.pinned, ROW * bytes);
+    expect_bytes(tree);
+}
+
+static void small_ones(void)
+{
+    struct exact_sum sum = {0};
+    uint32_t ids[WAYS_MOST], text = g.info.rank == g.info.ranks - 1 ? 77 : 0;
+    uint64_t ticket;
+    int64_t *values = malloc(VALUES * sizeof *values);
+    for (int i = 0; i < VALUES; i++)
+        values[i] = (int64_t)(g.info.rank + 1) * (i - 7) * 1048576;
+    exact_add(&sum, g.info.rank ? 1e-30 : 1e30);
+    exact_settle(&sum);
+    finish(comm_sum64(g.comm, "norm", sum.number, EXACT_NUMBERS, &ticket), &ticket, "sum64");
+    finish(comm_sum64(g.comm, "many", values, VALUES, &ticket), &ticket, "sum64");
+    finish(comm_bcast(g.comm, "text", &text, sizeof text, g.info.ranks - 1, &ticket), &ticket,
+           "bcast");
+    finish(comm_share(g.comm, "ids", &g.info.rank, ids, sizeof *ids, &ticket), &ticket, "share");
+    const int64_t all = (int64_t)g.info.ranks * (g.info.ranks + 1) / 2;
+    for (int i = 0; i < VALUES; i++)
+        if (values[i] != all * (i - 7) * 1048576)
+            fail("sum64 has another sum", -EIO);
+    for (uint32_t r = 0; r < g.info.ranks; r++)
+        if (ids[r] != r || text != 77)
+            fail("share or bcast brought other bytes", -EIO);
+    if (exact_value(&sum) != 1e30)
+        fail("sum64 of an exact sum", -EIO);
+    free(values);
+}
+
+/* Host memory is the control comm's, if there is one. */
+static void host_gather(void)
+{
+    uint64_t ticket;
+    uint32_t own[WAYS_MOST] = {0};
+    own[g.info.rank] = 100 + g.info.rank;
+    int rc = comm_gather(g.comm, "host", own, sizeof *own, &ticket);
+    if (rc == -ENOTSUP && !g.config.launch.mpi)
+        return;
+    finish(rc, &ticket, "gather of host memory");
+    if (comm_order(g.comm, ticket, g.unit) != 0)
+        fail("what has ended is ordered", -EIO);
+    for (uint32_t r = 0; r < g.info.ranks; r++)
+        if (own[r] != 100 + r)
+            fail("gather of host memory brought other bytes", -EIO);
+    g.net += (g.info.ranks - 1) * sizeof *own;
+    g.between += (g.info.ranks - g.info.locals) * sizeof *own;
+}
+
+static void misbehave(void)
+{
+    uint64_t ticket;
+    const struct comm_op op = {
+        .kind = COMM_GATHER, .name = "other", .out = g.whole, .count = 4096, .on_device = true};
+    if (is_fault("hurry") && g.info.rank == 0) {
+        const struct comm_op hurry = {
+            .kind = COMM_SUM64, .name = "hurry", .out = g.pinned, .count = 1, .within_s = 1};
+        finish(comm_begin(g.comm, &hurry, &ticket), &ticket, "hurry");
+    }
+    if (!g.fault || g.info.rank != 1)
+        return;
+    if (is_fault("late") || is_fault("hurry"))
+        sleep(600);
+    else if (is_fault("leave"))
+        _exit(0);
+    else if (is_fault("abort"))
+        comm_abort(g.comm, 9);
+    else if (is_fault("count"))
+        finish(comm_begin(g.comm, &op, &ticket), &ticket, "another gather");
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void read_options(int argc, char **argv)
+{
+    g.ways = 4;
+    for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--ways") == 0)
+            g.ways = (uint32_t)atoi(next);
+        else if (strcmp(argv[i], "--piece") == 0)
+            g.config.piece_bytes = (size_t)atoi(next);
+        else if (strcmp(argv[i], "--limit") == 0)
+            g.config.limit_s = atof(next);
+        else if (strcmp(argv[i], "--fault") == 0)
+            g.fault = next;
+        else if (strcmp(argv[i], "--number") == 0)
+            g.numbered = true;
+        else if (strcmp(argv[i], "--early") == 0)
+            g.early = true;
+        else if (strcmp(argv[i], "--device") == 0)
+            g.device = next;
+    }
+}
+
+static void open_device(void)
+{
+    char name[32];
+    struct hst_dev_failure story;
+    const struct hst_dev_config config = {
+        .size = sizeof config, .memory_bytes = MEMORY, .host_bytes = MEMORY};
+    snprintf(name, sizeof name, "cuda:%u", g.config.launch.local);
+    if (hst_dev_open(g.device ? g.device : name, &config, &g.dev, &story)) {
+        fprintf(stderr, "%s\n", story.text);
+        exit(2);
+    }
+    check(hst_stream_create(g.dev, "unit", &g.unit), "stream");
+    check(hst_event_create(g.dev, &g.made), "event");
+}
+
+static void open_all(void)
+{
+    struct comm_failure failure;
+    char why[200];
+    g.config.size = sizeof g.config;
+    if (hst_launch_read(NULL, NULL, &g.config.launch, why)) {
+        fprintf(stderr, "%s\n", why);
+        exit(2);
+    }
+    open_device();
+    g.config.dev = g.dev;
+    if (comm_open(&g.config, &g.comm, &failure)) {
+        comm_report_open(&failure, true, &g.report);
+        fprintf(stderr, "rank %u: open: %d error[E%d] %s (names %d)\n", g.config.launch.rank,
+                failure.native, g.report.error.code, g.report.error.message, failure.rank);
+        exit(FAILED);
+    }
+    comm_info(g.comm, &g.info);
+    if (g.numbered) {
+        check(comm_number(g.comm, g.info.ranks - 1 - g.info.rank), "number");
+        comm_info(g.comm, &g.info);
+    }
+    if (g.info.rank == 0)
+        printf("%s, %u ranks on %u nodes %s\n", g.info.transport, g.info.ranks, g.info.nodes,
+               g.info.note);
+}
+
+struct area {
+    size_t bytes;
+    void *memory;
+    int rc;
+};
+
+/* On a thread that has used no GPU so far: its current one is the first, and not this rank's. */
+static void *take_area(void *arg)
+{
+    struct area *area = arg;
+    area->rc = comm_dev_alloc(g.comm, area->bytes, &area->memory);
+    return NULL;
+}
+
+static void take_rows(void)
+{
+    const size_t bytes = ROW * sizeof(float) + (size_t)SHIFT * WAYS_MOST;
+    void *memory;
+    pthread_t other;
+    for (int i = 0; i < 2; i++) {
+        struct area area = {.bytes = bytes};
+        check(pthread_create(&other, NULL, take_area, &area) || pthread_join(other, NULL),
+              "thread");
+        check(area.rc, "device memory");
+        g.area[i] = area.memory;
+    }
+    g.in = g.area[0] + (size_t)SHIFT * g.info.rank;
+    g.whole = g.area[1] + (size_t)SHIFT * (g.info.ranks - 1 - g.info.rank);
+    check(hst_dev_host_alloc(g.dev, ROW * sizeof(float), &memory), "pinned memory");
+    g.pinned = memory;
+    g.want = malloc(ROW * sizeof(float));
+}
+
+static void close_all(void)
+{
+    check(comm_dev_free(g.comm, g.area[1]), "free");
+    if (comm_dev_free(g.comm, g.area[1]) != -EINVAL)
+        fail("device memory can be freed that is not the comm's", -EIO);
+    if (is_fault("stays") && g.info.rank == 1)
+        sleep(600);
+    check(comm_close(&g.comm), "close");
+    hst_dev_host_free(g.dev, g.pinned, ROW * sizeof(float));
+    hst_event_destroy(&g.made);
+    hst_stream_destroy(&g.unit);
+    hst_dev_close(&g.dev);
+    free(g.want);
+}
+
+static void check_bytes(void)
+{
+    struct comm_info info;
+    comm_info(g.comm, &info);
+    if (info.net_bytes == g.net && info.between_bytes == g.between)
+        return;
+    fprintf(stderr, "took in %llu bytes, %llu from other nodes; expected %llu, %llu\n",
+            (unsigned long long)info.net_bytes, (unsigned long long)info.between_bytes,
+            (unsigned long long)g.net, (unsigned long long)g.between);
+    fail("net_bytes is wrong", -EIO);
+}
+
+int main(int argc, char **argv)
+{
+    static const enum hst_dtype types[] = {HST_F32, HST_BF16, HST_F16};
+    read_options(argc, argv);
+    open_all();
+    take_rows();
+    for (int t = 0; t < 3; t++)
+        for (uint32_t hop = 2; hop <= 8; hop *= 4) {
+            char name[40];
+            const struct hst_sum_tree tree = {g.ways, hop, types[t], types[t]};
+            snprintf(name, sizeof name, "type-%d-hop-%u", types[t], hop);
+            add_up(&tree, name, hop == 2);
+            if (t == 0 && hop == 2) {
+                small_ones();
+                host_gather();
+                misbehave();
+            }
+        }
+    check_bytes();
+    close_all();
+    printf("ok\n");
+    return 0;
+}
