@@ -268,9 +268,11 @@ class Nccl(unittest.TestCase):
                 self.fails(mpirun(2, '--limit', '3', nccl=f'fail={call}'), words)
 
     def test_an_asynchronous_error(self):
-        done = mpirun(2, '--limit', '5', nccl='rank=1,fail=ncclAllGather:2:async=6')
-        self.fails(done, r'rank 1: [^\n]*-32 error\[E504\] [^\n]* failed: remote process exited or '
-                         r'there was a network error')
+        """Long before the limit, while the others do not come."""
+        done = mpirun(2, '--limit', '30', '--fault', 'late',
+                      nccl='rank=0,fail=ncclAllGather:2:async=6')
+        self.fails(done, r'rank 0: [^\n]*-32 error\[E504\] an operation of NCCL failed: remote '
+                         r'process exited or there was a network error')
 
     def test_a_rank_that_dies(self):
         begun = time.monotonic()

@@ -51,6 +51,7 @@ struct nccl_comm {
     bool blocking = false;
     std::deque<Task> tasks;
     nccl_result state = NCCL_SUCCESS;
+    nccl_result later = NCCL_SUCCESS; /* what the state is once a call has been taken */
     unsigned splits = 0, window_calls = 0;
     std::set<Window *> windows;
 };
@@ -74,8 +75,12 @@ static nccl_result fail(nccl_result result, const std::string &text)
 
 static nccl_result state_of(nccl_comm *comm)
 {
-    if (comm->tasks.empty())
-        return comm->state;
+    if (comm->tasks.empty()) {
+        const nccl_result state = comm->state;
+        if (comm->later)
+            comm->state = comm->later;
+        return state;
+    }
     Task &task = comm->tasks.front();
     if (task.looks) {
         task.looks--;
@@ -107,7 +112,7 @@ static bool goes_on(const char *function, nccl_comm *comm, nccl_result *result, 
     const Fault::What what = hst_nccl::strike(function, comm->group->world_rank, &planned);
     *hangs = what == Fault::hang;
     if (what == Fault::async)
-        comm->state = planned;
+        comm->later = planned;
     *result = planned;
     if (what == Fault::async || what == Fault::error)
         last_error = std::string("the plan makes ") + function + " fail";
@@ -145,7 +150,10 @@ const char *ncclGetLastError(nccl_comm *)
 nccl_result ncclGetUniqueId(nccl_id *id)
 {
     const char *place = getenv("NCCL_COMM_ID");
+    const char *colon = place ? strrchr(place, ':') : nullptr;
     timespec now;
+    if (place && (!colon || !colon[1] || colon[1 + strspn(colon + 1, "0123456789")]))
+        return fail(NCCL_INVALID_ARGUMENT, "Invalid NCCL_COMM_ID");
     *id = {};
     clock_gettime(CLOCK_REALTIME, &now);
     if (place)
