@@ -208,6 +208,14 @@ class Nccl(unittest.TestCase):
                    r'open: -22 error\[E502\] ranks cannot be joined: the device host is no GPU '
                    r'that NCCL joins')
 
+    def test_a_place_to_meet_that_is_none(self):
+        done = subprocess.run([*mpi.launcher(2), PROGRAM, '--limit', '2'], capture_output=True,
+                              text=True, env={**environment(), 'NCCL_COMM_ID': 'nowhere'},
+                              timeout=60)
+        self.fails(done, r'rank 0: open: -5 error\[E502\] ranks cannot be joined: ncclGetUniqueId '
+                         r'failed: invalid argument: Invalid NCCL_COMM_ID')
+        self.assertIn('rank 0 has no id of NCCL for the others', done.stderr)
+
     def test_two_ranks_with_one_gpu(self):
         self.fails(mpirun(2, '--device', 'cuda:0'),
                    r'ncclCommInitRankConfig failed: invalid usage: Duplicate GPU detected : rank 0 '

@@ -38,9 +38,7 @@ static struct nccl_config config_of(const struct nccl *n)
 static int own_id(struct nccl *n, struct nccl_id *id)
 {
     const enum nccl_result result = n->library.ncclGetUniqueId(id);
-    return result == NCCL_SUCCESS ? 0
-                                  : nccl_fail(n, -EIO, COMM_NOBODY, "ncclGetUniqueId failed: %s",
-                                              n->library.ncclGetErrorString(result));
+    return result == NCCL_SUCCESS ? 0 : nccl_settle(n, NULL, result, "ncclGetUniqueId");
 }
 
 /* Rank 0 tells others that it has none, too: they would wait. */

@@ -80,7 +80,8 @@ uint64_t nccl_now_ns(void);
 void nccl_nap(void);
 /*
  * After a call of NCCL on that communicator: waits until it has taken it, which nothing may be
- * recorded in the stream before. `result` is what the call returned.
+ * recorded in the stream before. `result` is what the call returned; comm may be null where that is
+ * an error.
  */
 int nccl_settle(struct nccl *n, struct nccl_comm *comm, enum nccl_result result, const char *call);
 /* Waits until a communicator that is being made is there. */
