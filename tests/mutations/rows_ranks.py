@@ -37,9 +37,7 @@ mutate(
      '            link_readers_before(b, i);', ''),
     ('an alias reads a row at home too', 'reads = reads || u->alias_of[a] == unit;', '(void)u;'),
     ('a visit waits for a row that the step before has gathered',
-     '            link_gathered(b, i);', '            (void)link_gathered;'),
-    ('and of what it reads besides',
-     'link_to(b, node, b->units[u->alias_of[i]].gathered);', '(void)u;'),
+     '            link_to(b, i, b->units[n->unit].gathered);\n', ''),
 )
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',
@@ -57,11 +55,6 @@ mutate(
      'if (rc == 0)\n'),
     ('a resume leaves rows whole', 'rc = rc ? rc : execute_gather(&engine->exec);\n    if (rc)\n',
      'if (rc)\n'),
-)
-mutate(
-    'engine/exec/visit/execute.c', 'e2e/ranks',
-    ('what is left to the next step is begun with it', 'turn->reached = exec->now->graph.step_end;',
-     'turn->reached = GRAPH_NONE;'),
 )
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',
