@@ -344,25 +344,36 @@ static uint32_t update_threads(const struct hst_engine *engine)
     return engine->placement.update_threads[engine_is_optimistic(engine)];
 }
 
-static int step_of(const struct hst_engine *engine, const struct machine *m, sim_node_fn *node,
-                   void *context, struct sim *sim)
+static struct sim_in step_in(const struct hst_engine *engine, const struct machine *m)
 {
     struct sim_in in = {.graph = engine_graph(engine),
                         .rates = m->rates,
-                        .phases = versions_phases_simulated(engine),
-                        .node = node,
-                        .context = context};
+                        .phases = versions_phases_simulated(engine)};
     if (is_to_begin(engine)) /* else what is measured is theirs */
         in.rates.update *=
             planner_update_share(update_threads(engine), engine->config.threads, m->half);
-    return simulate(&in, sim);
+    return in;
 }
+
+/* The seconds of a step are enough. */
+static int seconds_of(const struct hst_engine *engine, const struct machine *m, double *step_s)
+{
+    struct sim sim = {0};
+    struct sim_in in = step_in(engine, m);
+    in.brief = true;
+    const int rc = simulate(&in, &sim);
+    *step_s = sim.step_s;
+    return rc;
+}
+
+/* Seconds that differ by less are the same: they were summed otherwise. */
+#define SAME_TIME 1e-9
 
 /* Most first; of two that help as much the one that was tried first. */
 static void keep_help(struct hst_prediction *p, const char *what, double step_s)
 {
     uint32_t at = p->help_count++;
-    for (; at > 0 && p->helps[at - 1].step_s > step_s; at--)
+    for (; at > 0 && p->helps[at - 1].step_s > step_s * (1 + SAME_TIME); at--)
         p->helps[at] = p->helps[at - 1];
     p->helps[at] = (struct hst_help){what, step_s};
 }
@@ -376,17 +387,17 @@ static int find_help(const struct hst_engine *engine, struct machine *m, const s
     p->bound_by = lane_name(sim->bound_by);
     for (size_t i = 0; i < count; i++) {
         const enum lane *lanes = resources[i].lanes;
-        struct sim faster;
+        double faster_s;
         if (lanes[0] == LANE_NET && engine->ranks.ranks == 1)
             continue;
         resources[i].scale(m, 2);
-        int rc = step_of(engine, m, NULL, NULL, &faster);
+        int rc = seconds_of(engine, m, &faster_s);
         resources[i].scale(m, 0.5);
         if (rc)
             return rc;
-        if (faster.step_s >= p->step_s)
+        if (faster_s >= p->step_s * (1 - SAME_TIME))
             continue;
-        keep_help(p, resources[i].name, faster.step_s);
+        keep_help(p, resources[i].name, faster_s);
         if (p->helps[0].what == resources[i].name)
             p->bound_by = lane_name(lanes[sim->busy_s[lanes[1]] > sim->busy_s[lanes[0]]]);
     }
@@ -452,13 +463,12 @@ void predict_start_up(const struct hst_engine *engine, const struct hst_rates *r
 
 static int predict(const struct hst_engine *engine, struct machine *m, struct hst_prediction *p)
 {
-    struct sim sim;
+    struct sim sim = {0};
     struct graph_bound bound = {0};
     const bool rough = engine->config.plan_tiles > 0;
-    int rc = step_of(engine, m, NULL, NULL, &sim);
-    rc = rc || rough ? rc
-                     : graph_bound(engine_graph(engine), &m->rates,
-                                   versions_phases_simulated(engine), &bound);
+    const struct sim_in in = step_in(engine, m);
+    int rc = rough ? seconds_of(engine, m, &sim.step_s) : simulate(&in, &sim);
+    rc = rc || rough ? rc : graph_bound(in.graph, &m->rates, in.phases, &bound);
     if (rc)
         return rc;
     p->step_s = sim.step_s;
@@ -529,10 +539,13 @@ static int show(const struct hst_engine *engine, const struct machine *m, struct
     hst_trace_fn *event = t->event;
     t->begin_s = INFINITY;
     t->event = NULL;
-    int rc = step_of(engine, m, take_node, t, &sim);
+    struct sim_in in = step_in(engine, m);
+    in.node = take_node;
+    in.context = t;
+    int rc = simulate(&in, &sim);
     t->event = event;
     t->end_s = t->begin_s + sim.step_s;
-    return rc ? rc : step_of(engine, m, take_node, t, &sim);
+    return rc ? rc : simulate(&in, &sim);
 }
 
 int hst_engine_timeline(const struct hst_engine *engine, const struct hst_rates *rates,

@@ -109,9 +109,9 @@ static struct work no_work(void)
 
 static void add_load(struct load *load, double seconds, double in, double out)
 {
-    load->seconds += seconds;
-    load->in = fmin(load->in, in);
-    load->out = fmin(load->out, out);
+    load->seconds += seconds; /* what follows is no fmin, which is a call */
+    load->in = in < load->in ? in : load->in;
+    load->out = out < load->out ? out : load->out;
 }
 
 /* in, out: see struct load, from and to the same anchor for all nodes of a window. */
@@ -163,7 +163,8 @@ static double work_seconds(const struct sim_rates *r, const struct work *work, d
 
 /* ---- windows ---- */
 
-/* It sorts what is due for which anchor; nodes that may outlast a step are in no window. */
+/* It sorts what is due for which anchor; nodes that may outlast a step, or take no time, are in no
+ * window. */
 static void sort_by_due(struct bounds *b)
 {
     int32_t anchors = b->order.anchors;
@@ -172,7 +173,7 @@ static void sort_by_due(struct bounds *b)
     for (uint32_t i = 0; i < (uint32_t)anchors; i++)
         b->due_first[i] = GRAPH_NONE;
     for (uint32_t i = b->graph->node_count; i-- > 0;) {
-        if (!order_has(b->graph, i) || before(b, i) - after(b, i) > anchors)
+        if (!order_has(b->graph, i) || before(b, i) - after(b, i) > anchors || b->seconds[i] <= 0)
             continue;
         uint32_t due = (uint32_t)((before(b, i) % anchors + anchors) % anchors);
         b->due_next[i] = b->due_first[due];

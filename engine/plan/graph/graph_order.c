@@ -179,7 +179,7 @@ static void hold(struct finder *f, uint32_t number)
     uint32_t spare = f->graph->buffers[pool] - 1, held = 0;
     if (reservation->legacy != GRAPH_NONE || f->need[number] >= ORDER_FAR)
         return; /* it goes on with a buffer, or nothing waits for it */
-    for (uint32_t back = 1; back <= back_most(f, pool); back++)
+    for (uint32_t back = 1; back <= back_most(f, pool) && held <= spare; back++)
         held += is_held(f, earlier_reservation(f, pool, place, back), place, f->need[number]);
     for (int lane = 0; held <= spare && lane < LANE_COUNT; lane++)
         if (f->pool_lanes[pool] >> lane & 1)

@@ -17,6 +17,18 @@
 /* A node that ends within this share of a jump ends with it: the same seconds were summed
  * otherwise. */
 #define SAME_TIME 1e-12
+/* Likewise of where two steps ended, as a share of a step. */
+#define SAME_PLACE 1e-9
+
+/* Where lanes are as a step ends, counted from its own nodes on. What is done, which buffers are
+ * lent and what is to come all follow from it. */
+struct ending {
+    uint64_t step_window;
+    double at_s;
+    uint64_t opened, started[LANE_COUNT];
+    uint32_t under_way[LANE_COUNT];
+    double left_s[LANE_COUNT];
+};
 
 struct lane_run {
     struct scheduled *queue; /* started, in order; the first one is served */
@@ -37,13 +49,27 @@ struct run {
         changes; /* of the scheduler, from 1 on: what was not ready is not asked again before */
     uint32_t step_windows;
     double now_s;
-    double ended_s[4]; /* of steps: the first, where measuring begins and ends, the last */
-    double compute_s;  /* of the computation alone, of a step; known where there is a limit */
-    double stalled_s;  /* it stood still so long while steps were measured */
+    double ended_s[4];  /* of steps: the first, where measuring begins and ends, the last */
+    double compute_s;   /* of the computation alone, of a step; known where there is a limit */
+    double stalled_s;   /* it stood still so long while steps were measured */
+    bool step_ended;    /* since the last jump */
+    struct ending last; /* of the step before; step_window 0: of none with an update */
+    double repeated_s;  /* of a step that ended as the one before; 0: none has */
     struct sim *sim;
 };
 
 /* ---- seconds and speeds ---- */
+
+/* fmin and fmax are calls, where nothing is a NaN. */
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double most(double a, double b)
+{
+    return a > b ? a : b;
+}
 
 static double over(double work, double rate)
 {
@@ -92,13 +118,13 @@ static double lane_seconds(const struct sim_rates *r, const struct node *node)
 
 double sim_node_seconds(const struct sim_rates *rates, const struct node *node)
 {
-    return fmax(lane_seconds(rates, node), over(node->dram_bytes, rates->dram));
+    return most(lane_seconds(rates, node), over(node->dram_bytes, rates->dram));
 }
 
 double sim_mixed_speed(const struct sim_rates *rates)
 {
     bool limited = rates->mixed > 0 && rates->read > 0 && rates->write > 0;
-    return limited ? fmin(rates->mixed / (rates->read + rates->write), 1) : 1;
+    return limited ? least(rates->mixed / (rates->read + rates->write), 1) : 1;
 }
 
 static void set_speeds(struct run *run)
@@ -139,6 +165,7 @@ static void note_step(struct run *run, struct scheduled at)
     if (g->lane_count[LANE_COMPUTE] == 0 ||
         at.node != g->lane[LANE_COMPUTE][g->lane_count[LANE_COMPUTE] - 1])
         return;
+    run->step_ended = true;
     const uint64_t steps[] = {0, run->step_windows / 2, run->step_windows, run->step_windows + 1};
     for (int i = 0; i < 4; i++)
         if (at.step_window == steps[i])
@@ -255,6 +282,50 @@ static void account(struct run *run, double seconds)
     run->sim->stall_s[blamed(run)] += seconds;
 }
 
+/* ---- steps that repeat ---- */
+
+static struct ending ending_of(const struct run *run)
+{
+    const struct scheduler *scheduler = &run->scheduler;
+    const struct graph *g = run->in->graph;
+    const struct scheduler_place *compute = &scheduler->lane[LANE_COMPUTE];
+    const bool whole = compute->at == g->lane_count[LANE_COMPUTE];
+    struct ending e = {.at_s = run->now_s};
+    e.step_window = compute->step_window - (whole ? 0 : 1);
+    e.opened = scheduler->opened - e.step_window;
+    for (int l = 0; l < LANE_COUNT; l++) {
+        const struct scheduler_place *place = &scheduler->lane[l];
+        e.started[l] = (place->step_window - e.step_window) * g->lane_count[l] + place->at;
+        e.under_way[l] = run->lane[l].count;
+        e.left_s[l] = run->lane[l].busy ? run->lane[l].left_s : 0;
+    }
+    return e;
+}
+
+static bool end_alike(const struct ending *a, const struct ending *b)
+{
+    const double least_s = SAME_PLACE * (b->at_s - a->at_s);
+    bool alike = a->opened == b->opened;
+    for (int l = 0; l < LANE_COUNT; l++)
+        alike = alike && a->started[l] == b->started[l] && a->under_way[l] == b->under_way[l] &&
+                fabs(a->left_s[l] - b->left_s[l]) <= least_s;
+    return alike;
+}
+
+/* The first step has no update behind it, and so is no step like the others. */
+static bool repeats(struct run *run)
+{
+    if (!run->in->brief || !run->step_ended)
+        return false;
+    run->step_ended = false;
+    const struct ending now = ending_of(run), last = run->last;
+    run->last = now;
+    if (last.step_window == 0 || now.step_window != last.step_window + 1 || !end_alike(&last, &now))
+        return false;
+    run->repeated_s = now.at_s - last.at_s;
+    return true;
+}
+
 /* ---- what is not worth an end ---- */
 
 static uint32_t measured_steps(const struct run *run)
@@ -290,7 +361,7 @@ static bool jump(struct run *run)
     set_speeds(run);
     for (int l = 0; l < LANE_COUNT; l++)
         if (run->lane[l].busy)
-            seconds = fmin(seconds, run->lane[l].left_s / run->lane[l].speed);
+            seconds = least(seconds, run->lane[l].left_s / run->lane[l].speed);
     if (isinf(seconds))
         return false;
     account(run, seconds);
@@ -350,13 +421,17 @@ int simulate(const struct sim_in *in, struct sim *sim)
     if (rc == 0 && !hopeless_at_once) {
         do
             settle(&run);
-        while (!is_hopeless(&run) && jump(&run));
-        rc = is_hopeless(&run) || scheduler_is_idle(&run.scheduler) ? 0 : -EDEADLK;
+        while (!is_hopeless(&run) && !repeats(&run) && jump(&run));
+        const bool idle = scheduler_is_idle(&run.scheduler);
+        rc = is_hopeless(&run) || run.repeated_s > 0 || idle ? 0 : -EDEADLK;
     }
     run_close(&run);
     if (rc)
         return rc;
-    summarize(&run);
+    if (run.repeated_s > 0)
+        result = (struct sim){.step_s = run.repeated_s};
+    else
+        summarize(&run);
     if (is_hopeless(&run))
         result.step_s = INFINITY;
     *sim = result;

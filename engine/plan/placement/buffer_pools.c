@@ -20,17 +20,25 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Bytes of the row of a unit that reads no others' weights. */
+static uint64_t own_bytes(const struct placement_in *in, uint32_t unit)
+{
+    return placement_row_elements(in->layout, unit) * optimizer_weight_bytes(in->optimizer);
+}
+
 /* Bytes a reservation of this unit must hold: what it gathers from NVMe, or from other ranks. */
 static uint64_t reservation_bytes(const struct placement_in *in, const struct placement *p,
                                   uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
+    const bool gathered = in->layout->share.world > 1 && !in->whole_weights;
+    if (!in->layout->units[unit].borrows)
+        return gathered || p->units[unit].weights.tier == HST_TIER_NVME ? own_bytes(in, unit) : 0;
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         const struct gather *g = &gathers[i];
-        const bool shared = in->layout->share.world > 1 && !in->whole_weights;
-        if (!shared && p->units[g->unit].weights.tier != HST_TIER_NVME)
+        if (!gathered && p->units[g->unit].weights.tier != HST_TIER_NVME)
             continue;
         bytes = g->reservation_at + g->bytes;
     }
@@ -41,6 +49,8 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
 static uint64_t view_bytes(const struct placement_in *in, uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
+    if (!in->layout->units[unit].borrows)
+        return own_bytes(in, unit);
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
     return n > 0 ? gathers[n - 1].reservation_at + gathers[n - 1].bytes : 0;
 }

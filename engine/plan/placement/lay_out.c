@@ -108,12 +108,16 @@ static void choose_resident(const struct placement_in *in, const struct choice *
     for (uint32_t u = 0; u < layout->unit_count; u++)
         p->units[u].offloaded =
             gpu && !all && (u < c->resident.first || u - c->resident.first >= count);
-    for (uint32_t i = 0; gpu && !all && i < layout->param_count; i++) {
-        const struct layout_param *param = &layout->params[i];
-        if (param->owner == i)
-            continue;
-        p->units[param->unit].offloaded = true;
-        p->units[layout->params[param->owner].unit].offloaded = true;
+    for (uint32_t u = 0; gpu && !all && u < layout->unit_count; u++) {
+        const uint32_t first = layout->units[u].first_param;
+        for (uint32_t i = first;
+             layout->units[u].borrows && i < first + layout->units[u].param_count; i++) {
+            const uint32_t owner = layout->params[i].owner;
+            if (owner == i)
+                continue;
+            p->units[u].offloaded = true;
+            p->units[layout->params[owner].unit].offloaded = true;
+        }
     }
     for (uint32_t u = 0; gpu && u < layout->unit_count; u++)
         p->resident_units += !p->units[u].offloaded;
@@ -258,7 +262,9 @@ static void place_store(const struct placement_in *in, struct placement *p)
     uint64_t starts[STRIPE_DRIVES_MAX];
     uint64_t slots[STRIPE_DRIVES_MAX] = {0}, derived[STRIPE_DRIVES_MAX] = {0};
     struct record_sizes records = record_sizes_of(in->optimizer, in->layout->tile_elements);
-    for (uint32_t u = 0; in->stored && u < in->layout->unit_count; u++) {
+    if (!in->stored || p->stripe.drives == 0)
+        return;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct run states = {unit->first_tile, unit->tile_count,
                              records_bytes(in, &records, u, 1, false),
@@ -267,8 +273,7 @@ static void place_store(const struct placement_in *in, struct placement *p)
                     in->derived_weights ? derived : slots, starts);
         take_copies(p, HST_CLASS_STATES, states, 2, slots, starts);
     }
-    if (in->stored)
-        place_store_rest(in, slots, derived, p);
+    place_store_rest(in, slots, derived, p);
 }
 
 /* A device that updates a unit right after its backward is through with its gradients before it
@@ -545,7 +550,9 @@ static uint32_t count_micros(const struct placement_in *in)
     return ways_micro_count(&ways);
 }
 
-void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
+/* drives: 0, where what is on them is not looked at. */
+static void lay_out_on(const struct placement_in *in, const struct choice *c, uint32_t drives,
+                       struct placement *p)
 {
     *p = (struct placement){.layout = in->layout,
                             .optimizer = in->optimizer,
@@ -555,7 +562,8 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
                             .replicas = in->replicas,
                             .hand_bytes = hst_dtype_bytes(in->way_dtype),
                             .units = p->units};
-    stripe_init(&p->stripe, in->drive_rates, in->drive_count ? in->drive_count : 1);
+    if (drives > 0)
+        stripe_init(&p->stripe, in->drive_rates, drives);
     p->micro_count = count_micros(in);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         p->units[u].first_tile = in->layout->units[u].first_tile;
@@ -579,4 +587,14 @@ void lay_out(const struct placement_in *in, const struct choice *c, struct place
     place_recomputed(in, p);
     place_saved(in, c, p);
     place_buffers(in, c, p);
+}
+
+void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    lay_out_on(in, c, in->drive_count ? in->drive_count : 1, p);
+}
+
+void lay_out_memory(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    lay_out_on(in, c, 0, p);
 }

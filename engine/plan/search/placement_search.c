@@ -44,6 +44,7 @@ static_assert(sizeof DEVICE_DEPTHS / sizeof DEVICE_DEPTHS[0] == PLACEMENT_DEVICE
 
 struct choice_range {
     struct choice low, high;
+    uint32_t *classes; /* so many of the order had their turn, at most; may be null */
 };
 
 /* ---- which homes a wish allows ---- */
@@ -75,6 +76,7 @@ static bool may_be_near(const struct placement_in *in)
 
 /* ---- fitting ---- */
 
+/* What leaves which memory is found by bytes of memory alone, the drives' are laid out at the end. */
 typedef bool fit(const struct placement_in *in, const struct placement *p);
 
 static bool fits_hbm(const struct placement_in *in, const struct placement *p)
@@ -92,7 +94,7 @@ static bool fits_memory(const struct placement_in *in, const struct placement *p
 static bool fits(const struct placement_in *in, const struct choice *c, struct placement *p,
                  fit *test)
 {
-    lay_out(in, c, p);
+    lay_out_memory(in, c, p);
     return test(in, p);
 }
 
@@ -109,7 +111,7 @@ static void last_that_fits(const struct placement_in *in, struct choice *c, uint
             to = *number;
     }
     *number = from;
-    lay_out(in, c, p);
+    lay_out_memory(in, c, p);
 }
 
 static uint64_t hbm_of(const struct placement *p)
@@ -129,11 +131,11 @@ static void let_go(const struct placement_in *in, struct choice *c, uint32_t *nu
     uint32_t before = *number;
     uint64_t bytes = held(p);
     *number = most;
-    lay_out(in, c, p);
+    lay_out_memory(in, c, p);
     if (held(p) < bytes)
         return;
     *number = before;
-    lay_out(in, c, p);
+    lay_out_memory(in, c, p);
 }
 
 /* Checkpoints leave HBM, no more of them than must for all else that is there. */
@@ -179,13 +181,13 @@ static bool fill_resident(const struct placement_in *in, const struct placement_
         last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
     }
     c->resident.count = (uint32_t)((uint64_t)c->resident.count * how->resident_quarters / 4);
-    lay_out(in, c, p);
+    lay_out_memory(in, c, p);
     if (fits_hbm(in, p) && p->resident_units > 0) {
         return_acts(in, without.acts_offloaded, c, p);
         return true;
     }
     *c = without;
-    lay_out(in, c, p);
+    lay_out_memory(in, c, p);
     return false;
 }
 
@@ -194,8 +196,10 @@ static bool leave_dram(const struct placement_in *in, const struct placement_how
                        const struct choice_range *range, struct choice *c, struct placement *p)
 {
     bool found = fits_memory(in, p);
-    for (int i = 0; i < LEAVE_COUNT && !found; i++) {
+    for (uint32_t i = 0; i < LEAVE_COUNT && !found; i++) {
         enum leaving class = how->order[i];
+        if (range->classes && *range->classes < i + 1)
+            *range->classes = i + 1;
         uint32_t low = range->low.leaves[class];
         let_go(in, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
         found = fits_memory(in, p);
@@ -212,10 +216,12 @@ static bool prefer_resident(const struct placement_in *in, const struct placemen
                             struct placement *p)
 {
     const struct choice with = *c;
+    lay_out(in, c, p);
     const uint64_t nvme_bytes = p->nvme_bytes, dram_bytes = p->dram_bytes;
     *c = range->low;
     leave_hbm(in, range, c, p);
     bool without = leave_dram(in, how, range, c, p);
+    lay_out(in, c, p);
     bool better = found != without ? found
                   : found          ? nvme_bytes <= p->nvme_bytes
                                    : dram_bytes <= p->dram_bytes;
@@ -234,7 +240,10 @@ static bool search(const struct placement_in *in, const struct placement_how *ho
     leave_hbm(in, range, c, p);
     bool filled = fill_resident(in, how, range, c, p);
     bool found = leave_dram(in, how, range, c, p);
-    return filled ? prefer_resident(in, how, range, found, c, p) : found;
+    if (filled)
+        return prefer_resident(in, how, range, found, c, p);
+    lay_out(in, c, p);
+    return found;
 }
 
 /* The rest of HBM holds weights of more units: the graph keeps them there for the backward. */
@@ -385,9 +394,10 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
 /* With buffer pools as deep as there is room for: those of the drives first, which are what a step
  * waits for. *found: memory has room, and the drives have not. */
 static bool search_depths(const struct placement_in *in, const struct placement_how *how,
-                          bool *found, struct placement *p)
+                          uint32_t *classes, bool *found, struct placement *p)
 {
     struct choice_range range = choices(in, how);
+    range.classes = classes;
     uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
     for (uint32_t depth = how->buffer_pools; depth < PLACEMENT_POOL_DEPTHS; depth++)
         for (uint32_t device = how->device_pools; device < most; device++) {
@@ -399,20 +409,22 @@ static bool search_depths(const struct placement_in *in, const struct placement_
                 continue;
             fill_reservations(in, &choice, p);
             fill_saved(in, &choice, p);
+            lay_out(in, &choice, p);
             return true;
         }
     return false;
 }
 
 int placement_search(const struct placement_in *in, const struct placement_how *how,
-                     struct placement *placement)
+                     uint32_t *classes, struct placement *placement)
 {
     struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
     bool found, offloaded = how->resident_quarters != PLACEMENT_ALL;
     if (!p.units)
         return -ENOMEM;
     bool may = in->compute_tier == HST_TIER_DRAM || !offloaded || placement_may_be_offloaded(in);
-    if (may && search_depths(in, how, &found, &p)) {
+    *classes = 0;
+    if (may && search_depths(in, how, classes, &found, &p)) {
         *placement = p;
         return 0;
     }
@@ -427,10 +439,10 @@ static bool search_usual(const struct placement_in *in, uint32_t segment, bool *
     struct placement_how how = PLACEMENT_USUAL;
     how.segment = segment;
     how.resident_quarters = PLACEMENT_ALL;
-    if (may_be_near(in) && search_depths(in, &how, found, p))
+    if (may_be_near(in) && search_depths(in, &how, NULL, found, p))
         return true;
     how.resident_quarters = 4;
-    return placement_may_be_offloaded(in) && search_depths(in, &how, found, p);
+    return placement_may_be_offloaded(in) && search_depths(in, &how, NULL, found, p);
 }
 
 /* It tells how far a placement is from fitting: what it lacks first, and how much it wants of

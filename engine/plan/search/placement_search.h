@@ -34,9 +34,13 @@ struct placement_how {
 /** placement_plan does this: nothing has to be known of the machine. */
 extern const struct placement_how PLACEMENT_USUAL;
 
-/** Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times. */
+/**
+ * *classes: so many of the order had their turn to leave. Another order of the others, which had
+ * none, gives the same.
+ * Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times.
+ */
 int placement_search(const struct placement_in *in, const struct placement_how *how,
-                     struct placement *placement);
+                     uint32_t *classes, struct placement *placement);
 
 /**
  * The longest segment that is worth a try, of units that may be recomputed: beyond it what is

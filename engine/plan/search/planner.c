@@ -66,7 +66,7 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
     rates.update *=
         planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);
     const struct sim_in sim_in = {
-        .graph = &graph, .rates = rates, .phases = in->phases, .limit_s = limit_s};
+        .graph = &graph, .rates = rates, .phases = in->phases, .limit_s = limit_s, .brief = true};
     rc = simulate(&sim_in, &sim);
     graph_free(&graph);
     if (rc == 0)
@@ -141,16 +141,18 @@ static int choose_threads(const struct planner_in *in, bool optimistic, struct p
     return choose(in, optimistic, p, &c, PLANNER_THREADS_GAIN_LEAST, step_s);
 }
 
-/* It takes the best one's place where it is faster, by more than what simulation can tell. */
-static void try(struct search *s, const struct placement_how *how)
+/* It takes the best one's place where it is faster, by more than what simulation can tell. Returns
+ * how many classes had their turn to leave. */
+static uint32_t try(struct search *s, const struct placement_how *how)
 {
     struct candidate c = {.how = *how};
+    uint32_t classes;
     if (s->rc)
-        return;
-    int rc = placement_search(s->in->placement, how, &c.placement);
+        return LEAVE_COUNT;
+    int rc = placement_search(s->in->placement, how, &classes, &c.placement);
     if (rc) {
         s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so */
-        return;
+        return classes;
     }
     c.placement.late_eighths = s->late_eighths;
     const double limit_s = s->best.step_s * (1 - PLANNER_GAIN_LEAST);
@@ -160,6 +162,7 @@ static void try(struct search *s, const struct placement_how *how)
     placement_free(faster ? &s->best.placement : &c.placement);
     if (faster)
         s->best = c;
+    return classes;
 }
 
 /* ---- which ones ---- */
@@ -180,9 +183,11 @@ static void permute(uint32_t n, enum leaving order[LEAVE_COUNT])
 
 static void try_orders(struct search *s, struct placement_how how)
 {
-    for (uint32_t n = 0; n < 24; n++) {
+    static const uint32_t alike[LEAVE_COUNT + 1] = {24, 6, 2, 1, 1}; /* orders that begin so */
+    for (uint32_t n = 0; n < 24;) {
         permute(n, how.order);
-        try(s, &how);
+        const uint32_t same = alike[try(s, &how)];
+        n += same - n % same;
     }
 }
 
@@ -191,7 +196,7 @@ static void try_shares(struct search *s)
     struct placement_how how = s->best.how;
     for (uint32_t quarters = 3; quarters >= 1; quarters--) {
         how.first_quarters = quarters;
-        try(s, &how);
+        (void)try(s, &how);
     }
 }
 
@@ -199,12 +204,12 @@ static void try_pools(struct search *s)
 {
     struct placement_how how = s->best.how;
     for (how.buffer_pools = 1; how.buffer_pools < PLACEMENT_POOL_DEPTHS; how.buffer_pools++)
-        try(s, &how);
+        (void)try(s, &how);
     how = s->best.how;
     bool device = s->in->placement->compute_tier == HST_TIER_HBM;
     for (how.device_pools = 1; device && how.device_pools < PLACEMENT_DEVICE_DEPTHS;
          how.device_pools++)
-        try(s, &how);
+        (void)try(s, &how);
 }
 
 static void try_acts(struct search *s)
@@ -226,7 +231,7 @@ static void try_resident(struct search *s)
     if (s->usual.resident_quarters != 4)
         return;
     for (how.resident_quarters = 0; how.resident_quarters < 4; how.resident_quarters++)
-        try(s, &how);
+        (void)try(s, &how);
 }
 
 /* Memory where it is computed is for activations before it is for units, or others' weights: a
@@ -242,7 +247,7 @@ static void try_saved(struct search *s)
     for (int offloaded = 0; offloaded <= (gpu && all); offloaded++) {
         how.resident_quarters = offloaded ? 4 : how.resident_quarters;
         for (how.saved_eighths = 1; how.saved_eighths <= 8; how.saved_eighths++)
-            try(s, &how);
+            (void)try(s, &how);
     }
 }
 
@@ -254,7 +259,7 @@ static void try_segments(struct search *s)
     uint32_t longest = placement_longest_segment(s->in->placement), least = how.segment;
     for (uint32_t more = 1; more <= SEGMENTS_MORE && least + more <= longest; more++) {
         how.segment = least + more;
-        try(s, &how);
+        (void)try(s, &how);
     }
 }
 
@@ -265,7 +270,7 @@ static void try_streamed(struct search *s)
     if (!s->in->machine.streams || s->in->placement->streams)
         return;
     for (how.streamed_eighths = 1; how.streamed_eighths <= 8; how.streamed_eighths++)
-        try(s, &how);
+        (void)try(s, &how);
 }
 
 /* ---- in words ---- */

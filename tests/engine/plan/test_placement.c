@@ -187,7 +187,8 @@ static void what_is_computed_again_in_segments_keeps_no_activations(void **state
     }
     for (how.segment = 1; how.segment <= 2; how.segment++) {
         struct placement p = {0};
-        assert_int_equal(placement_search(&in, &how, &p), 0);
+        uint32_t classes;
+        assert_int_equal(placement_search(&in, &how, &classes, &p), 0);
         assert_int_equal(p.segment, how.segment);
         assert_int_equal(p.saved_units, how.segment == 1 ? UNITS - 1 : 0);
         placement_free(&p);
@@ -284,8 +285,8 @@ static struct layout model_of_layers(void)
 static void check_segments(enum hst_tier tier, uint32_t offloaded, enum hst_tier home)
 {
     struct layout layout = model_of_layers();
-    struct unit_placement units[UNITS];
-    struct placement p = {.units = units};
+    struct unit_placement units[UNITS], others[UNITS];
+    struct placement p = {.units = units}, memory = {.units = others};
     struct placement_in in = inputs(&layout, NULL);
     in.compute_tier = tier;
     /* units to one checkpoint: those kept of 1 to 4, and buffers between first and last */
@@ -296,6 +297,9 @@ static void check_segments(enum hst_tier tier, uint32_t offloaded, enum hst_tier
                                       .device_depths = {2, 1, 1},
                                       .segment = segment};
         lay_out(&in, &choice, &p);
+        lay_out_memory(&in, &choice, &memory);
+        assert_int_equal(memory.hbm_bytes, p.hbm_bytes);
+        assert_int_equal(memory.dram_bytes, p.dram_bytes);
         uint64_t near = p.table[HST_CLASS_ACTS][tier], far = p.table[HST_CLASS_ACTS][home];
         assert_int_equal(far, (kept[segment] + 1 + (tier == home ? inner[segment] : 0)) * ACTS);
         assert_true(tier == home || near == inner[segment] * ACTS);
