@@ -120,6 +120,9 @@ static struct plan_in known(const struct hst_engine *engine)
                          .update = optimistic_wish(engine),
                          .store_fixed = engine->plan_in.stored ? store_fixed_bytes : NULL,
                          .phases = versions_phases_simulated(engine)};
+    /* an optimistic update on drives has a version of each step, see optimistic_check */
+    if (in.update.optimistic && engine->plan_in.stored && engine->versions.every == 0)
+        in.phases_on_drives = (unsigned)PHASE_SAVE | PHASE_COMMIT;
     in.is_known = predict_machine(engine, engine->config.rates, &in.machine);
     return in;
 }

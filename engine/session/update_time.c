@@ -22,6 +22,8 @@ struct update_wish optimistic_wish(const struct hst_engine *engine)
         .either = engine->ranks.ranks == 1 && engine->config.update_time == HST_UPDATE_AUTO &&
                   engine->plan_in.deferred && engine->config.keep == 0,
         .frees = !engine->plan_in.stored || engine->versions.every == 1,
+        /* `auto` makes a version of each step where it costs nothing more */
+        .frees_all = !engine->plan_in.stored || engine->versions.every <= 1,
     };
 }
 

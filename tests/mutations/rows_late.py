@@ -83,7 +83,7 @@ mutate(
 mutate(
     'engine/session/predict.c', 'tools/cli_plan',
     ('a bound counts the versions of each step',
-     'versions_phases_simulated(engine), &bound', '0, &bound'),
+     'in.phases, &bound', '0, &bound'),
     ('the share is told', '.late_share = engine->placement.late_eighths / 8.0,',
      ''),
 )

@@ -8,6 +8,12 @@ mutate(
     ('to stand still is no hope', 'run->stalled_s + steps * run->compute_s',
      'steps * run->compute_s'),
     ('nor is to compute for too long', 'run->stalled_s + steps * run->compute_s', 'run->stalled_s'),
+    ('lanes end where they did', 'alike && a->started[l] == b->started[l]', 'alike'),
+    ('and as much later', 'fabs(a->left_s[l] - b->left_s[l]) <= least_s', 'true'),
+)
+mutate(
+    'engine/plan/search/plan_seal.c', 'engine/plan_seal',
+    ('what was fast with less memory is tried', 'if (!ask_for_drives(in, homes, &with))', 'if (true)'),
 )
 mutate(
     'tools/cli/machine_text.c', 'tools/cli_plan_machine',
@@ -21,7 +27,7 @@ mutate(
      'limit_s = s->best.step_s * (1 - PLANNER_GAIN_LEAST)',
      'limit_s = s->best.step_s * (1 + PLANNER_GAIN_LEAST)'),
     ('the faster one wins', 'c.step_s > 0 && c.step_s < limit_s', 'c.step_s > limit_s'),
-    ('orders are tried', 'for (uint32_t n = 0; n < 24; n++)', 'for (uint32_t n = 0; n < 1; n++)'),
+    ('orders are tried', 'for (uint32_t n = 0; n < 24;)', 'for (uint32_t n = 0; n < 1;)'),
     ('a GPU updates a share', 'how.streamed_eighths <= 8', 'how.streamed_eighths < 1'),
     ('the words follow the order', 'names[c->how.order[i]]', 'names[i]'),
     ('what stays is not named', 'if (!has_left(&c->placement, c->how.order[i]))'),

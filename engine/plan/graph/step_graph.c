@@ -5,11 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A backward is twice the forward's products, and the forward again where its activations were not
- * kept. */
-#define BACKWARD_FORWARDS  2.0
-#define RECOMPUTE_FORWARDS 1.0
-
 static void describe_aliases(const struct placement_in *in, uint32_t times, uint32_t unit,
                              struct graph_unit *u)
 {
@@ -76,7 +71,8 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .act_bytes = home->act_bytes,
         .first_act_block = home->first_act_block,
         .forward_flops = forward,
-        .backward_flops = (BACKWARD_FORWARDS + (saved ? 0 : RECOMPUTE_FORWARDS)) * forward,
+        .backward_flops =
+            (STEP_BACKWARD_FORWARDS + (saved ? 0 : STEP_RECOMPUTE_FORWARDS)) * forward,
         .no_forward = l->no_forward,
         .blind_backward = l->blind_backward,
         .wide = home->wide,

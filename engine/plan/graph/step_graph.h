@@ -5,6 +5,11 @@
 #include "plan/graph/graph.h"
 #include "plan/placement/placement.h"
 
+/** A backward is twice the forward's products, and the forward again where its activations were not
+ * kept. */
+#define STEP_BACKWARD_FORWARDS  2.0
+#define STEP_RECOMPUTE_FORWARDS 1.0
+
 /* The visits of a step as a client made them. */
 struct step_order {
     const uint32_t *forward, *backward; /* units */

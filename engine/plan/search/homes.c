@@ -45,6 +45,11 @@ bool homes_slots_are_worth(const struct update_steps *slots, const struct update
            loss_s < others->deferred_s * HOMES_CLIP_LOSS_MOST;
 }
 
+bool homes_are_faster(const struct update_steps *these, const struct update_steps *those)
+{
+    return planner_unclipped_s(these) < planner_unclipped_s(those) * (1 - PLANNER_GAIN_LEAST);
+}
+
 bool homes_are_better(const struct homes *these, const struct homes *those)
 {
     const struct update_steps *a = &these->steps, *b = &those->steps;
@@ -52,5 +57,5 @@ bool homes_are_better(const struct homes *these, const struct homes *those)
         return homes_slots_are_worth(a, b);
     bool loses = those->in.second_slots && !these->in.second_slots &&
                  b->deferred_s > a->deferred_s && !homes_slots_are_worth(b, a);
-    return loses || planner_unclipped_s(a) < planner_unclipped_s(b) * (1 - PLANNER_GAIN_LEAST);
+    return loses || homes_are_faster(a, b);
 }

@@ -34,6 +34,9 @@ bool homes_differ_by_slots(const struct homes *with, const struct homes *without
  */
 bool homes_slots_are_worth(const struct update_steps *slots, const struct update_steps *others);
 
+/** True where a step without a clip is shorter on `these`, by more than PLANNER_GAIN_LEAST. */
+bool homes_are_faster(const struct update_steps *these, const struct update_steps *those);
+
 /**
  * True where `these` are better than `those`, which stay where both are as good. Second slots that
  * one of them has alone have to be worth it.

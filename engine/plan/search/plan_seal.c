@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the graph of a search whose outcome is simulated once more, where by the rough one it takes no
+ * longer than so many times as long as what there is. */
+#define ROUGH_TILES 128u
+#define ROUGH_MOST  1.05
+
 /* ---- values ---- */
 
 void plan_free(struct plan *plan)
@@ -150,7 +155,8 @@ static struct planner_in planner_of(const struct plan_in *in, const struct homes
     return (struct planner_in){.placement = &homes->in,
                                .machine = in->machine,
                                .optimistic = optimistic,
-                               .phases = in->phases};
+                               .phases = in->phases,
+                               .phases_on_drives = in->phases_on_drives};
 }
 
 static int improve_with_slots(const struct plan_in *in, struct homes *with)
@@ -158,6 +164,13 @@ static int improve_with_slots(const struct plan_in *in, struct homes *with)
     const struct planner_in of = planner_of(in, with, true);
     int rc = planner_improve(&of, &with->placement, &with->planned);
     return rc ? rc : planner_update(&of, &with->placement, &with->steps);
+}
+
+/* No others can be faster. */
+static bool are_least(const struct plan_in *in, const struct homes *homes)
+{
+    const struct planner_in of = planner_of(in, homes, in->update.optimistic);
+    return planner_is_least(&of, planner_unclipped_s(&homes->steps));
 }
 
 /* Other homes for the sake of an update in the backward, where that may be chosen: its second slots
@@ -185,6 +198,104 @@ static int try_optimistic(const struct plan_in *in, struct homes *homes)
     return 0;
 }
 
+/* ---- all that is saved on drives, where the host computes ---- */
+
+/* False where something is wished for elsewhere, or steps could not change to an update that does
+ * not wait. Versions have slots of their own there. */
+static bool ask_for_drives(const struct plan_in *in, const struct homes *homes, struct homes *with)
+{
+    static const enum hst_class saved[] = {HST_CLASS_STATES, HST_CLASS_WEIGHTS};
+    const struct update_wish *wish = &in->update;
+    struct place_wish *place = &with->in.wish;
+    *with = (struct homes){.in = homes->in};
+    if (homes->in.compute_tier != HST_TIER_DRAM || !homes->in.has_nvme ||
+        !(wish->optimistic || (wish->either && wish->frees_all)))
+        return false;
+    for (size_t i = 0; i < (homes->in.derived_weights ? 1 : sizeof saved / sizeof *saved); i++) {
+        if (place->fixed[saved[i]] && place->tier[saved[i]] != HST_TIER_NVME)
+            return false;
+        place->fixed[saved[i]] = true;
+        place->tier[saved[i]] = HST_TIER_NVME;
+    }
+    with->in.second_slots = wish->optimistic || !homes->in.stored;
+    return true;
+}
+
+/* True where an update may be optimistic on these homes, too, as a version has all of it. */
+static bool all_saved_on_drives(const struct placement *p, bool derived_weights)
+{
+    for (uint32_t u = 0; u < p->layout->unit_count; u++) {
+        const struct unit_placement *home = &p->units[u];
+        if (home->tile_count > 0 && (home->nvme_states < home->tile_count ||
+                                     (home->weights.tier != HST_TIER_NVME && !derived_weights)))
+            return false;
+    }
+    return true;
+}
+
+/* All is in each step's version. */
+static struct planner_in drives_of(const struct plan_in *in, const struct homes *homes,
+                                   bool optimistic)
+{
+    struct planner_in of = planner_of(in, homes, optimistic);
+    of.phases |= (unsigned)PHASE_SAVE | PHASE_COMMIT;
+    return of;
+}
+
+/* Seconds of both updates, on homes that were found for a deferred one. */
+static int time_both(const struct plan_in *in, struct homes *homes)
+{
+    const struct planner_in of = drives_of(in, homes, false);
+    if (homes->in.compute_tier != HST_TIER_DRAM || !in->update.either || !in->update.frees_all ||
+        !all_saved_on_drives(&homes->placement, homes->in.derived_weights))
+        return 0;
+    return planner_update(&of, &homes->placement, &homes->steps);
+}
+
+/* They are searched for on a graph of fewer tiles, which tells them apart as well, by either
+ * update: each search goes from good to better ones, and not always to the best. */
+static int improve_on_drives(const struct plan_in *in, bool optimistic, const struct homes *best,
+                             struct homes *with)
+{
+    const struct planner_in exact = drives_of(in, with, true);
+    struct planner_in rough = drives_of(in, with, optimistic);
+    if (rough.machine.tiles == 0 || rough.machine.tiles > ROUGH_TILES)
+        rough.machine.tiles = ROUGH_TILES;
+    int rc = planner_improve(&rough, &with->placement, &with->planned);
+    rc = rc ? rc : planner_update(&rough, &with->placement, &with->steps);
+    const double most_s = ROUGH_MOST * planner_unclipped_s(&best->steps);
+    if (rc == 0 && planner_unclipped_s(&with->steps) < most_s)
+        rc = planner_update(&exact, &with->placement, &with->steps);
+    with->planned.step_s = with->steps.optimistic_s;
+    return rc;
+}
+
+/* More memory lets states stay there, and then an update has to wait for the norm. What was fast
+ * with less memory is therefore tried with more, too, so that a plan is never slower for it. */
+static int try_drives(const struct plan_in *in, bool optimistic, struct homes *homes)
+{
+    char why[384];
+    struct homes with;
+    if (!ask_for_drives(in, homes, &with))
+        return 0;
+    int rc = placement_plan(&with.in, &with.placement, why, sizeof why);
+    if (rc)
+        return rc == -ENOMEM ? rc : 0; /* they do not fit */
+    rc = improve_on_drives(in, optimistic, homes, &with);
+    if (rc || !homes_are_faster(&with.steps, &homes->steps)) {
+        placement_free(&with.placement);
+        return rc;
+    }
+    with.in.wish = homes->in.wish;
+    struct planned *planned = &with.planned;
+    size_t said = strlen(planned->what);
+    snprintf(planned->what + said, sizeof planned->what - said,
+             "; on drives for an optimistic update");
+    tell_first(planned, &homes->planned);
+    replace_homes(homes, &with);
+    return 0;
+}
+
 /* The fastest, where enough is known of the machine. slots: those with second slots, too. */
 static int find_fastest(const struct plan_in *in, bool slots, struct homes *homes)
 {
@@ -196,14 +307,18 @@ static int find_fastest(const struct plan_in *in, bool slots, struct homes *home
     homes->steps = (struct update_steps){homes->planned.step_s, homes->planned.step_s};
     if (rc == 0 && homes->in.second_slots && !of.optimistic)
         rc = planner_update(&of, &homes->placement, &homes->steps);
-    return rc || !slots ? rc : try_optimistic(in, homes);
+    rc = rc || !slots || are_least(in, homes) ? rc : try_optimistic(in, homes);
+    rc = rc ? rc : time_both(in, homes);
+    rc = rc || are_least(in, homes) ? rc : try_drives(in, true, homes);
+    return rc || are_least(in, homes) ? rc : try_drives(in, false, homes);
 }
 
 /* With what slices leave to others a step may be faster. */
 static int try_slices(const struct plan_in *in, struct plan *plan)
 {
     struct plan sliced;
-    if (plan->homes.planned.simulated == 0 || plan->layout->whole || in->there != PLAN_UNITS_ANY)
+    if (plan->homes.planned.simulated == 0 || plan->layout->whole || in->there != PLAN_UNITS_ANY ||
+        are_least(in, &plan->homes))
         return 0;
     int rc = plan_usual(in, plan->layout->tile_elements, true, &sliced);
     rc = rc ? rc : find_fastest(in, plan->homes.in.second_slots, &sliced.homes);

@@ -9,6 +9,7 @@
 
 #include "plan/graph/step_graph.h"
 #include "plan/search/placement_search.h"
+#include "plan/search/update_wish.h"
 
 #include <errno.h>
 #include <math.h>
@@ -35,6 +36,7 @@ struct search {
     } seen[SEEN_MOST];
     uint32_t seen_count;
     uint32_t late_eighths; /* of each that is tried */
+    double least_s;        /* planner_least_s */
     int rc;
 };
 
@@ -65,13 +67,42 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
     struct sim_rates rates = machine->rates;
     rates.update *=
         planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);
-    const struct sim_in sim_in = {
-        .graph = &graph, .rates = rates, .phases = in->phases, .limit_s = limit_s, .brief = true};
+    const unsigned on_drives = update_uses_drives(p) ? in->phases_on_drives : 0;
+    const struct sim_in sim_in = {.graph = &graph,
+                                  .rates = rates,
+                                  .phases = in->phases | on_drives,
+                                  .limit_s = limit_s,
+                                  .brief = true};
     rc = simulate(&sim_in, &sim);
     graph_free(&graph);
     if (rc == 0)
         *step_s = sim.step_s;
     return rc;
+}
+
+double planner_least_s(const struct planner_in *in)
+{
+    const struct placement_in *of = in->placement;
+    const struct sim_rates *rates = &in->machine.rates;
+    const struct layout *layout = of->layout;
+    double flops = 0;
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        const struct layout_unit *unit = &layout->units[u];
+        const bool kept = unit->saved_bytes > 0 && !of->recompute;
+        const double forwards = STEP_BACKWARD_FORWARDS + (unit->no_forward ? 0 : 1) +
+                                (kept ? 0 : STEP_RECOMPUTE_FORWARDS);
+        flops += forwards * (double)unit->flops_per_token * (double)of->batch_tokens;
+    }
+    if (rates->flops_per_s <= 0)
+        return 0;
+    const bool shares = rates->shared_cores && rates->update > 0;
+    return flops / rates->flops_per_s +
+           (shares ? (double)(layout->elements / layout->share.world) / rates->update : 0);
+}
+
+bool planner_is_least(const struct planner_in *in, double step_s)
+{
+    return step_s * (1 - PLANNER_GAIN_LEAST) <= planner_least_s(in);
 }
 
 static bool is_new(struct search *s, const struct placement *p)
@@ -147,7 +178,7 @@ static uint32_t try(struct search *s, const struct placement_how *how)
 {
     struct candidate c = {.how = *how};
     uint32_t classes;
-    if (s->rc)
+    if (s->rc || s->best.step_s * (1 - PLANNER_GAIN_LEAST) <= s->least_s)
         return LEAVE_COUNT;
     int rc = placement_search(s->in->placement, how, &classes, &c.placement);
     if (rc) {
@@ -181,12 +212,26 @@ static void permute(uint32_t n, enum leaving order[LEAVE_COUNT])
     }
 }
 
+/* Where its home is fixed a class leaves wholly or not at all, and has its usual place. */
+static bool tells(const struct place_wish *wish, const enum leaving order[LEAVE_COUNT])
+{
+    static const enum hst_class class_of[LEAVE_COUNT] = {[LEAVE_STATES] = HST_CLASS_STATES,
+                                                         [LEAVE_ACTS] = HST_CLASS_ACTS,
+                                                         [LEAVE_GRADS] = HST_CLASS_GRADS,
+                                                         [LEAVE_WEIGHTS] = HST_CLASS_WEIGHTS};
+    for (int i = 0; i < LEAVE_COUNT; i++)
+        if (wish->fixed[class_of[order[i]]] && order[i] != PLACEMENT_USUAL.order[i])
+            return false;
+    return true;
+}
+
 static void try_orders(struct search *s, struct placement_how how)
 {
     static const uint32_t alike[LEAVE_COUNT + 1] = {24, 6, 2, 1, 1}; /* orders that begin so */
     for (uint32_t n = 0; n < 24;) {
         permute(n, how.order);
-        const uint32_t same = alike[try(s, &how)];
+        const bool told = tells(&s->in->placement->wish, how.order);
+        const uint32_t same = told ? alike[try(s, &how)] : 1;
         n += same - n % same;
     }
 }
@@ -351,7 +396,7 @@ static uint32_t quarters_of(const struct placement *p)
 int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned)
 {
-    struct search s = {.in = in, .usual = PLACEMENT_USUAL};
+    struct search s = {.in = in, .usual = PLACEMENT_USUAL, .least_s = planner_least_s(in)};
     struct planned result = {0};
     s.usual.segment = placement->segment;
     s.usual.resident_quarters = quarters_of(placement);

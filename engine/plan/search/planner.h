@@ -24,6 +24,7 @@ struct planner_in {
     struct planner_machine machine;
     bool optimistic; /* of the graph: see step_graph */
     unsigned phases; /* of each step window beside those of training */
+    unsigned phases_on_drives; /* and these where weights or states are on drives */
 };
 
 struct planned {
@@ -61,6 +62,14 @@ struct planned {
 int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned);
 #define PLANNER_TILES 2048u
+
+/**
+ * Seconds below which no homes bring a step: computation with all activations kept that can be,
+ * and the update where it shares its cores. Pure.
+ */
+double planner_least_s(const struct planner_in *in);
+/** True where no other homes can be faster by more than PLANNER_GAIN_LEAST. */
+bool planner_is_least(const struct planner_in *in, double step_s);
 
 /**
  * The share of an update's rate that so many threads of all reach, 0 standing for all: on the line

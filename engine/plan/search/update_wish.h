@@ -13,6 +13,7 @@ struct update_wish {
     bool optimistic; /* no other */
     bool either;     /* whichever is faster; no copies of versions are kept, which hold slots */
     bool frees;      /* what is on drives has a free slot in each step */
+    bool frees_all;  /* it would have one, were all weights and states on drives */
 };
 
 /** Weights or states are on drives. */

@@ -571,7 +571,7 @@ static void where_drives_are_fast_the_usual_homes_stay(void **state)
     p.rates.write *= 1e3;
     struct planned planned = improve_usual(&p, &chosen);
     assert_false(planned.better);
-    assert_true(planned.simulated > 1);
+    assert_int_equal(planned.simulated, 1); /* computation alone takes as long */
     assert_string_equal(planned.what, "what leaves memory: states");
     placement_free(&chosen);
     layout_free(&p.layout);
