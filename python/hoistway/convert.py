@@ -68,7 +68,8 @@ def refuse(m: Making) -> None:
     rest = ''
     if others:
         more = f' and {len(others) - NAMED} more' if len(others) > NAMED else ''
-        rest = f'. Refused are also: {", ".join(others[:NAMED])}{more}'
+        stop = '' if why.endswith('?') else '.'
+        rest = f'{stop} Refused are also: {", ".join(others[:NAMED])}{more}'
     place = m.keys.path if key.startswith('--') else m.keys.place(key)
     fix = '' if 'Fix: ' in why or 'Did you mean' in why else '. Fix: change it, or leave it out'
     raise Refusal(KEY, f'{place}: {key}: {why}{rest}{fix}')

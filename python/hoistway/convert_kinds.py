@@ -414,6 +414,8 @@ def accelerate(m: Making) -> None:
         m.ranks = m.given.ranks
     deepspeed(m)
     given_alone(m)
+    m.notes.append('the file does not say how long is trained, nor in which batch and at what rate: '
+                   'give train --steps or --epochs, --batch-tokens and --lr')
 
 
 def deepspeed(m: Making) -> None:

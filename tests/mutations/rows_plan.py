@@ -76,7 +76,7 @@ mutate(
 mutate(
     'engine/plan/search/plan_seal.c', 'engine/plan_seal tools/cli_room',
     ('homes are chosen for an optimistic update too',
-     'return rc || !slots ? rc : try_optimistic(in, homes);', 'return rc;'),
+     '? rc : try_optimistic(in, homes);', '? rc : 0;'),
     ('not where the run may not use them',
      'if (rc || !update_could_use_slots(&in->update, &with.placement) ||', 'if (rc ||'),
     ('what the usual homes take is told',
@@ -258,9 +258,13 @@ mutate(
 )
 mutate(
     'tools/verbs/plan/paper.c', 'tools/cli_plan_paper',
-    ('an update has weights and gradients too', 'b->state + b->weight + b->grad;', 'b->state;'),
-    ('stage 2 shards gradients', 'c->stage >= 2 ?', 'c->stage >= 3 ?'),
+    ('an update has weights and gradients too', 'k->here ?', 'false ?'),
     ('what is off is marked', 'return fabs(value', 'return 0 * fabs(value'),
+)
+mutate(
+    'tools/verbs/plan/accounting.c', 'tools/cli_plan_paper',
+    ('stage 2 shards gradients', 'stage >= 2 ?', 'stage >= 3 ?'),
+    ('stage 3 gathers weights twice', 'stage == 3 ? 2 : 1', '1'),
 )
 mutate(
     'tools/verbs/plan/page.c', 'tools/cli_plan_page',

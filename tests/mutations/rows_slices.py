@@ -56,7 +56,7 @@ mutate(
     ('what cannot be cut is whole', 'if (!is_room(first) && first != -ERANGE)',
      'if (!is_room(first))'),
     ('slices stay where a store has them', 'in->there == PLAN_UNITS_SLICED', 'false'),
-    ('whole units stay where a store has them', ' || in->there != PLAN_UNITS_ANY)', ')'),
+    ('whole units stay where a store has them', '|| in->there != PLAN_UNITS_ANY ||', '||'),
     ('of two ways that do not fit the smaller one is told of',
      '(is_room(rc) && !homes_lack_less(&other.homes, &plan->homes))', '0'),
     ('tiles that drives pass are small', '&& !has_tiles_on_drives(p)', ''),

@@ -46,6 +46,6 @@ void fail_fix(struct hst_error *error, const char *fix)
         return;
     size_t room = sizeof error->message - strlen(fix) - sizeof ". Fix: ";
     size_t n = strnlen(error->message, room); /* the fix is worth more than the tail of a path */
-    bool stopped = n && error->message[n - 1] == '.';
+    bool stopped = n && strchr(".?", error->message[n - 1]);
     snprintf(error->message + n, sizeof error->message - n, "%s Fix: %s", stopped ? "" : ".", fix);
 }

@@ -10,7 +10,7 @@ import re
 import shutil
 import unittest
 
-from plan_case import HOST, SIZES, THREADS, Given, lasts, machine
+from plan_case import HOST, SIZES, THREADS, Given, lasts, machine, sealed
 
 HALF = {'compute': 1e9, 'update-fp32': 1e9, 'norm-fp32': 1e9}
 
@@ -80,6 +80,15 @@ class Both(Given):
         text = self.both('--tbw=600').stdout
         years = [lasts(self.alone(name, '--tbw=600')['drive_years']) for name in 'ab']
         self.assertRegex(text, rf'(?m)^drives last +{years[0]} +{years[1]}$')
+
+    def test_a_warning_says_which_plan_it_is_of(self):
+        disturbed = machine().replace('operations 0\n', 'operations 0\ndisturbed other work\n')
+        self.assertIn('disturbed', disturbed)
+        self.options('b', rates=self.write('b.rates', sealed(disturbed[:disturbed.rindex('end ')])),
+                     dram='256M')
+        self.both()
+        self.assertEqual(len(self.disturbed), 1, self.disturbed)
+        self.assertTrue(self.disturbed[0].startswith('warning[W108] b.json: other work while '))
 
     def test_a_name_cannot_steer_a_terminal(self):
         for name in ('one\x1b[2J', 'two\x1b[2J'):

@@ -28,7 +28,7 @@ KEYS = {'fits', 'why', 'model', 'stands_for', 'machine', 'assumed', 'store',
         'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'rates', 'rate_ages_s',
         'disturbed',
         'compute_fraction', 'would_help', 'full_batch_tokens', 'tokens', 'days',
-        'written_step_bytes', 'written_day_bytes', 'drive_years'}
+        'written_step_bytes', 'written_day_bytes', 'drive_years', 'accounting'}
 MIB = 1 << 20
 
 

@@ -14,6 +14,9 @@ import case
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 ZERO = [120, 31.4, 16.6, 1.9, 15.6]  # GB: stages 0 to 3 of 7.5B on 64 GPUs, 1T on 1,024
+NAMES = ('zero-1', 'offload-2', 'infinity-1', 'infinity-2a', 'infinity-3', 't-nlg-1', 'bloom-1',
+         'mt-nlg-1')
+ROUND = 'two digits'  # a cell that its own bytes do not meet, and why
 
 
 class Papers(case.Case):
@@ -42,13 +45,15 @@ class Papers(case.Case):
             self.assertAlmostEqual(cell['here'], here, places=6)
 
     def test_each_paper_is_met_by_its_own_bytes(self):
-        for name in ('zero-1', 'offload-2', 'infinity-1', 'infinity-3', 'bloom-1'):
+        for name in NAMES:
             for cell in self.cells(name):
-                self.assertFalse(self.is_off(cell, cell['by_its_bytes']), cell)
+                off = self.is_off(cell, cell['by_its_bytes'])
+                self.assertEqual(off, bool(cell['why']) and ROUND in cell['why'], cell)
+                self.assertTrue(cell['from'], cell)
 
     def test_what_is_further_off_says_why(self):
         marked = 0
-        for name in ('zero-1', 'offload-2', 'infinity-1', 'infinity-3', 'bloom-1'):
+        for name in NAMES:
             cells = self.cells(name)
             text = self.run_verb('--paper', name).stdout
             for cell in cells:
@@ -56,11 +61,11 @@ class Papers(case.Case):
                 self.assertEqual(bool(cell['why']), off, cell)
                 line = next(line for line in text.split('\n') if line.startswith(cell['what']))
                 self.assertEqual('*' in line, off, line)
-                self.assertIn(f' {cell["by_its_bytes"]:.4g} ', line)
+                self.assertRegex(line, rf' {cell["by_its_bytes"]:.4g}[ *]')
                 marked += off
                 if off:
                     self.assertIn('\n* more than 2 % off: ' + cell['why'] + '\n', text)
-        self.assertEqual(marked, 4)
+        self.assertEqual(marked, 6)
 
     def test_bandwidth_gives_the_efficiency_that_the_paper_asks_for(self):
         weights, states, activations = self.cells('infinity-3')
@@ -76,12 +81,65 @@ class Papers(case.Case):
         for cell in self.cells('infinity-1'):
             self.assertEqual((cell['by_its_bytes'], cell['here']), (20, 14))
         self.assertEqual([cell['by_its_bytes'] for cell in self.cells('offload-2')], [26])
+        for cell, held in zip(self.cells('infinity-2a'), (20, 200, 2000 / 96)):
+            self.assertAlmostEqual(cell['by_its_bytes'], held, places=5)
+
+    def test_gpts_have_as_many_parameters_as_their_papers_say(self):
+        sizes = {name: self.cells(name)[0] for name in ('t-nlg-1', 'bloom-1', 'mt-nlg-1')}
+        for (name, cell), (layers, hidden, vocab) in zip(
+                sizes.items(), ((78, 4256, 0), (70, 14336, 250880), (105, 20480, 0))):
+            params = hidden * (12 * layers * hidden + vocab) / 1e9
+            self.assertAlmostEqual(cell['by_its_bytes'], params, places=5, msg=name)
+        moved = self.cells('mt-nlg-1')[2:]
+        each = 2 * 2048 * 20480 * 105
+        self.assertAlmostEqual(moved[0]['here'], 1920 * each / 1e12, places=6)
+        self.assertAlmostEqual(moved[1]['here'], each / 1e9, places=6)
+
+    def accounted(self, *args, status=0):
+        done = self.run_verb('--json', '--accounting=paper', *args)
+        self.assertEqual((done.returncode, done.stderr), (status, ''))
+        return json.loads(done.stdout)
+
+    def test_a_plan_is_accounted_for_as_zero_does(self):
+        """The stand-ins have parameters as the papers' models, to a hundredth."""
+        given = ('--model=7.5B', '--world=64', '--machine=dgx-2')
+        told = self.accounted(*given)
+        stages = told['accounting']['stages']
+        params = told['parameters']
+        for stage, paper in zip(stages, ZERO):
+            self.assertLess(abs(stage['zero_bytes'] / 1e9 / paper - 1), 0.02, stage)
+            self.assertAlmostEqual(stage['infinity_bytes'] - stage['zero_bytes'],
+                                   4 * params / (64 if stage['stage'] else 1), delta=params / 1e6)
+            sent = 6 if stage['stage'] == 3 else 4
+            self.assertAlmostEqual(stage['zero_sent_bytes'], sent * params, delta=params / 1e6)
+            self.assertAlmostEqual(stage['here_sent_bytes'], sent * params * 63 / 64, delta=params / 1e6)
+        self.assertAlmostEqual(stages[0]['here_bytes'], 14 * params, delta=params / 1e6)
+        self.assertAlmostEqual(told['accounting']['flops_per_s'], 8 * params * told['tok_s'] / 64,
+                               delta=1e-6 * told['tok_s'] * params)
+        plain = json.loads(self.run_verb('--json', *given).stdout)
+        self.assertIsNone(plain['accounting'])
+        self.assertEqual({**told, 'accounting': None}, plain)
+        text = self.run_verb('--accounting=paper', *given).stdout
+        self.assertRegex(text, r'(?m)^3 +1\.867 +2\.334 +1\.633 ')
+        most = self.accounted('--model=1T', '--world=1024', '--machine=dgx-h100', status=3)
+        last = most['accounting']['stages'][3]
+        self.assertLess(abs(last['zero_bytes'] / 1e9 / ZERO[4] - 1), 0.02)
+        self.assertIsNone(most['accounting']['flops_per_s'])
+
+    def test_512_v100_are_predicted_beside_the_paper(self):
+        """ZeRO-Infinity tells 49 TFLOPS of each for models that do not fit here (docs/plan.md)."""
+        given = ('--world=512', '--machine=dgx-2', '--seq-len=1024', '--batch-tokens=2097152')
+        self.accounted('--model=1T', *given, status=3)
+        told = self.accounted('--model=70B', *given)['accounting']['flops_per_s']
+        self.assertAlmostEqual(told / 1e12, 61.3, delta=0.1)
 
     def test_what_is_refused(self):
-        self.assert_refused(self.run_verb('--paper=infinity-2a'), 402, 2,
-                            'Fix: zero-1, offload-2, infinity-1, infinity-3 or bloom-1')
+        self.assert_refused(self.run_verb('--paper=infinity-2'), 402, 2,
+                            f'Fix: {", ".join(NAMES[:-1])} or {NAMES[-1]}.')
+        self.assert_refused(self.run_verb('--compare=a,b', '--accounting=paper'), 402, 2,
+                            '--accounting out')
         for more in ('--model=8B', '--html=page', '--save-rates=rates', '--probe', '--tokens=5',
-                     '--world=2', '--dram=1G', '--seq-len=16', '--options=file'):
+                     '--accounting=paper', '--world=2', '--dram=1G', '--seq-len=16', '--options=file'):
             done = self.run_verb('--paper=zero-1', more)
             self.assert_refused(done, 402, 2, f'{more.split("=")[0]} changes nothing in the table')
             self.assertEqual(done.stdout, '')

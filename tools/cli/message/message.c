@@ -42,7 +42,9 @@ enum cli_exit cli_exit_code(const struct hst_error *error)
 static void print_line(const char *kind, char letter, int code, const char *text)
 {
     struct hst_error line;
-    fail(&line, (enum fail_code)code, 0, "%s", text);
+    const char *subject = letter == 'E' ? NULL : voice_subject(); /* an error has its own */
+    fail(&line, (enum fail_code)code, 0, "%.150s%s%s", subject ? subject : "", subject ? ": " : "",
+         text);
     activity_hold();
     if (code)
         say("%s%s[%c%03d] %s\n", voice_prefix(), kind, letter, code, line.message);

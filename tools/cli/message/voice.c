@@ -12,6 +12,7 @@
 static struct {
     char prefix[VOICE_BYTES];
     const volatile sig_atomic_t *ended;
+    const char *subject;
 } voice;
 
 void voice_of(uint32_t rank, const volatile sig_atomic_t *ended)
@@ -24,6 +25,16 @@ void voice_of(uint32_t rank, const volatile sig_atomic_t *ended)
     if (gethostname(node, sizeof node - 1))
         snprintf(node, sizeof node, "a node without a name");
     snprintf(voice.prefix, sizeof voice.prefix, "rank %u (%s): ", (unsigned)rank, node);
+}
+
+void voice_about(const char *subject)
+{
+    voice.subject = subject;
+}
+
+const char *voice_subject(void)
+{
+    return voice.subject;
 }
 
 bool voice_is_other(void)

@@ -16,6 +16,11 @@
 
 /** From now on this is that rank. ended: a signal's number, once one has come; may be null. */
 void voice_of(uint32_t rank, const volatile sig_atomic_t *ended);
+/** What warnings and notes are of from now on, a name that stands before them; null: of all that
+ * the program does. It is borrowed. */
+void voice_about(const char *subject);
+/** That name, or null. */
+const char *voice_subject(void);
 /** True where it is not rank 0. */
 bool voice_is_other(void);
 /** "rank 3 (node2): "; "" of rank 0. Never null. */

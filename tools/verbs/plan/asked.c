@@ -2,6 +2,7 @@
 /* Decides which options plan has, and which of them contradict each other. */
 #include "verbs/plan/asked.h"
 
+#include "verbs/plan/accounting.h"
 #include "verbs/plan/elsewhere.h"
 #include "verbs/train/config.h"
 #include "verbs/train/eval.h"
@@ -40,7 +41,7 @@ static const struct hst_option input_table[] = {
      .offset = FIELD(paper),
      .argument = "NAME",
      .default_text = "no table",
-     .help = "a table: zero-1, offload-2, infinity-1, infinity-3, bloom-1"},
+     .help = "a table: zero-1, offload-2, infinity-1, bloom-1 and others"},
     {.name = "probe",
      .group = "input",
      .type = HST_OPTION_FLAG,
@@ -103,7 +104,18 @@ static const struct hst_option rank_table[] = {
      .help = "microseconds of an operation beside its bytes"},
 };
 
+static const char *const accountings[] = {"ours", "paper", NULL};
+
 static const struct hst_option output_table[] = {
+    {.name = "accounting",
+     .group = "output",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(accounting),
+     .argument = "WHOSE",
+     .default_text = "ours",
+     .choices = accountings,
+     .first_choice = PLAN_ACCOUNTING_OURS,
+     .help = "paper: what a rank holds and sends by ZeRO's, too, 2 + 2 + 12"},
     {.name = "tokens",
      .group = "output",
      .type = HST_OPTION_COUNT,
@@ -216,6 +228,7 @@ static int check_file(const struct plan_asked *asked, struct hst_error *error)
                 {o->probe, "probe"},
                 {o->compare, "compare"},
                 {o->paper, "paper"},
+                {o->accounting != PLAN_ACCOUNTING_OURS, "accounting"},
                 {o->train.print_options, "print-options"},
                 {o->train.explain_config, "explain-config"},
                 {o->json && !asked->json, "json"}};

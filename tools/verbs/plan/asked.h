@@ -20,6 +20,7 @@ struct plan_options {
     uint64_t net_node, net_between; /* bytes/s */
     double net_latency;             /* µs */
     uint64_t tokens;
+    int accounting; /* enum plan_accounting */
     double tbw;
 };
 

@@ -9,9 +9,11 @@
 #include "cli/forecast.h"
 #include "cli/message/activity.h"
 #include "cli/message/message.h"
+#include "cli/message/voice.h"
 #include "cli/options/shape.h"
 #include "cli/options/store.h"
 #include "hf/folder.h"
+#include "verbs/plan/accounting.h"
 #include "verbs/plan/asked.h"
 #include "verbs/plan/elsewhere.h"
 #include "verbs/plan/page.h"
@@ -224,6 +226,7 @@ static int plan_job(struct job *job, int argc, char *const *argv)
     p->argument_count = argc;
     p->tokens = o->tokens;
     p->tbw = o->tbw;
+    p->accounting = o->accounting;
     p->locals = o->launch.locals ? o->launch.locals : 1;
     job->plan = p;
     return run(o, p, &job->error);
@@ -277,10 +280,11 @@ static int check_compare(const struct plan_options *o, struct hst_error *error)
                     "--compare '%.200s' names not two files. Fix: --compare A.json,B.json, each as "
                     "for --options.",
                     o->compare);
-    if (o->train.options_path || o->html || o->save_rates || o->probe || o->paper)
+    if (o->train.options_path || o->html || o->save_rates || o->probe || o->paper ||
+        o->accounting != PLAN_ACCOUNTING_OURS)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--compare plans twice and writes nothing. Fix: leave --options, --html, "
-                    "--save-rates, --probe and --paper out.");
+                    "--save-rates, --probe, --paper and --accounting out.");
     return 0;
 }
 
@@ -306,11 +310,13 @@ static struct job *plan_with(const struct plan_options *both, int argc, char *co
     bool help = false;
     int native = job && own ? 0 : -ENOMEM;
     int count = native ? 0 : options_of(argc, argv, file, own);
+    voice_about(file);
     if (!native) {
         struct plan_asked asked = {&job->options, NULL, file, both->json};
         native = plan_parse(&asked, count, own, &help, &job->error);
     }
     native = native ? native : plan_job(job, count, own);
+    voice_about(NULL);
     free(own);
     if (native && job) {
         name_file(&job->error, file);

@@ -19,6 +19,7 @@ struct plan {
     bool fits;
     struct llama_config config;
     uint64_t tokens; /* that are to be trained on: --tokens, else those of --data; 0: not known */
+    int accounting;  /* enum plan_accounting */
     double tbw;      /* TB that one drive is rated for; 0: not known */
     struct plan_help helps[PLAN_HELPS];
     uint32_t help_count;

@@ -5,6 +5,7 @@
 #include "cli/log/json.h"
 #include "cli/message/table.h"
 #include "cli/rates_text.h"
+#include "verbs/plan/accounting.h"
 #include "verbs/plan/answer.h"
 #include "verbs/plan/plan.h"
 
@@ -279,6 +280,7 @@ void plan_print(const struct plan *p, FILE *out)
     if (!p->fits) {
         fprintf(out, "does not fit: %s\n", p->refusal.message);
         print_smallest(p, out);
+        plan_print_accounting(p, out);
         return;
     }
     print_update(p, out);
@@ -292,6 +294,7 @@ void plan_print(const struct plan *p, FILE *out)
     print_start_up(p, out);
     print_rates(p, out);
     plan_print_answer(p, out);
+    plan_print_accounting(p, out);
 }
 
 /* ---- JSON ---- */
@@ -487,6 +490,7 @@ void plan_print_json(const struct plan *p, FILE *out)
     put_smallest(&json, p);
     put_rates(&json, &p->t.rates);
     plan_put_answer(&json, p);
+    plan_put_accounting(&json, p);
     json_put_end(&json);
     fputc('\n', out);
 }

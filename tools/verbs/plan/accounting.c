@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides what is told by the accounting of ZeRO's papers: what a rank holds and hands to others at
+ * each stage, and how many FLOP/s it reaches. Each figure stands beside that of a run here.
+ */
+#include "verbs/plan/accounting.h"
+
+#include "verbs/train/train.h"
+
+#define STAGES          4u
+#define GB              1e9
+#define TERA            1e12
+#define FLOP_OF_A_TOKEN 8.0 /* and of a parameter: 2 forward, 4 backward, 2 for activations anew */
+
+const struct hst_param_bytes paper_zero = {.weight = 2, .state = 12, .grad = 2};
+const struct hst_param_bytes paper_infinity = {.weight = 2, .state = 16, .grad = 2};
+
+double paper_held_bytes(unsigned stage, double params, double ranks,
+                        const struct hst_param_bytes *bytes)
+{
+    const double state = stage >= 1 ? bytes->state / ranks : bytes->state;
+    const double grad = stage >= 2 ? bytes->grad / ranks : bytes->grad;
+    const double weight = stage >= 3 ? bytes->weight / ranks : bytes->weight;
+    return (state + grad + weight) * params;
+}
+
+struct accounts {
+    double params, ranks;
+    struct hst_param_bytes here;
+};
+
+static struct accounts accounts_of(const struct plan *p)
+{
+    struct hst_config config = p->t.options->engine;
+    struct accounts a = {.params = (double)p->t.result.memory.parameters,
+                         .ranks = train_options_ranks(p->t.options)};
+    config.precision = train_precision(&p->t);
+    if (!hst_config_bytes(&config, &a.here))
+        a.here = (struct hst_param_bytes){0}; /* no such optimizer: the plan has refused it */
+    return a;
+}
+
+/* Gradients once, and weights once or, where none are kept, for each sweep: ZeRO, section 7. */
+static double sent_bytes(unsigned stage, double params, const struct hst_param_bytes *bytes)
+{
+    return params * (bytes->grad + bytes->weight * (stage == 3 ? 2 : 1));
+}
+
+/* A rank has its own share already. */
+static double sent_here(unsigned stage, const struct accounts *a)
+{
+    return sent_bytes(stage, a->params, &a->here) * (a->ranks - 1) / a->ranks;
+}
+
+static double flops_per_s(const struct plan *p, const struct accounts *a)
+{
+    const double step_s = p->fits ? p->t.result.prediction.step_s : 0;
+    return step_s > 0
+               ? FLOP_OF_A_TOKEN * a->params * (double)p->t.run.batch_tokens / (step_s * a->ranks)
+               : 0;
+}
+
+void plan_print_accounting(const struct plan *p, FILE *out)
+{
+    const struct accounts a = accounts_of(p);
+    if (p->accounting != PLAN_ACCOUNTING_PAPER)
+        return;
+    fprintf(out, "by the papers' accounting, of %g rank%s: GB that one holds, GB that it sends\n",
+            a.ranks, a.ranks == 1 ? "" : "s");
+    fprintf(out, "%-8s%12s%12s%12s%12s%12s\n", "stage", "2 + 2 + 12", "20 bytes", p->precision,
+            "2 + 2 sent", p->precision);
+    for (unsigned stage = 0; stage < STAGES; stage++)
+        fprintf(out, "%-8u%12.4g%12.4g%12.4g%12.4g%12.4g\n", stage,
+                paper_held_bytes(stage, a.params, a.ranks, &paper_zero) / GB,
+                paper_held_bytes(stage, a.params, a.ranks, &paper_infinity) / GB,
+                paper_held_bytes(stage, a.params, a.ranks, &a.here) / GB,
+                sent_bytes(stage, a.params, &paper_zero) / GB, sent_here(stage, &a) / GB);
+    if (flops_per_s(p, &a) > 0)
+        fprintf(out, "at %g FLOP of a parameter and token a rank reaches %.3g TFLOPS\n",
+                FLOP_OF_A_TOKEN, flops_per_s(p, &a) / TERA);
+}
+
+void plan_put_accounting(struct json_writer *json, const struct plan *p)
+{
+    const struct accounts a = accounts_of(p);
+    if (p->accounting != PLAN_ACCOUNTING_PAPER) {
+        json_put_null(json, "accounting");
+        return;
+    }
+    json_put_object(json, "accounting");
+    json_put_array(json, "stages");
+    for (unsigned stage = 0; stage < STAGES; stage++) {
+        json_put_object(json, NULL);
+        json_put_whole(json, "stage", stage);
+        json_put_real(json, "zero_bytes", paper_held_bytes(stage, a.params, a.ranks, &paper_zero));
+        json_put_real(json, "infinity_bytes",
+                      paper_held_bytes(stage, a.params, a.ranks, &paper_infinity));
+        json_put_real(json, "here_bytes", paper_held_bytes(stage, a.params, a.ranks, &a.here));
+        json_put_real(json, "zero_sent_bytes", sent_bytes(stage, a.params, &paper_zero));
+        json_put_real(json, "here_sent_bytes", sent_here(stage, &a));
+        json_put_end(json);
+    }
+    json_put_end(json);
+    json_put_known(json, "flops_per_s", flops_per_s(p, &a));
+    json_put_end(json);
+}
