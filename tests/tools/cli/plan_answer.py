@@ -40,6 +40,15 @@ class Answer(Given):
         quick = {name: 1e12 for name in SLOW}
         self.assertNotIn('drive', self.helps(self.on(quick, *DRIVES)))
 
+    def test_a_gain_as_small_as_what_plans_are_off_is_not_told(self):
+        for rate, least, most, is_told in ((2.935e10, 1.01, 1.02, False),
+                                           (2.85e10, 1.03, 1.06, True)):
+            told = self.on({name: rate for name in SLOW}, *DRIVES)
+            twice = {help['what']: help['predicted_step_s'] for help in told['twice_as_fast']}
+            gain = told['predicted_step_s'] / twice['drives']
+            self.assertTrue(least < gain < most, gain)
+            self.assertEqual('drive' in self.helps(told), is_told)
+
     def test_twice_the_memory_is_worth_what_a_plan_with_it_takes(self):
         least = self.on(SLOW, '--nvme=1G', '--durability=none')['memory']['total']['dram']
         tight = ('--nvme=1G', '--durability=none', f'--dram={3 * least // 5}')

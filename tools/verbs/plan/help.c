@@ -10,11 +10,12 @@
 #include "verbs/plan/plan.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ROUGH_TILES      128u
-#define GAIN             1.01 /* less is none */
+#define GAIN             1.02 /* less is none: of two plans each may overlook a hundredth */
 #define TOKENS_DOUBLINGS 10u
 #define TOKENS_MOST      (UINT64_C(1) << 50)
 
@@ -123,6 +124,12 @@ static bool may_have_state(const struct plan *p)
            c->state <= HST_STATE_FP32 && c->optimizer == HST_OPTIMIZER_ADAMW;
 }
 
+/* Less is none where a rough plan of what was asked for is off by as much, from the exact one. */
+static double least_gain(const struct plan *p, double rough_s)
+{
+    return fmax(GAIN, 1 + fabs(rough_s / p->t.result.prediction.step_s - 1));
+}
+
 /* A plan that is no faster, or does not fit, helps nobody. */
 static void keep(struct plan *p, const char *what, uint64_t amount, double rough_s,
                  const struct variant *v, const struct hst_prediction *told)
@@ -130,7 +137,7 @@ static void keep(struct plan *p, const char *what, uint64_t amount, double rough
     const struct hst_prediction *now = &p->t.result.prediction;
     const double step_s = now->step_s * told->step_s / rough_s;
     const double more = (double)v->tokens / (double)p->t.run.batch_tokens;
-    if (told->step_s > 0 && more * now->step_s >= GAIN * step_s)
+    if (told->step_s > 0 && more * now->step_s >= least_gain(p, rough_s) * step_s)
         p->helps[p->help_count++] = (struct plan_help){
             what, amount, step_s, more * now->step_s / step_s, told->compute_s / told->step_s};
 }
