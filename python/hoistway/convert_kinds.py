@@ -414,7 +414,7 @@ def accelerate(m: Making) -> None:
         m.ranks = m.given.ranks
     deepspeed(m)
     given_alone(m)
-    m.notes.append('the file does not say how long is trained, nor in which batch and at what rate: '
+    m.notes.append('the file does not say how long is trained, in which batch and at what rate: '
                    'give train --steps or --epochs, --batch-tokens and --lr')
 
 

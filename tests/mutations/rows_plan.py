@@ -13,7 +13,8 @@ mutate(
 )
 mutate(
     'engine/plan/search/plan_seal.c', 'engine/plan_seal',
-    ('what was fast with less memory is tried', 'if (!ask_for_drives(in, homes, &with))', 'if (true)'),
+    ('what was fast with less memory is tried', 'if (!ask_for_drives(in, homes, &with))',
+     'if (true)'),
 )
 mutate(
     'tools/cli/machine_text.c', 'tools/cli_plan_machine',
@@ -228,7 +229,8 @@ mutate(
 mutate(
     'tools/verbs/plan/help.c', 'tools/cli_plan_answer',
     ('a drive more is one beside those that are there', '(drives + 1.0) / drives', '2.0'),
-    ('what gains nothing is left out', ' && more * now->step_s >= least_gain(p, rough_s) * step_s)', ')'),
+    ('what gains nothing is left out',
+     ' && more * now->step_s >= least_gain(p, rough_s) * step_s)', ')'),
     ('a second drive is drives twice as fast', 'if (drives > 1)', 'if (drives > 0)'),
     ('ranks have drives of their own', ' || strstr(name, "{rank}")', ''),
     ('a step that is full is known', 'p->full_tokens = v.tokens;', ''),

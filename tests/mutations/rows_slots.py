@@ -95,7 +95,8 @@ mutate(
 )
 mutate(
     'engine/plan/graph/step_graph.c', 'tools/cli_room',
-    ('a backward is shorter by them', '(saved ? 0 : STEP_RECOMPUTE_FORWARDS)', 'RECOMPUTE_FORWARDS'),
+    ('a backward is shorter by them', '(saved ? 0 : STEP_RECOMPUTE_FORWARDS)',
+     'STEP_RECOMPUTE_FORWARDS'),
 )
 mutate(
     'tools/model/layer/layer.c', 'tools/model/step',

@@ -291,7 +291,8 @@ class Convert(unittest.TestCase):
         self.assertEqual(made[1][-4:], ['--pack', 'off', '--long', 'cut'])
 
     def test_accelerate(self):
-        made, _ = self.commands(ACCELERATE, *GIVEN)
+        made, told = self.commands(ACCELERATE, *GIVEN)
+        self.assertIn('give train --steps or --epochs, --batch-tokens and --lr', told)
         self.assertEqual(made, [[
             'mpirun', '-n', '4', 'hoistway', 'train', '--precision', 'bf16', '--clip', '0.5',
             '--store', '/nvme', '--zero-stage', '3', '--place', 'states=nvme,weights=dram',

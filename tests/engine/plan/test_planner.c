@@ -7,7 +7,6 @@
 #include "placement_checks.h"
 #include "plan/graph/step_graph.h"
 #include "plan/placement/record.h"
-#include "plan/search/placement_search.h"
 #include "plan/search/planner.h"
 
 #include <errno.h>
@@ -577,39 +576,6 @@ static void where_drives_are_fast_the_usual_homes_stay(void **state)
     layout_free(&p.layout);
 }
 
-/* Another order of classes that had no turn to leave. */
-static void an_order_of_what_need_not_leave_changes_nothing(void **state)
-{
-    (void)state;
-    uint32_t alike = 0;
-    for (uint32_t number = 0; number < CASES; number += 4 * stride) {
-        struct problem p = {0};
-        make_problem(number, &p);
-        struct placement_how how = PLACEMENT_USUAL, other;
-        how.resident_quarters = p.in.compute_tier == HST_TIER_HBM ? 4 : PLACEMENT_ALL;
-        for (uint32_t i = 0; i < LEAVE_COUNT; i++) {
-            struct placement one = {0}, two = {0};
-            uint32_t classes, again;
-            other = how;
-            other.order[i] = how.order[LEAVE_COUNT - 1];
-            other.order[LEAVE_COUNT - 1] = how.order[i];
-            int rc = placement_search(&p.in, &how, &classes, &one);
-            if (rc == 0 && classes <= i && i + 1 < LEAVE_COUNT) {
-                assert_int_equal(placement_search(&p.in, &other, &again, &two), 0);
-                assert_int_equal(again, classes);
-                assert_memory_equal(one.table, two.table, sizeof one.table);
-                assert_int_equal(one.dram_bytes, two.dram_bytes);
-                assert_int_equal(one.nvme_bytes, two.nvme_bytes);
-                alike++;
-            }
-            placement_free(&one);
-            placement_free(&two);
-        }
-        layout_free(&p.layout);
-    }
-    assert_true(alike > 0);
-}
-
 /* `test_engine_planner --all` takes the whole list. */
 int main(int argc, char **argv)
 {
@@ -628,7 +594,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(so_it_does_of_an_optimistic_one),
         cmocka_unit_test(what_is_wished_stays_where_it_was_wished),
         cmocka_unit_test(where_drives_are_fast_the_usual_homes_stay),
-        cmocka_unit_test(an_order_of_what_need_not_leave_changes_nothing),
         cmocka_unit_test(the_same_is_chosen_each_time),
         cmocka_unit_test(over_the_list_none_is_slower_than_the_usual_homes),
     };

@@ -112,7 +112,8 @@ class Papers(case.Case):
                                    4 * params / (64 if stage['stage'] else 1), delta=params / 1e6)
             sent = 6 if stage['stage'] == 3 else 4
             self.assertAlmostEqual(stage['zero_sent_bytes'], sent * params, delta=params / 1e6)
-            self.assertAlmostEqual(stage['here_sent_bytes'], sent * params * 63 / 64, delta=params / 1e6)
+            self.assertAlmostEqual(stage['here_sent_bytes'], sent * params * 63 / 64,
+                                   delta=params / 1e6)
         self.assertAlmostEqual(stages[0]['here_bytes'], 14 * params, delta=params / 1e6)
         self.assertAlmostEqual(told['accounting']['flops_per_s'], 8 * params * told['tok_s'] / 64,
                                delta=1e-6 * told['tok_s'] * params)
@@ -139,7 +140,8 @@ class Papers(case.Case):
         self.assert_refused(self.run_verb('--compare=a,b', '--accounting=paper'), 402, 2,
                             '--accounting out')
         for more in ('--model=8B', '--html=page', '--save-rates=rates', '--probe', '--tokens=5',
-                     '--accounting=paper', '--world=2', '--dram=1G', '--seq-len=16', '--options=file'):
+                     '--accounting=paper', '--world=2', '--dram=1G', '--seq-len=16',
+                     '--options=file'):
             done = self.run_verb('--paper=zero-1', more)
             self.assert_refused(done, 402, 2, f'{more.split("=")[0]} changes nothing in the table')
             self.assertEqual(done.stdout, '')
