@@ -196,35 +196,6 @@ static void what_is_computed_again_in_segments_keeps_no_activations(void **state
     layout_free(&layout);
 }
 
-/* Another order of classes that had no turn to leave. */
-static void an_order_of_what_need_not_leave_changes_nothing(void **state)
-{
-    (void)state;
-    struct layout layout = model(4096);
-    struct placement_in in = inputs(&layout, NULL);
-    uint32_t alike = 0, most = 0;
-    for (in.dram_budget = 1 << 17; in.dram_budget < 1u << 22; in.dram_budget += 1 << 15) {
-        struct placement_how how = PLACEMENT_USUAL, other = PLACEMENT_USUAL;
-        struct placement one = {0}, two = {0};
-        uint32_t classes, again;
-        int rc = placement_search(&in, &how, &classes, &one);
-        if (rc == 0 && classes + 1 < LEAVE_COUNT) {
-            other.order[classes] = how.order[LEAVE_COUNT - 1];
-            other.order[LEAVE_COUNT - 1] = how.order[classes];
-            assert_int_equal(placement_search(&in, &other, &again, &two), 0);
-            assert_int_equal(again, classes);
-            assert_memory_equal(one.table, two.table, sizeof one.table);
-            assert_int_equal(one.dram_bytes, two.dram_bytes);
-            alike++;
-        }
-        most = rc == 0 && classes > most ? classes : most;
-        placement_free(&one);
-        placement_free(&two);
-    }
-    assert_true(alike > 0 && most >= 2);
-    layout_free(&layout);
-}
-
 static void sizes_that_overflow_are_refused(void **state)
 {
     (void)state;
@@ -597,7 +568,6 @@ int main(void)
         cmocka_unit_test(activations_stay_where_there_is_room),
         cmocka_unit_test(activations_with_another_home_do_not_stay),
         cmocka_unit_test(what_is_computed_again_in_segments_keeps_no_activations),
-        cmocka_unit_test(an_order_of_what_need_not_leave_changes_nothing),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(wishes_are_kept_and_contradictions_refused),
         cmocka_unit_test(what_is_computed_again_takes_the_buffers_of_one_segment),

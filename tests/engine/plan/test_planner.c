@@ -87,10 +87,10 @@ static void make_problem(uint32_t number, struct problem *p)
 
 static double simulated(const struct problem *p, const struct placement *placement)
 {
-    struct graph graph;
     struct sim sim;
-    assert_int_equal(step_graph_coarse(&p->in, placement, PLANNER_TILES, false, &graph), 0);
+    struct graph graph;
     const struct sim_in in = {.graph = &graph, .rates = p->rates, .brief = true};
+    assert_int_equal(step_graph_coarse(&p->in, placement, PLANNER_TILES, false, &graph), 0);
     assert_int_equal(simulate(&in, &sim), 0);
     graph_free(&graph);
     return sim.step_s;
@@ -98,8 +98,7 @@ static double simulated(const struct problem *p, const struct placement *placeme
 
 static void improve(const struct problem *p, struct placement *placement, struct planned *planned)
 {
-    const struct planner_machine machine = {p->rates, p->threads, 0, p->streams, 0};
-    const struct planner_in in = {.placement = &p->in, .machine = machine};
+    const struct planner_in in = {&p->in, {p->rates, p->threads, 0, p->streams, 0}, false, 0, 0};
     assert_int_equal(planner_improve(&in, placement, planned), 0);
 }
 
