@@ -17,6 +17,7 @@ static_assert(sizeof(enum hst_update_time) == sizeof(int), "a choice is stored a
 static_assert(sizeof(enum hst_activations) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_reduce) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_loss_scaling) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_zero) == sizeof(int), "a choice is stored as an int");
 static_assert(HST_GROUPS_MOST == HST_OPTION_TEXTS_MOST, "an option fills all of them");
 static_assert(offsetof(struct hst_config, beta2) ==
@@ -30,6 +31,7 @@ static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const state_choices[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
 static const char *const zero_choices[] = {"3", "2", "1", "0", NULL};
+static const char *const scaling_choices[] = {"dynamic", "static", NULL};
 static const char *const reduce_choices[] = {"grads", "f32", NULL};
 static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
@@ -138,6 +140,15 @@ static const struct hst_option options[] = {
      .least = LOSS_SCALE_LEAST,
      .greatest = LOSS_SCALE_MOST,
      .help = "of the first step in fp16; it adapts itself"},
+    {.name = "loss-scaling",
+     .group = "training",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(loss_scaling),
+     .argument = "HOW",
+     .default_text = "dynamic",
+     .choices = scaling_choices,
+     .first_choice = HST_LOSS_SCALING_DYNAMIC,
+     .help = "static: the scale of fp16 stays as it is"},
     {.name = "skip-nonfinite",
      .group = "training",
      .type = HST_OPTION_FLAG,

@@ -80,6 +80,10 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "precision must be fp32, bf16 or fp16");
     if (c->loss_scale != 0 && c->precision != HST_PRECISION_FP16)
         return refuse_value(engine, "--loss-scale is for --precision fp16. Fix: leave it out");
+    if ((unsigned)c->loss_scaling > HST_LOSS_SCALING_STATIC)
+        return refuse_value(engine, "loss_scaling must be dynamic or static");
+    if (c->loss_scaling != HST_LOSS_SCALING_DYNAMIC && c->precision != HST_PRECISION_FP16)
+        return refuse_value(engine, "--loss-scaling is for --precision fp16. Fix: leave it out");
     if (c->loss_scale != 0 &&
         !(c->loss_scale >= LOSS_SCALE_LEAST && c->loss_scale <= LOSS_SCALE_MOST))
         return refuse_value(engine, "loss_scale must be 1 to 2^32");

@@ -367,7 +367,8 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats)
         engine->exec.verdict.optimistic ? HST_UPDATE_OPTIMISTIC : HST_UPDATE_DEFERRED;
     stats->redone = (engine->exec.verdict.left & PHASE_REDO) != 0;
     stats->loss_scale = (double)at->scale.value;
-    if (engine->config.precision == HST_PRECISION_FP16)
+    if (engine->config.precision == HST_PRECISION_FP16 &&
+        engine->config.loss_scaling == HST_LOSS_SCALING_DYNAMIC)
         at->scale = loss_scale_after(at->scale, !skipped);
     engine->step.last_s = stats->seconds;
     versions_step_ended(engine, stats->seconds);

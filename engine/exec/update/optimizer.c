@@ -111,6 +111,7 @@ bool optimizer_skips(const struct executor *exec, double stored_norm)
 {
     return overflows(exec, stored_norm) &&
            (exec->in.config->skip_nonfinite ||
+            exec->in.config->loss_scaling == HST_LOSS_SCALING_STATIC ||
             exec->in.standing->scale.value > (float)LOSS_SCALE_LEAST);
 }
 

@@ -36,6 +36,10 @@ struct hst_trace_event {
 };
 typedef void hst_trace_fn(void *context, const struct hst_trace_event *event);
 
+/* Whether the loss scale of fp16 doubles and halves, or stays what it was at first. A step whose
+   gradients overflow is left out in both. */
+enum hst_loss_scaling { HST_LOSS_SCALING_DYNAMIC = 0, HST_LOSS_SCALING_STATIC };
+
 enum hst_precision {
     HST_PRECISION_DEFAULT = 0 /* of the device: fp32 on the host, bf16 on a GPU */,
     HST_PRECISION_FP32 = 1,
@@ -224,6 +228,7 @@ struct hst_config {
     /* A plan elsewhere is for this GPU, in place of `device`, which is then a name
        alone; of several ranks each has one. Null: `device` is opened. Read by hst_engine_create */
     const struct hst_dev_planned *planned;
+    enum hst_loss_scaling loss_scaling; /* of fp16: whether the scale changes, see loss_scale */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -76,6 +76,14 @@ class Configured(Folder):
                       'zero_optimization.zero_quantized_weights\n', done.stderr)
         self.assertIn('ds.json says --clip 0, --zero-stage 0\n', done.stderr)
 
+    def test_a_loss_scale_that_is_given_stays(self):
+        for scale, told in ((128, '--loss-scale 128, --loss-scaling static'),
+                            (0, '--loss-scale 1024')):
+            done = self.plan(f'{{"fp16": {{"enabled": true, "loss_scale": {scale}, '
+                             '"initial_scale_power": 10}}')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f'says --precision fp16, {told}\n', done.stderr)
+
     def test_optimizers_have_the_numbers_of_deepspeeds_classes(self):
         told = {'Lion': 'lion, --betas 0.9,0.999, --weight-decay 0, --lr 1e-3',
                 'AdaGrad': 'adagrad, --eps 1e-10, --weight-decay 0, --lr 1e-2',

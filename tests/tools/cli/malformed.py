@@ -62,7 +62,7 @@ KEYS = (
     ('{"zero_optimization": {"offload_param": {"device": "disk"}}}', 'want "none"'),
     ('{"bf16": {"enabled": 1}}', 'want true or false'),
     ('{"bf16": {"enabled": true}, "fp16": {"enabled": true}}', 'bf16.enabled is true'),
-    ('{"fp16": {"enabled": true, "loss_scale": 128}}', 'has no static one'),
+    ('{"fp16": {"enabled": true, "loss_scale": 0.5}}', 'want 0, or 1 to 2^32'),
     ('{"fp16": {"enabled": true, "initial_scale_power": 33}}', 'want 0 to 32'),
     ('{"optimizer": {"type": "Lamb"}}', 'Lion, Adagrad and SGD'),
     ('{"optimizer": {}}', 'it has no type'),

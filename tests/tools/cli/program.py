@@ -140,7 +140,7 @@ class Program(Case):
             'allow-other-tokenizer '
             'pack long init steps '
             'batch-tokens seq-len lr betas eps weight-decay group clip schedule lr-end warmup '
-            'decay epochs seed order precision loss-scale skip-nonfinite state grain store hbm '
+            'decay epochs seed order precision loss-scale loss-scaling skip-nonfinite state grain store hbm '
             'dram nvme durability update activations gpu-update keep keep-every place threads '
             'device host-math io ways zero-stage reduce hop peer-timeout world rank '
             'resume allow-config-change export export-dtype log trace csv tfevents '
@@ -501,6 +501,14 @@ class Training(Folder):
         self.assertRegex(done.stderr, r'(?m)^step 3/3 .* \| skipped at loss scale 134217728 \| ')
         all_of_them = 'warning[W701] all 3 steps of this run were skipped, and the weights are as '
         self.assertIn(all_of_them, done.stderr)
+        done = self.train(f'--log={log}', '--precision=fp16', '--loss-scale=536870912',
+                          '--loss-scaling=static')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(log, encoding='ascii') as f:
+            steps = [line for line in map(json.loads, f) if line['kind'] == 'step']
+        self.assertEqual([(s['loss_scale'], s['skipped']) for s in steps], [(2.0 ** 29, True)] * 3)
+        done = self.train('--precision=bf16', '--loss-scaling=static')
+        self.assertIn('--loss-scaling is for --precision fp16', done.stderr)
         done = self.train('--quiet', '--precision=fp16', '--loss-scale=536870912')
         self.assertRegex(done.stderr, r'\A' + re.escape(all_of_them) + r'[^\n]* Fix: [^\n]*\n\Z')
         done = self.train('--quiet', '--steps=1', '--precision=fp16', '--loss-scale=536870912')

@@ -157,9 +157,8 @@ const struct ds_key ds_keys[] = {
     OPTION("fp16", SECTION, .words = "what follows"),
     OPTION("fp16.enabled", BOOL, .absent = "false",
            .words = "--precision fp16; false in all sections that are there: fp32"),
-    REFUSED("fp16.loss_scale", REAL, .harmless = "0|0.0",
-            .words = "hoistway adapts the loss scale, and has no static one. Fix: 0, with "
-                     "initial_scale_power for the first one."),
+    OPTION("fp16.loss_scale", REAL, .absent = "0",
+           .words = "--loss-scale with --loss-scaling static; 0: it adapts itself"),
     OPTION("fp16.initial_scale_power", WHOLE, .absent = "16", .automatic = "16",
            .words = "--loss-scale: 2 to this power"),
     NOTED("fp16.auto_cast", BOOL, .words = ONE),

@@ -328,6 +328,13 @@ static int peak(struct made *m)
 
 static int loss_scale(struct made *m)
 {
+    const struct found fixed = get(m->c, "fp16.loss_scale");
+    const double scale = fixed.entry && !fixed.automatic ? strtod(fixed.entry->text, NULL) : 0;
+    if (scale != 0 && !(scale >= 1 && scale <= 0x1p32))
+        return ds_refuse(m->c, fixed.entry, m->error, "want 0, or 1 to 2^32. Fix: correct it.");
+    if (scale != 0)
+        return set(m, add(m, "loss-scale", fixed), "%s", fixed.entry->text) ||
+               set(m, add(m, "loss-scaling", fixed), "static");
     const struct found f = get(m->c, "fp16.initial_scale_power");
     const char *power = f.entry && !f.automatic ? f.entry->text : f.key->absent;
     const double p = strtod(power, NULL);
