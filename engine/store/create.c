@@ -13,15 +13,27 @@
 #include <errno.h>
 #include <string.h>
 
+/* Of the weights and the record of one tile. */
+static uint64_t blocks_of_tile(const struct optimizer *optimizer, uint64_t elements)
+{
+    return store_blocks_of(elements * optimizer_weight_bytes(optimizer)) +
+           store_blocks_of(record_layout(optimizer, elements).bytes);
+}
+
+/* Only a unit's last tile is shorter. */
 void store_fixed_bytes(const struct layout *layout, const struct optimizer *optimizer,
                        uint32_t drives, uint64_t fixed_bytes[STRIPE_DRIVES_MAX])
 {
     struct store_header h = {.drives = drives, .align_bytes = STORE_ALIGN_MAX};
     h.extents = STORE_KINDS * layout->tile_count;
-    for (uint32_t tile = 0; tile < layout->tile_count; tile++) {
-        const uint64_t elements = layout_tile(layout, tile).elements;
-        h.blocks += store_blocks_of(elements * optimizer_weight_bytes(optimizer)) +
-                    store_blocks_of(record_layout(optimizer, elements).bytes);
+    const uint64_t each = blocks_of_tile(optimizer, layout->tile_elements);
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        const struct layout_unit *unit = &layout->units[u];
+        if (unit->tile_count > 0)
+            h.blocks += (unit->tile_count - 1) * each +
+                        blocks_of_tile(
+                            optimizer,
+                            layout_tile(layout, unit->first_tile + unit->tile_count - 1).elements);
     }
     h.manifest_bytes = store_manifest_room(h.extents, h.blocks, h.align_bytes);
     for (; h.drive < drives; h.drive++)

@@ -140,9 +140,9 @@ class Program(Case):
             'allow-other-tokenizer '
             'pack long init steps '
             'batch-tokens seq-len lr betas eps weight-decay group clip schedule lr-end warmup '
-            'decay epochs seed order precision loss-scale loss-scaling skip-nonfinite state grain store hbm '
-            'dram nvme durability update activations gpu-update keep keep-every place threads '
-            'device host-math io ways zero-stage reduce hop peer-timeout world rank '
+            'decay epochs seed order precision loss-scale loss-scaling skip-nonfinite state grain '
+            'store hbm dram nvme durability update activations gpu-update keep keep-every place '
+            'threads device host-math io ways zero-stage reduce hop peer-timeout world rank '
             'resume allow-config-change export export-dtype log trace csv tfevents '
             'html quiet eval eval-split eval-every keep-best patience '
             'samples sample-tokens'.split()))
