@@ -265,7 +265,7 @@ static int improve_on_drives(const struct plan_in *in, bool optimistic, const st
     rc = rc ? rc : planner_update(&rough, &with->placement, &with->steps);
     const double most_s = ROUGH_MOST * planner_unclipped_s(&best->steps);
     if (rc == 0 && planner_unclipped_s(&with->steps) < most_s)
-        rc = planner_update(&exact, &with->placement, &with->steps);
+        rc = planner_time(&exact, &with->placement, &with->steps);
     with->planned.step_s = with->steps.optimistic_s;
     return rc;
 }

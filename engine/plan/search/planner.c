@@ -428,6 +428,13 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     return 0;
 }
 
+int planner_time(const struct planner_in *in, const struct placement *placement,
+                 struct update_steps *steps)
+{
+    int rc = step_of(in, placement, false, 0, &steps->deferred_s);
+    return rc ? rc : step_of(in, placement, true, 0, &steps->optimistic_s);
+}
+
 int planner_update(const struct planner_in *in, struct placement *placement,
                    struct update_steps *steps)
 {

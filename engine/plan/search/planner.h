@@ -95,6 +95,10 @@ struct update_steps {
 int planner_update(const struct planner_in *in, struct placement *placement,
                    struct update_steps *steps);
 
+/** Both of them, as threads and the share that is left are chosen. Errors: -ENOMEM. */
+int planner_time(const struct planner_in *in, const struct placement *placement,
+                 struct update_steps *steps);
+
 /** It tells whether an optimistic update is faster, by more than PLANNER_GAIN_LEAST. */
 bool planner_is_optimistic(const struct update_steps *steps);
 /** It is of a step without a clip, with the update that is then taken. */
