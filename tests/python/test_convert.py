@@ -353,6 +353,8 @@ class Convert(unittest.TestCase):
             self.refuse(AXOLOTL.replace('type: chat_template', f'type: {kind}'),
                         'run.yml:4:5: datasets[0].type: ')
         self.refuse(AXOLOTL + 'lora_r: 8\nrl: kto\nadapter2: a\n', 'Refused are also: rl, adapter2')
+        self.refuse(AXOLOTL + 'sequence_lenn: 8\nrl: kto\n',
+                    'Did you mean sequence_len? Refused are also: rl')
 
     def test_what_a_file_leaves_to_its_program_is_told(self):
         self.refuse(AXOLOTL.replace('bf16: auto\n', ''), 'run.yml: bf16: it is not there')
