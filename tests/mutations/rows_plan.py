@@ -8,8 +8,7 @@ mutate(
     ('to stand still is no hope', 'run->stalled_s + steps * run->compute_s',
      'steps * run->compute_s'),
     ('nor is to compute for too long', 'run->stalled_s + steps * run->compute_s', 'run->stalled_s'),
-    ('lanes end where they did', 'alike && a->started[l] == b->started[l]', 'alike'),
-    ('and as much later', 'fabs(a->left_s[l] - b->left_s[l]) <= least_s', 'true'),
+    ('lanes end as much later as they did', 'fabs(a->left_s[l] - b->left_s[l]) <= least_s', 'true'),
 )
 mutate(
     'engine/plan/search/plan_seal.c', 'engine/plan_seal',
