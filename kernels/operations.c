@@ -383,9 +383,11 @@ int hst_op_optimize(struct hst_stream *stream, const struct hst_optimize *args)
         return -EINVAL;
     if (!args->remainder != (args->dtype != HST_BF16) || !args->master != (args->dtype != HST_F16))
         return -EINVAL;
-    if (args->count && (!tensor_ok(args->weight) || !tensor_ok(args->grad) ||
-                        (uintptr_t)args->m % 16 || (uintptr_t)args->v % 16 ||
-                        (uintptr_t)args->remainder % 16 || (uintptr_t)args->master % 16))
+    if (args->count &&
+        (!tensor_ok(args->weight) || !tensor_ok(args->grad) || (uintptr_t)args->m % 16 ||
+         (uintptr_t)args->v % 16 || (uintptr_t)args->m_scales % sizeof(float) ||
+         (uintptr_t)args->v_scales % sizeof(float) || (uintptr_t)args->remainder % 16 ||
+         (uintptr_t)args->master % 16))
         return -EINVAL;
     return stream->dev->ops->optimize(stream, args);
 }

@@ -72,6 +72,8 @@ int row_device(const struct optimizer *optimizer, struct hst_stream *stream,
         .decay = c->decay,
         .l2 = c->l2,
         .step_size = c->step_size,
+        .m_scales = moments.m_scales,
+        .v_scales = moments.v_scales,
     };
     return hst_op_optimize(stream, &args);
 }

@@ -54,12 +54,12 @@ int row_device(const struct optimizer *optimizer, struct hst_stream *stream,
     {COMMON, .precision = HST_PRECISION_BF16, .state = HST_STATE_BF16,                             \
      .host = KIND(value, BF16, BF16), .states = {NUMBERS("remainder", I16), MOMENTS(BF16)},        \
      .state_count = 1 + (count), .has_master = true, RATES(BF16)}
-/* With m and v in codes of 8 bits, which no device has. They begin and are cut at blocks. */
+/* With m and v in codes of 8 bits. They begin and are cut at blocks. */
 #define ROW_OF_CODED_MOMENTS(value, MOMENTS)                                                       \
     {.name = NAME, .granularity = HST_CODE_BLOCK, .too_large = TOO_LARGE, .coef = coef,            \
      .host_arrays = row_host_arrays, .precision = HST_PRECISION_BF16, .state = HST_STATE_8BIT,     \
      .host = KIND(value, BF16, CODE),                                                              \
      .states = {NUMBERS("remainder", I16), MOMENTS(CODE), SCALES("m scale"), SCALES("v scale")},   \
-     .state_count = 5, .has_master = true, RATES(BF16)}
+     .state_count = 5, .has_master = true, RATES(BF16), .device = row_device}
 
 #endif

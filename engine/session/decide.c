@@ -54,7 +54,7 @@ static int check_streams(struct hst_engine *engine)
                            "--gpu-update is for a GPU, and the host computes. Fix: leave it out");
     if (engine->plan_in.host_updates)
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "--gpu-update is not for --state bf16 or 8bit, which the host updates. "
+                           "--gpu-update is not for --state bf16, which the host updates. "
                            "Fix: leave one of the two out");
     return 0;
 }

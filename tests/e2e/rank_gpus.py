@@ -37,6 +37,7 @@ ROWS = [
     (4, 'tied-gqa', ('--precision=bf16', '--clip=0'), ('--place=weights=nvme',)),
     (2, 'untied-mha', ('--precision=bf16', '--optimizer=lion'), ('--gpu-update=0.5',)),
     (2, 'untied-mha', ('--precision=bf16', '--state=bf16'), ('--activations=recompute',)),
+    (2, 'tied-gqa', ('--precision=bf16', '--state=8bit'), ('--gpu-update=0.5',)),
     (4, 'untied-mha', ('--precision=bf16', '--hop=2'), (ON_NVME,)),
 ]
 

@@ -31,6 +31,7 @@ KINDS = (
     ('--precision=bf16', '--place=states=nvme', '--zero-stage=2', '--clip=0'),
     ('--precision=fp32', '--place=states=dram,weights=dram', '--zero-stage=1'),
     ('--precision=bf16', '--place=states=nvme', '--zero-stage=0', '--update=optimistic'),
+    ('--precision=bf16', '--state=8bit', '--place=states=nvme'),
 )
 HOW = ('kill', 'segv', 'exit', 'fail')
 # Where a life ends, and the most that a rank surely comes there in three steps. What the last rank

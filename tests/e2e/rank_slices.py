@@ -98,10 +98,10 @@ class Slices(unittest.TestCase):
 
     def test_the_same_bytes(self):
         kinds = [(tied, precision) for tied in (False, True)
-                 for precision in ('fp32', 'bf16', 'fp16')]
+                 for precision in ('fp32', 'bf16', 'fp16', 'bf16 --state 8bit')]
         for tied, precision in some(kinds, len(kinds)):
             self.model(tied)
-            kind = ('--precision', precision, '--durability', 'none')
+            kind = ('--precision', *precision.split(), '--durability', 'none')
             want = self.train(1, *kind, sliced=False)
             for ranks, place, stage, update in some(self.ROWS_OF_BYTES, 3):
                 with self.subTest(tied=tied, precision=precision, ranks=ranks, stage=stage):

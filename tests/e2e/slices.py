@@ -96,9 +96,12 @@ class Slices(unittest.TestCase):
                     self.check(FAR, 'hbm', *options, '--clip=0',
                                place=('--place=weights=nvme,states=nvme',))
 
-    def test_moments_in_bf16_are_rounded_as_in_the_whole(self):
+    def test_short_moments_are_rounded_as_in_the_whole(self):
         self.model(True)
-        self.check(HOST, 'dram', '--precision=bf16', '--state=bf16')
+        for state, device, budget in some((('bf16', HOST, 'dram'), ('8bit', HOST, 'dram'),
+                                           ('8bit', FAR, 'hbm')), 3):
+            with self.subTest(state, device=device):
+                self.check(device, budget, '--precision=bf16', f'--state={state}')
 
     def test_a_matrix_need_not_fit(self):
         """Weights, gradients and the sum of gradients of the whole would take 8 bytes a weight."""

@@ -230,6 +230,7 @@ static int far_optimize(struct hst_stream *stream, const struct hst_optimize *a)
     *u = (struct update){
         .kind = {.optimizer = (enum hst_optimizer)a->optimizer,
                  .weights = cpu_type(a->dtype),
+                 .moments = a->m_scales ? HST_CPU_CODE : HST_CPU_F32,
                  .grads = cpu_type(a->dtype)},
         .coef = {.grad_scale = a->grad_scale,
                  .beta1_hi = a->beta1_hi,
@@ -243,8 +244,13 @@ static int far_optimize(struct hst_stream *stream, const struct hst_optimize *a)
                  .decay = a->decay,
                  .l2 = a->l2,
                  .step_size = a->step_size},
-        .arrays = {a->weight, a->dtype == HST_F16 ? (void *)a->master : a->remainder, a->m, a->v,
-                   a->grad},
+        .arrays = {.weights = a->weight,
+                   .master = a->dtype == HST_F16 ? (void *)a->master : a->remainder,
+                   .m = a->m,
+                   .v = a->v,
+                   .grads = a->grad,
+                   .m_scales = a->m_scales,
+                   .v_scales = a->v_scales},
         .count = a->count,
     };
     int rc = trouble.delay_seed ? delay(stream) : work(stream, trouble.late);

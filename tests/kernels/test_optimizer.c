@@ -135,8 +135,8 @@ static void norms_have_the_bytes_of_cpu_adam(void **state)
 }
 
 struct copies { /* what cpu_adam works on */
-    void *weight, *grad;
-    float *master, *m, *v;
+    void *weight, *grad, *m, *v;
+    float *master, *m_scales, *v_scales;
     int16_t *remainder;
 };
 
@@ -164,15 +164,19 @@ static void step(struct suite *s, const struct parameters *p, const struct copie
     if (is_host(s))
         return;
     const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops(HST_CPU_ISA_C);
-    const struct hst_update_kind kind = {
-        .optimizer = p->optimizer, .weights = cpu_type(p->dtype), .grads = cpu_type(p->dtype)};
+    const struct hst_update_kind kind = {.optimizer = p->optimizer,
+                                         .weights = cpu_type(p->dtype),
+                                         .moments = args->m_scales ? HST_CPU_CODE : HST_CPU_F32,
+                                         .grads = cpu_type(p->dtype)};
     const struct hst_update_arrays arrays = {.weights = c->weight,
                                              .master = p->dtype == HST_BF16  ? (void *)c->remainder
                                                        : p->dtype == HST_F16 ? c->master
                                                                              : NULL,
                                              .m = args->m ? c->m : NULL,
                                              .v = args->v ? c->v : NULL,
-                                             .grads = c->grad};
+                                             .grads = c->grad,
+                                             .m_scales = c->m_scales,
+                                             .v_scales = c->v_scales};
     assert_true(hst_update_run(hst_update_find(ops, kind), &k, &arrays, p->count) >= 0);
 }
 
@@ -234,6 +238,69 @@ static void updates_have_the_bytes_of_cpu_adam(void **state)
                           &(struct parameters){counts[i], dtype, ORDINARY, optimizers[o]});
 }
 
+/* Codes, two to a tensor's element, are any bits, and so are the scales that they begin with. */
+static void coded_update_of_kind(struct suite *s, const struct parameters *p)
+{
+    const size_t halves = (p->count + 1) / 2, blocks = (p->count + 255) / 256;
+    struct tensor *weight = tensor_empty(s, p->count, HST_BF16);
+    struct tensor *grad = tensor_empty(s, p->count, HST_BF16);
+    struct tensor *remainder = tensor_empty(s, p->count, HST_BF16);
+    struct tensor *m = tensor_empty(s, halves, HST_BF16), *v = tensor_empty(s, halves, HST_BF16);
+    struct tensor *m_scales = tensor_empty(s, blocks, HST_F32);
+    struct tensor *v_scales = tensor_empty(s, blocks, HST_F32);
+    struct tensor *kept = tensor_filled(s, 1, HST_F32, 3);
+    struct copies c = {.weight = filled(s, weight, p->kind),
+                       .grad = filled(s, grad, p->kind),
+                       .m = filled(s, m, MIXED),
+                       .v = filled(s, v, MIXED),
+                       .m_scales = filled(s, m_scales, p->kind),
+                       .v_scales = filled(s, v_scales, p->kind),
+                       .remainder = filled(s, remainder, MIXED)};
+    struct hst_optimize args = {.count = p->count,
+                                .dtype = HST_BF16,
+                                .optimizer = HST_OPTIMIZER_ADAMW,
+                                .weight = weight->data,
+                                .remainder = remainder->data,
+                                .m = m->data,
+                                .v = v->data,
+                                .grad = grad->data,
+                                .m_scales = m_scales->data,
+                                .v_scales = v_scales->data};
+    for (uint64_t t = 1; t <= STEPS; t++)
+        step(s, p, &c, &args, t);
+    suite_sync(s);
+    expect_bytes(s, "weight", weight, c.weight);
+    expect_bytes(s, "two codes of m", m, c.m);
+    expect_bytes(s, "two codes of v", v, c.v);
+    expect_bytes(s, "scale of m", m_scales, c.m_scales);
+    expect_bytes(s, "scale of v", v_scales, c.v_scales);
+    expect_bytes(s, "remainder", remainder, c.remainder);
+    expect_bytes(s, "grad", grad, c.grad);
+    tensor_read(s, kept);
+    free(c.weight);
+    free(c.grad);
+    free(c.m);
+    free(c.v);
+    free(c.m_scales);
+    free(c.v_scales);
+    free(c.remainder);
+}
+
+static void coded_update_case(struct suite *s, const void *parameters)
+{
+    struct parameters p = *(const struct parameters *)parameters;
+    for (p.kind = ORDINARY; p.kind < KINDS; p.kind++)
+        coded_update_of_kind(s, &p);
+}
+
+static void updates_of_codes_have_the_bytes_of_cpu_adam(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNTS; i++)
+        suite_run(coded_update_case,
+                  &(struct parameters){counts[i], HST_BF16, ORDINARY, HST_OPTIMIZER_ADAMW});
+}
+
 /* Moments that an optimizer has none of, or lacks; one that no device has. The host has none. */
 static void expect_refused_by_a_device(struct suite *s, struct hst_optimize args)
 {
@@ -260,8 +327,8 @@ static void refusals_case(struct suite *s, const void *parameters)
                                       .m = f + 128,
                                       .v = f + 192,
                                       .grad = f + 256};
-    struct hst_optimize wrong[11], other = good;
-    for (size_t i = 0; i < 11; i++)
+    struct hst_optimize wrong[13], other = good;
+    for (size_t i = 0; i < 13; i++)
         wrong[i] = good;
     other.optimizer = HST_OPTIMIZER_ADAM;
     expect_refused_by_a_device(s, other);
@@ -269,6 +336,18 @@ static void refusals_case(struct suite *s, const void *parameters)
     expect_refused_by_a_device(s, other);
     other.optimizer = HST_OPTIMIZER_ADAMW;
     other.m = NULL;
+    expect_refused_by_a_device(s, other);
+    other = good;
+    other.m_scales = f + 384; /* but no v_scales */
+    expect_refused_by_a_device(s, other);
+    other.v_scales = f + 448;
+    other.optimizer = HST_OPTIMIZER_ADAGRAD; /* codes are AdamW's, */
+    other.m = NULL;
+    expect_refused_by_a_device(s, other);
+    other.optimizer = HST_OPTIMIZER_ADAMW;
+    other.m = good.m;
+    other.dtype = HST_F32; /* in bf16 */
+    other.remainder = NULL;
     expect_refused_by_a_device(s, other);
     wrong[0].dtype = HST_F32; /* has no remainder */
     wrong[1].remainder = NULL;
@@ -283,7 +362,9 @@ static void refusals_case(struct suite *s, const void *parameters)
     wrong[9].remainder = NULL; /* but a master, */
     wrong[10] = wrong[9];
     wrong[10].master = f + 321; /* which is aligned */
-    for (size_t i = 0; i < 11; i++)
+    wrong[11].m_scales = (float *)((char *)f + 2);
+    wrong[12].v_scales = (float *)((char *)f + 2);
+    for (size_t i = 0; i < 13; i++)
         assert_int_equal(hst_op_optimize(s->stream, &wrong[i]), -EINVAL);
     expect_everywhere(s, t, 3);
 }
@@ -299,6 +380,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_have_the_bytes_of_cpu_adam),
         cmocka_unit_test(updates_have_the_bytes_of_cpu_adam),
+        cmocka_unit_test(updates_of_codes_have_the_bytes_of_cpu_adam),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);

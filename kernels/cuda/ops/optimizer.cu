@@ -6,8 +6,9 @@
  * are kept and division and root are IEEE's, which are nvcc's defaults.
  *
  * Bytes moved per element: norm2 4 (f32) or 2 (bf16, f16); an update 12 (f32, f16) or 10 (bf16),
- * and 8 for each of m and v that it has.
+ * and 8 for each of m and v that it has, or 2 where they are codes, and 1/16 for their scales.
  */
+#include "codes.h"
 #include "launchers.h"
 #include "norm.h"
 
@@ -270,9 +271,9 @@ static __device__ __forceinline__ void update_some(const struct hst_optimize &a,
     float p[N], m[N] = {}, v[N] = {}, g[N];
     read_weights(a, at, p, g, T());
     if constexpr (has_m(O))
-        load_f32(a.m + at, m);
+        load_f32((const float *)a.m + at, m);
     if constexpr (has_v(O))
-        load_f32(a.v + at, v);
+        load_f32((const float *)a.v + at, v);
     HST_UNROLL
     for (int i = 0; i < N; i++) {
         struct state s = updated<O>(a, {p[i], m[i], v[i]}, g[i]);
@@ -282,9 +283,9 @@ static __device__ __forceinline__ void update_some(const struct hst_optimize &a,
     }
     write_weights(a, at, p, T());
     if constexpr (has_m(O))
-        store_f32(a.m + at, m);
+        store_f32((float *)a.m + at, m);
     if constexpr (has_v(O))
-        store_f32(a.v + at, v);
+        store_f32((float *)a.v + at, v);
 }
 
 /* Four weights a thread: of AdamW 56 to 64 bytes under way for each. */
@@ -306,6 +307,137 @@ static cudaError_t update(cudaStream_t stream, const struct hst_optimize *a)
     return cudaGetLastError();
 }
 
+/* ---- updates of moments in codes ------------------------------------------------------------- */
+
+/* N codes at `at`, of N = 4 as a word. */
+static __device__ __forceinline__ void read_codes(const void *codes, size_t at, uint32_t (&c)[4])
+{
+    const uint32_t word = *(const uint32_t *)((const uint8_t *)codes + at);
+    HST_UNROLL
+    for (int i = 0; i < 4; i++)
+        c[i] = word >> 8 * i & 0xffu;
+}
+
+static __device__ __forceinline__ void read_codes(const void *codes, size_t at, uint32_t (&c)[1])
+{
+    c[0] = ((const uint8_t *)codes)[at];
+}
+
+/* N weights of a block, whose moments are written when all of it is known. */
+template <int N>
+static __device__ __forceinline__ void update_coded(const struct hst_optimize &a, size_t at,
+                                                    float m_scale, float v_scale, float (&m)[N],
+                                                    float (&v)[N])
+{
+    float p[N], g[N];
+    uint32_t m_codes[N], v_codes[N];
+    read_weights(a, at, p, g, __nv_bfloat16());
+    read_codes(a.m, at, m_codes);
+    read_codes(a.v, at, v_codes);
+    HST_UNROLL
+    for (int i = 0; i < N; i++) {
+        struct state s = {p[i], m_of_code(m_codes[i], m_scale), v_of_code(v_codes[i], v_scale)};
+        s = updated<ADAMW>(a, s, g[i]);
+        p[i] = s.p;
+        m[i] = s.m;
+        v[i] = s.v;
+    }
+    write_weights(a, at, p, __nv_bfloat16());
+}
+
+/* Four neighbours, or the first of them that there are: the others count as 0. */
+static __device__ __forceinline__ void update_coded_four(const struct hst_optimize &a, size_t at,
+                                                         float m_scale, float v_scale,
+                                                         float (&m)[4], float (&v)[4])
+{
+    const size_t left = at < a.count ? a.count - at : 0;
+    if (left >= 4) {
+        update_coded(a, at, m_scale, v_scale, m, v);
+        return;
+    }
+    HST_UNROLL
+    for (int i = 0; i < 4; i++) {
+        float one_m[1] = {0}, one_v[1] = {0};
+        if ((size_t)i < left)
+            update_coded(a, at + i, m_scale, v_scale, one_m, one_v);
+        m[i] = one_m[0];
+        v[i] = one_v[0];
+    }
+}
+
+static __device__ __forceinline__ void write_codes(void *codes, size_t at, size_t left,
+                                                   const uint32_t (&c)[4])
+{
+    uint8_t *to = (uint8_t *)codes + at;
+    if (left >= 4) {
+        *(uint32_t *)to = c[0] | c[1] << 8 | c[2] << 16 | c[3] << 24;
+        return;
+    }
+    HST_UNROLL
+    for (int i = 0; i < 4; i++)
+        if ((size_t)i < left)
+            to[i] = (uint8_t)c[i];
+}
+
+static __device__ __forceinline__ void write_moments(const struct hst_optimize &a, size_t at,
+                                                     float m_inverse, float v_inverse,
+                                                     const float (&m)[4], const float (&v)[4])
+{
+    const size_t left = at < a.count ? a.count - at : 0;
+    uint32_t m_codes[4], v_codes[4];
+    HST_UNROLL
+    for (int i = 0; i < 4; i++) {
+        m_codes[i] = m_inverse == 0 ? 0 : code_of_m(m[i], m_inverse);
+        v_codes[i] = v_inverse == 0 ? 0 : code_of_v(v[i], v_inverse);
+    }
+    write_codes(a.m, at, left, m_codes);
+    write_codes(a.v, at, left, v_codes);
+}
+
+/* A warp has a block of codes, which meet in their scales alone. A lane has four neighbours of each
+ * half of it: what a warp reads at once is a piece without holes. */
+static __global__ void __launch_bounds__(THREADS) k_update_codes(struct hst_optimize a)
+{
+    enum { WARPS = THREADS / 32, HALVES = CODE_BLOCK / 128 };
+    const size_t blocks = (a.count + CODE_BLOCK - 1) / CODE_BLOCK;
+    const size_t step = (size_t)gridDim.x * WARPS;
+    const unsigned lane = threadIdx.x % 32;
+    for (size_t b = (size_t)blockIdx.x * WARPS + threadIdx.x / 32; b < blocks; b += step) {
+        const size_t at = b * CODE_BLOCK + 4 * lane;
+        const float m_scale = a.m_scales[b], v_scale = a.v_scales[b];
+        float m[HALVES][4], v[HALVES][4];
+        uint32_t m_largest = 0, v_largest = 0;
+        HST_UNROLL
+        for (int h = 0; h < HALVES; h++) {
+            update_coded_four(a, at + 128 * h, m_scale, v_scale, m[h], v[h]);
+            HST_UNROLL
+            for (int i = 0; i < 4; i++) {
+                m_largest = larger_magnitude(m_largest, m[h][i]);
+                v_largest = larger_magnitude(v_largest, v[h][i]);
+            }
+        }
+        const struct code_scale ms = scale_of(warp_largest(m_largest), M_TO_SCALE);
+        const struct code_scale vs = scale_of(warp_largest(v_largest), V_TO_SCALE);
+        HST_UNROLL
+        for (int h = 0; h < HALVES; h++)
+            write_moments(a, at + 128 * h, ms.inverse, vs.inverse, m[h], v[h]);
+        __syncwarp(); /* each lane has read the scales */
+        if (lane == 0) {
+            a.m_scales[b] = ms.value;
+            a.v_scales[b] = vs.value;
+        }
+    }
+}
+
+static cudaError_t update_codes(cudaStream_t stream, const struct hst_optimize *a)
+{
+    HST_LAUNCH(k_update_codes, grid_of(a->count, (size_t)CODE_BLOCK * (THREADS / 32)), THREADS, 0,
+               stream, *a);
+    return cudaGetLastError();
+}
+
+/* ---- launchers ------------------------------------------------------------------------------- */
+
 template <typename T> static cudaError_t optimize(cudaStream_t stream, const struct hst_optimize *a)
 {
     switch (a->optimizer) {
@@ -323,10 +455,18 @@ template <typename T> static cudaError_t optimize(cudaStream_t stream, const str
 
 static constexpr uint32_t LAST = ADAGRAD;
 
+/* Codes are of AdamW in bf16, and both moments have them. */
+static bool moments_fit(const struct hst_optimize *args)
+{
+    const bool coded = args->m_scales || args->v_scales;
+    return !coded || (args->optimizer == ADAMW && args->dtype == HST_BF16 && args->m_scales &&
+                      args->v_scales);
+}
+
 bool hst_cuda_can_optimize(const struct hst_optimize *args)
 {
     const enum optimizer optimizer = (enum optimizer)args->optimizer;
-    return args->optimizer <= LAST &&
+    return args->optimizer <= LAST && moments_fit(args) &&
            (!args->count || (has_m(optimizer) == !!args->m && has_v(optimizer) == !!args->v));
 }
 
@@ -334,5 +474,7 @@ cudaError_t hst_cuda_optimize(cudaStream_t stream, const struct hst_optimize *ar
 {
     if (!args->count)
         return cudaSuccess;
+    if (args->m_scales)
+        return update_codes(stream, args);
     return HST_BY_DTYPE(args->dtype, optimize, stream, args);
 }

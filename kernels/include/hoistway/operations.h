@@ -348,9 +348,10 @@ int hst_op_norm2(struct hst_stream *stream, const struct hst_norm2 *args);
 
 /**
  * One step of an optimizer, in place, element by element, to the bit what hst_update_run does
- * (moments f32, gradients of the weights' dtype) with the same coefficients, which are a copy of
- * struct hst_adam_coef's. optimizer is a number of its enum hst_optimizer. weight, grad
- * dtype[count]; m, v f32[count], null where that optimizer has none; remainder i16[count] where
+ * (gradients of the weights' dtype) with the same coefficients, which are a copy of struct
+ * hst_adam_coef's. optimizer is a number of its enum hst_optimizer. weight, grad dtype[count]; m, v
+ * f32[count], null where that optimizer has none. Of AdamW in bf16 m and v may be codes u8[count],
+ * with m_scales, v_scales f32[⌈count/256⌉], which are null else. remainder i16[count] where
  * dtype is bf16, else null; master f32[count] where dtype is f16, else null: it is updated as a
  * weight of f32 is, and weight, which is not read, becomes the f16 nearest to it, ties to even,
  * infinity from 65520 on, a NaN 0x7e00. -EINVAL also for an optimizer that the device has not; the
@@ -363,12 +364,13 @@ struct hst_optimize {
     void *weight;
     int16_t *remainder;
     float *master;
-    float *m, *v;
+    void *m, *v;
     const void *grad;
     float grad_scale;
     float beta1_hi, beta1_lo, one_minus_beta1;
     float beta2_hi, beta2_lo, one_minus_beta2;
     float inv_sqrt_bias2, eps, decay, l2, step_size;
+    float *m_scales, *v_scales;
 };
 int hst_op_optimize(struct hst_stream *stream, const struct hst_optimize *args);
 

@@ -176,6 +176,7 @@ static void a_run_that_ends_is_resumed_exactly_in_bf16(void **state)
     (void)state;
     check_breaks(*KEPT(.precision = HST_PRECISION_BF16));
     check_breaks(*KEPT(.precision = HST_PRECISION_BF16, .state = HST_STATE_BF16));
+    check_breaks(*KEPT(.precision = HST_PRECISION_BF16, .state = HST_STATE_8BIT));
 }
 
 static void a_run_that_ends_is_resumed_exactly_in_fp16(void **state)
