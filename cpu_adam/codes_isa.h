@@ -9,7 +9,8 @@
 
 struct moment_block {
     _Alignas(64) float at[HST_CODE_BLOCK]; /* in the order of pairs */
-    words largest;                         /* magnitudes, as bits */
+    words largest;                         /* magnitudes, as bits; of a NaN any */
+    words nan;                             /* magnitudes of pairs that have a NaN */
 };
 
 struct moment_blocks {
@@ -24,44 +25,48 @@ INLINED words magnitude(floats x)
     return both(words_of(x), all_words(0x7fffffff));
 }
 
-/* The line of a code is that of its highest bit, which is its exponent as a float; 0 has another,
- * which is lower than `least`. */
-INLINED floats value_of(const struct code_lines *lines, words code, float least)
+/* m and v of a pair of codes: the even elements are the first bytes of 16 bits, the odd ones the
+ * second. m's sign is the highest bit of its byte. */
+INLINED struct pair m_values(const uint8_t *codes, floats scale)
 {
-    const floats x = floats_from(code);
-    const words index = shifted(words_of(x), 23);
-    const floats line = times_plus(at_line(lines->slope, index), x, at_line(lines->start, index));
-    return most(line, all(least));
+    const words two = load_two_codes(codes);
+    const words first = both(two, all_words(0x7f)), second = both(two, all_words(0x7f00));
+    const floats low = times(part_of_first(&m_by_code, first), scale);
+    const floats high = times(part_of_second(&m_by_code, second), scale);
+    return (struct pair){with_sign_changed(low, lifted(two, 24)),
+                         with_sign_changed(high, lifted(two, 16))};
 }
 
-INLINED floats m_value(words code, floats scale)
+INLINED struct pair v_values(const uint8_t *codes, floats scale)
 {
-    const words sign = both(code, all_words(0x80));
-    const floats z = value_of(&m_by_code, differing(code, sign), 0);
-    return floats_of(differing(words_of(times(z, scale)), lifted(sign, 24)));
+    const words two = load_two_codes(codes);
+    const floats low = part_of_first(&v_by_code, both(two, all_words(0xff)));
+    const floats high = part_of_first(&v_by_code, shifted(two, 8));
+    return (struct pair){times(low, scale), times(high, scale)};
 }
 
-INLINED floats v_value(words code, floats scale)
+/* Both codes of a pair's elements, of x beside the scale; no x is negative. */
+INLINED words two_codes(const struct number_lines *first, const struct number_lines *second,
+                        struct pair x, floats inverse)
 {
-    return times(value_of(&v_by_code, code, V_LEAST), scale);
+    const floats low = times_plus(x.low, inverse, all(Y_LEAST));
+    const floats high = times_plus(x.high, inverse, all(Y_LEAST));
+    return with_bits(words_from(number_on_line(first, low)),
+                     words_from(number_on_line(second, high)), 0xff00);
 }
 
-/* A number's code, from its magnitude over the scale. */
-INLINED words code_of(const struct number_lines *lines, floats x, floats inverse)
+INLINED words m_codes(struct pair x, floats inverse)
 {
-    const floats y = times_plus(floats_of(magnitude(x)), inverse, all(Y_LEAST));
-    return words_from(number_on_line(lines, y));
+    const words low = words_of(x.low), high = words_of(x.high);
+    const struct pair without_sign = {floats_of(magnitude(x.low)), floats_of(magnitude(x.high))};
+    words two = two_codes(&m_first_by_number, &m_second_by_number, without_sign, inverse);
+    two = with_bits(two, shifted(low, 24), 0x80);
+    return with_bits(two, shifted(high, 16), 0x8000);
 }
 
-INLINED words m_code(floats x, floats inverse)
+INLINED words v_codes(struct pair x, floats inverse)
 {
-    const words sign = both(shifted(words_of(x), 24), all_words(0x80));
-    return differing(code_of(&m_by_number, x, inverse), sign);
-}
-
-INLINED words v_code(floats x, floats inverse)
-{
-    return code_of(&v_by_number, x, inverse);
+    return two_codes(&v_first_by_number, &v_second_by_number, x, inverse);
 }
 
 /* The first n elements of a pair, zeros in place of the others. */
@@ -76,9 +81,19 @@ INLINED struct pair first_of_pair(struct pair x, size_t n)
 
 INLINED void hold(struct moment_block *block, size_t nth, struct pair x)
 {
-    const words larger = larger_words(magnitude(x.low), magnitude(x.high));
     store_f32(block->at + nth * PAIR, x);
-    block->largest = larger_words(block->largest, larger);
+    block->largest = larger_magnitude(larger_magnitude(block->largest, x.low), x.high);
+}
+
+INLINED struct pair magnitudes(struct pair x)
+{
+    return (struct pair){floats_of(magnitude(x.low)), floats_of(magnitude(x.high))};
+}
+
+INLINED void note_nan(struct moment_block *block, struct pair x)
+{
+    const words larger = larger_words(magnitude(x.low), magnitude(x.high));
+    block->nan = larger_words(block->nan, larger);
 }
 
 /* The pair's weights are updated, and its moments held; n of its elements are real. */
@@ -86,19 +101,25 @@ INLINED void update_coded_pair(struct hst_update_kind kind, const struct constan
                                const struct hst_update_arrays *a, struct moment_blocks *blocks,
                                size_t nth, size_t n)
 {
-    const struct word_pair m_codes = load_codes(a->m), v_codes = load_codes(a->v);
     const struct pair g = read_numbers(EVEN_ODD, kind.grads, a->grads);
     struct pair p = read_masters(EVEN_ODD, kind.weights, a);
-    struct pair m = {m_value(m_codes.low, blocks->m_scale), m_value(m_codes.high, blocks->m_scale)};
-    struct pair v = {v_value(v_codes.low, blocks->v_scale), v_value(v_codes.high, blocks->v_scale)};
+    struct pair m = m_values(a->m, blocks->m_scale), v = v_values(a->v, blocks->v_scale);
 
     update_vector(kind.optimizer, k, &p.low, &m.low, &v.low, g.low);
     update_vector(kind.optimizer, k, &p.high, &m.high, &v.high, g.high);
-    if (some_nan(p))
+    if (n < PAIR) {
+        m = first_of_pair(m, n);
+        v = first_of_pair(v, n);
+    }
+    if (some_nan(p)) {
         p = canonical_pair(p);
+        v = magnitudes(v); /* a negative v is the root of a NaN: all others are numbers above 0 */
+        note_nan(&blocks->m, m);
+        note_nan(&blocks->v, v);
+    }
     write_masters(EVEN_ODD, kind.weights, a, p);
-    hold(&blocks->m, nth, n < PAIR ? first_of_pair(m, n) : m);
-    hold(&blocks->v, nth, n < PAIR ? first_of_pair(v, n) : v);
+    hold(&blocks->m, nth, m);
+    hold(&blocks->v, nth, v);
 }
 
 /* n < PAIR elements, as update_rest. */
@@ -121,31 +142,32 @@ INLINED void update_coded_rest(struct hst_update_kind kind, const struct constan
     memcpy(a->master, master, n * sizeof *master);
 }
 
-typedef words code_fn(floats x, floats inverse);
+typedef words code_fn(struct pair x, floats inverse);
 
-INLINED void write_code_pair(const struct moment_block *block, size_t i, code_fn *code,
-                             floats inverse, uint8_t *codes)
+/* Codes of two pairs of a block, from `i` and from `j` on. */
+INLINED void write_code_pairs(const struct moment_block *block, size_t i, size_t j, code_fn *code,
+                              floats inverse, uint8_t *codes)
 {
-    const struct pair x = load_f32(block->at + i);
-    const struct word_pair c = {code(x.low, inverse), code(x.high, inverse)};
-    store_codes(codes, c);
+    store_codes(codes, code(load_f32(block->at + i), inverse),
+                code(load_f32(block->at + j), inverse));
 }
 
 /* The codes of a block's first n elements; without an inverse they are 0. */
 INLINED void write_codes(const struct moment_block *block, code_fn *code, float inverse,
                          uint8_t *codes, size_t n)
 {
-    uint8_t rest[PAIR];
+    uint8_t rest[2 * PAIR];
     size_t i = 0;
 
     if (inverse == 0) {
         memset(codes, 0, n);
         return;
     }
-    for (; n - i >= PAIR; i += PAIR)
-        write_code_pair(block, i, code, all(inverse), codes + i);
+    for (; n - i >= 2 * PAIR; i += 2 * PAIR)
+        write_code_pairs(block, i, i + PAIR, code, all(inverse), codes + i);
     if (i < n) {
-        write_code_pair(block, i, code, all(inverse), rest);
+        const size_t second = n - i > PAIR ? i + PAIR : i;
+        write_code_pairs(block, i, second, code, all(inverse), rest);
         memcpy(codes + i, rest, n - i);
     }
 }
@@ -154,15 +176,20 @@ INLINED void begin_blocks(struct moment_blocks *blocks, const struct hst_update_
 {
     blocks->m_scale = all(*a->m_scales);
     blocks->v_scale = all(*a->v_scales);
-    blocks->m.largest = blocks->v.largest = all_words(0);
+    blocks->m.largest = blocks->v.largest = blocks->m.nan = blocks->v.nan = all_words(0);
+}
+
+INLINED struct scale scale_of_block(const struct moment_block *block, float to_scale)
+{
+    return scale_of(largest_word(larger_words(block->largest, block->nan)), to_scale);
 }
 
 /* The scales are known now. The codes of a whole block are left to the next one's updates, if all
  * of them are to be computed. */
 INLINED void end_blocks(struct moment_blocks *blocks, const struct hst_update_arrays *a, size_t n)
 {
-    const struct scale m = scale_of(largest_word(blocks->m.largest), M_TO_SCALE);
-    const struct scale v = scale_of(largest_word(blocks->v.largest), V_TO_SCALE);
+    const struct scale m = scale_of_block(&blocks->m, M_TO_SCALE);
+    const struct scale v = scale_of_block(&blocks->v, V_TO_SCALE);
     const bool later = n == HST_CODE_BLOCK && m.inverse != 0 && v.inverse != 0;
 
     *a->m_scales = m.value;
@@ -172,22 +199,32 @@ INLINED void end_blocks(struct moment_blocks *blocks, const struct hst_update_ar
     blocks->m_codes = later ? a->m : NULL;
     blocks->v_codes = a->v;
     if (!later) {
-        write_codes(&blocks->m, m_code, m.inverse, a->m, n);
-        write_codes(&blocks->v, v_code, v.inverse, a->v, n);
+        write_codes(&blocks->m, m_codes, m.inverse, a->m, n);
+        write_codes(&blocks->v, v_codes, v.inverse, a->v, n);
     }
 }
 
-/* Codes that were left, a pair of each. */
-INLINED void write_left_pair(const struct moment_blocks *blocks, size_t i)
+/* Codes that were left, two pairs of each. */
+INLINED void write_left_pairs(const struct moment_blocks *b, size_t i)
 {
-    write_code_pair(&blocks->m, i, m_code, blocks->m_inverse, blocks->m_codes + i);
-    write_code_pair(&blocks->v, i, v_code, blocks->v_inverse, blocks->v_codes + i);
+    write_code_pairs(&b->m, i, i + PAIR, m_codes, b->m_inverse, b->m_codes + i);
+    write_code_pairs(&b->v, i, i + PAIR, v_codes, b->v_inverse, b->v_codes + i);
 }
 
 INLINED void write_left(const struct moment_blocks *blocks)
 {
-    for (size_t i = 0; blocks->m_codes && i < HST_CODE_BLOCK; i += PAIR)
-        write_left_pair(blocks, i);
+    for (size_t i = 0; blocks->m_codes && i < HST_CODE_BLOCK; i += 2 * PAIR)
+        write_left_pairs(blocks, i);
+}
+
+INLINED void update_coded_pairs(struct hst_update_kind kind, const struct constants *k,
+                                const struct hst_update_arrays *a, struct moment_blocks *blocks,
+                                size_t i)
+{
+    const struct hst_update_arrays first = arrays_at(kind, a, i);
+    const struct hst_update_arrays second = arrays_at(kind, a, i + PAIR);
+    update_coded_pair(kind, k, &first, blocks, i / PAIR, PAIR);
+    update_coded_pair(kind, k, &second, blocks, i / PAIR + 1, PAIR);
 }
 
 /* A whole block, and the codes of the one before. Its updates wait for divisions and roots, in
@@ -198,16 +235,13 @@ INLINED void update_block(struct hst_update_kind kind, const struct constants *k
 {
     begin_blocks(blocks, a);
     if (before->m_codes) {
-        for (size_t i = 0; i < HST_CODE_BLOCK; i += PAIR) {
-            const struct hst_update_arrays here = arrays_at(kind, a, i);
-            update_coded_pair(kind, k, &here, blocks, i / PAIR, PAIR);
-            write_left_pair(before, i);
+        for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR) {
+            update_coded_pairs(kind, k, a, blocks, i);
+            write_left_pairs(before, i);
         }
     } else {
-        for (size_t i = 0; i < HST_CODE_BLOCK; i += PAIR) {
-            const struct hst_update_arrays here = arrays_at(kind, a, i);
-            update_coded_pair(kind, k, &here, blocks, i / PAIR, PAIR);
-        }
+        for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR)
+            update_coded_pairs(kind, k, a, blocks, i);
     }
     end_blocks(blocks, a, HST_CODE_BLOCK);
 }
@@ -235,14 +269,15 @@ INLINED void update_coded(struct hst_update_kind kind, const struct constants *k
                           const struct hst_update_arrays *a, size_t n)
 {
     struct moment_blocks blocks[2]; /* by turns; not set to zeros, which would take long */
+    const size_t ahead = ahead_of(a);
     unsigned turn = 0;
     size_t i = 0;
 
     blocks[0].m_codes = blocks[1].m_codes = NULL;
     for (; n - i >= HST_CODE_BLOCK; i += HST_CODE_BLOCK, turn ^= 1) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
-        if (n - i >= AHEAD + HST_CODE_BLOCK)
-            prefetch_all(kind, &here, HST_CODE_BLOCK);
+        if (n - i >= ahead + HST_CODE_BLOCK)
+            prefetch_all(kind, &here, HST_CODE_BLOCK, ahead);
         update_block(kind, k, &here, &blocks[turn], &blocks[turn ^ 1]);
     }
     write_left(&blocks[turn ^ 1]);

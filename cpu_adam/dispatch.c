@@ -32,7 +32,8 @@ static uint32_t xcr0_low(void)
 static enum level read_level(void)
 {
     const uint32_t avx2_1c = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
-    const uint32_t avx512_7b = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+    const uint32_t avx512_7b =
+        bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL;
     uint32_t a, b, c, d;
 
     if (!__get_cpuid(1, &a, &b, &c, &d) || !has_all(c, avx2_1c))

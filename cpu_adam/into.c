@@ -99,6 +99,7 @@ int hst_update_run_into(const struct hst_update *update, const struct hst_adam_c
             .v = bring(block.v, f.v, t.v, count * size->v),
             .grads = f.grads,
             .index = f.index,
+            .ahead = f.ahead,
             .m_scales = bring(block.m_scales, f.m_scales, t.m_scales, scale_bytes),
             .v_scales = bring(block.v_scales, f.v_scales, t.v_scales, scale_bytes),
         };

@@ -44,6 +44,7 @@ INLINED struct hst_update_arrays arrays_at(struct hst_update_kind kind,
         .index = a->index + first,
         .m_scales = kind.moments == HST_CPU_CODE ? a->m_scales + first / HST_CODE_BLOCK : NULL,
         .v_scales = kind.moments == HST_CPU_CODE ? a->v_scales + first / HST_CODE_BLOCK : NULL,
+        .ahead = a->ahead,
     };
 }
 

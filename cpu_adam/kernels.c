@@ -35,6 +35,7 @@ _Static_assert(FLT_EVAL_METHOD == 0, "f32 operations must be rounded to f32");
 INLINED size_t update_run(struct hst_update_kind kind, const struct constants *k,
                           const struct hst_update_arrays *a, size_t n)
 {
+    const size_t ahead = ahead_of(a);
     size_t not_finite = 0, i = 0;
 
     if (kind.moments == HST_CPU_CODE) {
@@ -43,8 +44,8 @@ INLINED size_t update_run(struct hst_update_kind kind, const struct constants *k
     }
     for (; n - i >= BLOCK; i += BLOCK) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
-        if (n - i >= AHEAD + BLOCK)
-            prefetch_all(kind, &here, BLOCK);
+        if (n - i >= ahead + BLOCK)
+            prefetch_all(kind, &here, BLOCK, ahead);
         not_finite += update_some(kind, k, &here, BLOCK);
     }
     if (i < n) {

@@ -239,11 +239,13 @@ INLINED void update_block(struct hst_update_kind kind, const struct hst_adam_coe
 INLINED void update_coded(struct hst_update_kind kind, const struct constants *k,
                           const struct hst_update_arrays *a, size_t n)
 {
+    const size_t ahead = ahead_of(a);
+
     for (size_t i = 0, count; i < n; i += count) {
         const struct hst_update_arrays here = arrays_at(kind, a, i);
         count = n - i < HST_CODE_BLOCK ? n - i : HST_CODE_BLOCK;
-        if (n - i >= AHEAD + HST_CODE_BLOCK)
-            prefetch_all(kind, &here, HST_CODE_BLOCK);
+        if (n - i >= ahead + HST_CODE_BLOCK)
+            prefetch_all(kind, &here, HST_CODE_BLOCK, ahead);
         update_block(kind, &k->coef, here.weights, here.master, &here, count);
     }
 }

@@ -4,30 +4,36 @@
 /* An update asks for this ahead of its elements, a block of them at a time. */
 #include "kernel.h"
 
-/*
- * The updates walk four or five arrays at once, more than the hardware's prefetcher keeps up with:
- * asking for lines 512 elements (2 KiB of f32) ahead brings them from some 20 % to some 5 % above
- * what the memory allows.
- */
-enum { BLOCK = 64, AHEAD = 512, LINE_BYTES = 64 };
+enum { BLOCK = 64, LINE_BYTES = 64 };
 
-INLINED void prefetch(const void *array, size_t element_bytes, size_t count)
+/*
+ * The updates walk four or five arrays at once. Some processors' own prefetcher keeps up with
+ * fewer: asking for lines 512 elements (2 KiB of f32) ahead brought them from some 20 % to some 5 %
+ * above what the memory allows. Others keep up, and are slower by what is asked for twice. So the
+ * caller may say how far, and elements so far from the end that none is beyond it are asked for.
+ */
+INLINED size_t ahead_of(const struct hst_update_arrays *a)
 {
-    const char *block = (const char *)array + AHEAD * element_bytes;
+    return a->ahead == HST_AHEAD_NONE ? SIZE_MAX / 2 : a->ahead ? a->ahead : HST_AHEAD_USUAL;
+}
+
+INLINED void prefetch(const void *array, size_t element_bytes, size_t count, size_t ahead)
+{
+    const char *block = (const char *)array + ahead * element_bytes;
     for (size_t at = 0; at < count * element_bytes; at += LINE_BYTES)
         __builtin_prefetch(block + at);
 }
 
 INLINED void prefetch_all(struct hst_update_kind kind, const struct hst_update_arrays *a,
-                          size_t count)
+                          size_t count, size_t ahead)
 {
     const struct hst_update_bytes b = bytes_of(kind);
     if (kind.weights != HST_CPU_F16) /* those are written alone */
-        prefetch(a->weights, b.weights, count);
-    prefetch(a->master, b.master, count);
-    prefetch(a->m, b.m, count);
-    prefetch(a->v, b.v, count);
-    prefetch(a->grads, b.grads, count);
+        prefetch(a->weights, b.weights, count, ahead);
+    prefetch(a->master, b.master, count, ahead);
+    prefetch(a->m, b.m, count, ahead);
+    prefetch(a->v, b.v, count, ahead);
+    prefetch(a->grads, b.grads, count, ahead);
 }
 
 #endif

@@ -107,6 +107,7 @@ struct hst_update_arrays hst_update_arrays_at(const struct hst_update *update,
         .index = arrays->index + first,
         .m_scales = arrays->m_scales ? arrays->m_scales + first / HST_CODE_BLOCK : NULL,
         .v_scales = arrays->v_scales ? arrays->v_scales + first / HST_CODE_BLOCK : NULL,
+        .ahead = arrays->ahead,
     };
 }
 

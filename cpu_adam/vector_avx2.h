@@ -18,10 +18,6 @@ struct pair {
     floats low, high;
 };
 
-struct word_pair {
-    words low, high;
-};
-
 #define ODD_HALVES 0xaa /* of 8, in each half of a vector, as an immediate */
 
 INLINED floats all(float x)
@@ -53,12 +49,6 @@ INLINED floats times(floats a, floats b)
 INLINED floats times_plus(floats a, floats b, floats c)
 {
     return _mm256_fmadd_ps(a, b, c);
-}
-
-/* The larger; of a NaN the second. */
-INLINED floats most(floats a, floats b)
-{
-    return _mm256_max_ps(a, b);
 }
 
 INLINED floats over(floats a, floats b)
@@ -132,6 +122,24 @@ INLINED uint32_t largest_word(words a)
     x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4e));
     x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xb1));
     return (uint32_t)_mm_cvtsi128_si32(x);
+}
+
+/* Of the bits of a magnitude and of x without its sign the larger ones. */
+INLINED words larger_magnitude(words a, floats x)
+{
+    return larger_words(a, both(words_of(x), all_words(0x7fffffff)));
+}
+
+/* x's sign is changed where the other's highest bit is set. */
+INLINED floats with_sign_changed(floats x, words by)
+{
+    return floats_of(differing(words_of(x), both(by, all_words(0x80000000u))));
+}
+
+/* These bits of b beside all of a. */
+INLINED words with_bits(words a, words b, uint32_t of_b)
+{
+    return _mm256_or_si256(a, both(b, all_words(of_b)));
 }
 
 INLINED words low_halves(words a)
@@ -257,18 +265,16 @@ INLINED void store_lower(enum order order, uint16_t *x, words low, words high)
                      _mm256_blend_epi16(high, zero, ODD_HALVES));
 }
 
-/* Bytes, the even ones in `low`, the odd ones in `high`; and back, of words below 256. */
-INLINED struct word_pair load_codes(const uint8_t *x)
+/* Two bytes to a word. */
+INLINED words load_two_codes(const uint8_t *x)
 {
-    words two = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)x));
-    return (struct word_pair){both(two, all_words(0xff)), shifted(two, 8)};
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)x));
 }
 
-INLINED void store_codes(uint8_t *x, struct word_pair y)
+/* Words below 2^16, of two pairs. */
+INLINED void store_codes(uint8_t *x, words first, words second)
 {
-    words two = _mm256_or_si256(y.low, _mm256_slli_epi32(y.high, 8));
-    two = _mm256_permute4x64_epi64(_mm256_packus_epi32(two, two), 0x08);
-    _mm_storeu_si128((__m128i *)(void *)x, _mm256_castsi256_si128(two));
+    store_packed((uint16_t *)(void *)x, first, second);
 }
 
 INLINED struct pair load_f16(const uint16_t *x)
@@ -291,6 +297,27 @@ INLINED void store_f16(uint16_t *x, struct pair y)
 INLINED floats at_line(const float lines[8], words index)
 {
     return _mm256_permutevar8x32_ps(_mm256_loadu_ps(lines), index);
+}
+
+/* The line of a code is that of its highest bit, which is its exponent as a float; 0 has another,
+ * which is lower than the least. */
+INLINED floats at_code(const struct code_lines *lines, words code, float least)
+{
+    const floats x = floats_from(code);
+    const words index = shifted(words_of(x), 23);
+    const floats line = times_plus(at_line(lines->slope, index), x, at_line(lines->start, index));
+    return _mm256_max_ps(line, all(least));
+}
+
+/* The part of the scale that a code stands for, and 256 times a code. */
+INLINED floats part_of_first(const struct code_values *values, words code)
+{
+    return at_code(&values->first, code, values->least);
+}
+
+INLINED floats part_of_second(const struct code_values *values, words code)
+{
+    return at_code(&values->second, code, values->least);
 }
 
 /*

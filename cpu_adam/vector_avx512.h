@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CPU_ADAM_VECTORS_H
 #define HST_CPU_ADAM_VECTORS_H
-/* This header has what kernels.c needs of vectors, in AVX-512 (F, BW, DQ, VL). vector_avx2.h has
+/* This header has what kernels.c needs of vectors, in AVX-512 (F, BW, CD, DQ, VL). vector_avx2.h has
    the meaning of each.
  */
 #include <immintrin.h>
@@ -12,10 +12,6 @@ typedef __m512i words;
 
 struct pair {
     floats low, high;
-};
-
-struct word_pair {
-    words low, high;
 };
 
 #define ODD_HALVES 0xaaaaaaaau /* of 32, as a mask */
@@ -48,11 +44,6 @@ INLINED floats times(floats a, floats b)
 INLINED floats times_plus(floats a, floats b, floats c)
 {
     return _mm512_fmadd_ps(a, b, c);
-}
-
-INLINED floats most(floats a, floats b)
-{
-    return _mm512_max_ps(a, b);
 }
 
 INLINED floats over(floats a, floats b)
@@ -119,6 +110,26 @@ INLINED words larger_words(words a, words b)
 INLINED uint32_t largest_word(words a)
 {
     return _mm512_reduce_max_epu32(a);
+}
+
+/* It leaves out a NaN, if only one of the two is none. */
+INLINED words larger_magnitude(words a, floats x)
+{
+    enum { LARGER_MAGNITUDE = 3, NO_SIGN = 2 << 2 };
+    return words_of(_mm512_range_ps(floats_of(a), x, LARGER_MAGNITUDE | NO_SIGN));
+}
+
+INLINED floats with_sign_changed(floats x, words by)
+{
+    enum { A_XOR_B_AND_C = 0x78 };
+    return floats_of(_mm512_ternarylogic_epi32(words_of(x), by, all_words(0x80000000u),
+                                               A_XOR_B_AND_C));
+}
+
+INLINED words with_bits(words a, words b, uint32_t of_b)
+{
+    enum { A_OR_B_AND_C = 0xf8 };
+    return _mm512_ternarylogic_epi32(a, b, all_words(of_b), A_OR_B_AND_C);
 }
 
 INLINED words low_halves(words a)
@@ -228,16 +239,14 @@ INLINED void store_lower(enum order order, uint16_t *x, words low, words high)
                      _mm512_maskz_mov_epi16(~ODD_HALVES, high));
 }
 
-INLINED struct word_pair load_codes(const uint8_t *x)
+INLINED words load_two_codes(const uint8_t *x)
 {
-    words two = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x));
-    return (struct word_pair){both(two, all_words(0xff)), shifted(two, 8)};
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x));
 }
 
-INLINED void store_codes(uint8_t *x, struct word_pair y)
+INLINED void store_codes(uint8_t *x, words first, words second)
 {
-    words two = _mm512_or_si512(y.low, _mm512_slli_epi32(y.high, 8));
-    _mm256_storeu_si256((__m256i *)(void *)x, _mm512_cvtepi32_epi16(two));
+    store_packed((uint16_t *)(void *)x, first, second);
 }
 
 INLINED struct pair load_f16(const uint16_t *x)
@@ -256,15 +265,18 @@ INLINED void store_f16(uint16_t *x, struct pair y)
 
 /* ---- lines of codes (codes.h) ---- */
 
-/* The eight lines, by the low three bits of an index, twice. */
-INLINED floats eight_lines(const float line[8])
+/* The part of the scale that a code stands for, and 256 times a code. */
+INLINED floats part_of_first(const struct code_values *values, words code)
 {
-    return _mm512_broadcast_f32x8(_mm256_loadu_ps(line));
+    const words zeros = _mm512_lzcnt_epi32(code);
+    const floats slope = _mm512_permutexvar_ps(zeros, _mm512_load_ps(values->slope));
+    const floats start = _mm512_permutexvar_ps(zeros, _mm512_load_ps(values->start));
+    return times_plus(slope, floats_from(code), start);
 }
 
-INLINED floats at_line(const float lines[8], words index)
+INLINED floats part_of_second(const struct code_values *values, words code)
 {
-    return _mm512_permutexvar_ps(index, eight_lines(lines));
+    return part_of_first(values, code);
 }
 
 /* One of 32 numbers, by the low five bits of an index. */

@@ -11,7 +11,10 @@
 CALL(run_update)
 {
     const struct hst_update_bytes *bytes = &ops->updates[op->index].bytes;
-    struct hst_update_arrays arrays = {.weights = *a++, .grads = *a++, .index = index};
+    /* as far ahead as the index says, of which no bit may tell */
+    const uint32_t ahead = index % 2 ? HST_AHEAD_NONE : (uint32_t)(index % 700);
+    struct hst_update_arrays arrays = {
+        .weights = *a++, .grads = *a++, .index = index, .ahead = ahead};
     arrays.m = bytes->m ? *a++ : NULL;
     arrays.v = bytes->v ? *a++ : NULL;
     arrays.master = bytes->master ? *a++ : NULL;

@@ -34,6 +34,7 @@ class BenchAdam(unittest.TestCase):
                 self.assertEqual({r['bytes_per_element'] for r in group.values()}, {size})
                 self.assertIsNone(group['null']['over_null'])
                 self.assertIsNotNone(group['null, prefetching']['over_null'])
+                self.assertIsNotNone(group['not prefetching']['over_null'])
                 self.assertEqual(max(group['null']['fraction'],
                                      group['null, prefetching']['fraction']), 1)
                 self.assertEqual('c' in group, threads == 2)
