@@ -54,9 +54,9 @@ const struct optimizer *optimizer_find(enum hst_optimizer optimizer, enum hst_pr
     return NULL;
 }
 
-const struct optimizer *optimizer_measured(enum hst_precision precision)
+const struct optimizer *optimizer_measured(enum hst_precision precision, enum hst_state state)
 {
-    return optimizer_find(HST_OPTIMIZER_ADAMW, precision, HST_STATE_DEFAULT);
+    return optimizer_find(HST_OPTIMIZER_ADAMW, precision, state);
 }
 
 double optimizer_pace(const struct optimizer *optimizer)
@@ -281,7 +281,8 @@ void optimizer_derive(const struct optimizer_kernel *kernel, const struct optimi
 int optimizer_run(const struct optimizer_kernel *kernel, const struct optimizer_coef *coef,
                   const struct optimizer_arrays *arrays, size_t n)
 {
-    const struct hst_update_arrays a = kernel->optimizer->host_arrays(kernel->optimizer, arrays);
+    struct hst_update_arrays a = kernel->optimizer->host_arrays(kernel->optimizer, arrays);
+    a.ahead = kernel->ahead;
     return hst_update_run(kernel->update, &coef->host, &a, n);
 }
 
@@ -290,6 +291,8 @@ int optimizer_run_into(const struct optimizer_kernel *kernel, const struct optim
                        size_t n)
 {
     const struct optimizer *o = kernel->optimizer;
-    const struct hst_update_arrays f = o->host_arrays(o, from), t = o->host_arrays(o, into);
+    struct hst_update_arrays f = o->host_arrays(o, from);
+    const struct hst_update_arrays t = o->host_arrays(o, into);
+    f.ahead = kernel->ahead;
     return hst_update_run_into(kernel->update, &coef->host, &f, &t, n);
 }

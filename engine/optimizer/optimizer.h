@@ -104,6 +104,7 @@ struct optimizer {
     /* This is what is measured of it (elements per second): all of the host's threads, half of
        them, a device. Rows may share a rate where their traffic is nearly the same. */
     enum hst_rate update_rate, half_rate, device_rate;
+    enum hst_ahead_row ahead_row; /* and whether its kernel on the host is to prefetch */
 
     /** A step's coefficients. Errors, *coef being untouched: -EINVAL a number out of its range. */
     int (*coef)(const struct optimizer_group *group, const struct optimizer_step *step,
@@ -140,8 +141,9 @@ bool optimizer_named(const char *name, size_t bytes, enum hst_optimizer *optimiz
 /** The row of such a run, defaults included; null: that optimizer has not these states. */
 const struct optimizer *optimizer_find(enum hst_optimizer optimizer, enum hst_precision precision,
                                        enum hst_state state);
-/** The row whose rates are measured of a machine, for other rows of that precision too. */
-const struct optimizer *optimizer_measured(enum hst_precision precision);
+/** The row whose rates are measured of a machine, for other rows of those numbers too: those of the
+ * default state, of others whether they are to prefetch. */
+const struct optimizer *optimizer_measured(enum hst_precision precision, enum hst_state state);
 /** The rates of a row are those that are measured times this, by the bytes that both move. */
 double optimizer_pace(const struct optimizer *optimizer);
 
@@ -206,6 +208,7 @@ struct optimizer_kernel {
     const struct optimizer *optimizer;
     const struct hst_cpu_adam_ops *ops;
     const struct hst_update *update;
+    uint32_t ahead; /* see struct hst_update_arrays; 0 when it is found */
 };
 struct optimizer_kernel optimizer_kernel_find(const struct optimizer *optimizer,
                                               const struct hst_cpu_adam_ops *ops);

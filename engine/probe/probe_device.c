@@ -111,14 +111,15 @@ void probe_device(struct probe *probe)
 {
     static const enum hst_precision cases[] = {HST_PRECISION_FP32, HST_PRECISION_BF16};
     struct updates u = {.stream = NULL};
-    size_t bytes = 0, most = bytes_of(optimizer_measured(cases[0]), ELEMENTS_MOST);
+    size_t bytes = 0,
+           most = bytes_of(optimizer_measured(cases[0], HST_STATE_DEFAULT), ELEMENTS_MOST);
     bool apart = probe_is_apart(probe);
     char *memory = apart ? probe_device_memory(probe->dev, most, &bytes) : NULL;
     int rc = memory ? hst_stream_create(probe->dev, "hst-probe", &u.stream) : -ENOSPC;
     if (rc == 0) /* what is there may be slow: denormal, or no number */
         rc = hst_stream_zero(u.stream, memory, bytes);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        u.optimizer = optimizer_measured(cases[i]);
+        u.optimizer = optimizer_measured(cases[i], HST_STATE_DEFAULT);
         u.coef = probe_coef(u.optimizer);
         struct hst_figure *figure = &probe->out->figures[u.optimizer->device_rate];
         int failed = rc ? rc : measure(&u, probe->dev, memory, bytes, figure);

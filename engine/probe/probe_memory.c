@@ -32,7 +32,12 @@
 typedef void null_fn(float *a, float *b, float *c, const float *read, size_t n);
 
 /* Weights, gradients and states. */
-enum { ARRAYS_MOST = 2 + OPTIMIZER_STATES_MOST, SLICES_MOST = 16, PIECES_PER_WORKER = 4 };
+enum {
+    ARRAYS_MOST = 2 + OPTIMIZER_STATES_MOST,
+    SLICES_MOST = 16,
+    PIECES_PER_WORKER = 4,
+    AHEAD_ROUNDS = 5
+};
 
 /*
  * Memory and one case on it: arrays of whole pieces. They are worked through slice by slice, again
@@ -187,6 +192,7 @@ struct memory_case {
     /* what another case left there may be denormal when it is read in other widths, and slow */
     bool fresh;
     enum hst_precision precision; /* of weights and gradients */
+    enum hst_state state;         /* of an update's moments */
 };
 
 struct optimizer_coef probe_coef(const struct optimizer *optimizer)
@@ -203,21 +209,27 @@ struct optimizer_coef probe_coef(const struct optimizer *optimizer)
     return *optimizer_coef(&coefs, 0, true);
 }
 
-#define FP32 HST_PRECISION_FP32
-#define BF16 HST_PRECISION_BF16
+#define FP32      HST_PRECISION_FP32
+#define BF16      HST_PRECISION_BF16
+#define F32_STATE HST_STATE_FP32
 static const struct memory_case memory_cases[] = {
-    {HST_RATE_DRAM, null_piece, UPDATE_PIECE, 28, {4, 4, 4, 4}, false, FP32},
-    {HST_RATE_DRAM_COPY, copy_piece, COPY_PIECE, 2, {1, 1}, false, FP32},
+    {HST_RATE_DRAM, null_piece, UPDATE_PIECE, 28, {4, 4, 4, 4}, false, FP32, F32_STATE},
+    {HST_RATE_DRAM_COPY, copy_piece, COPY_PIECE, 2, {1, 1}, false, FP32, F32_STATE},
 };
 static const struct memory_case update_cases[] = {
-    {HST_RATE_NORM_FP32, norm_piece, NORM_PIECE, 1, {4}, false, FP32},
-    {HST_RATE_NORM_BF16, norm_piece, NORM_PIECE, 1, {2}, true, BF16},
-    {HST_RATE_UPDATE_FP32, update_piece, UPDATE_PIECE, 1, {0}, false, FP32},
-    {HST_RATE_UPDATE_BF16, update_piece, UPDATE_PIECE, 1, {0}, true, BF16},
+    {HST_RATE_NORM_FP32, norm_piece, NORM_PIECE, 1, {4}, false, FP32, F32_STATE},
+    {HST_RATE_NORM_BF16, norm_piece, NORM_PIECE, 1, {2}, true, BF16, F32_STATE},
+    {HST_RATE_UPDATE_FP32, update_piece, UPDATE_PIECE, 1, {0}, false, FP32, F32_STATE},
+    {HST_RATE_UPDATE_BF16, update_piece, UPDATE_PIECE, 1, {0}, true, BF16, F32_STATE},
+};
+/* These have no rates of their own: whether they are to prefetch is all that is asked. */
+static const struct memory_case ahead_cases[] = {
+    {HST_RATE_COUNT, update_piece, UPDATE_PIECE, 1, {0}, true, BF16, HST_STATE_BF16},
+    {HST_RATE_COUNT, update_piece, UPDATE_PIECE, 1, {0}, true, BF16, HST_STATE_8BIT},
 };
 static const struct memory_case half_cases[] = {
-    {HST_RATE_HALF_FP32, update_piece, UPDATE_PIECE, 1, {0}, true, FP32},
-    {HST_RATE_HALF_BF16, update_piece, UPDATE_PIECE, 1, {0}, true, BF16},
+    {HST_RATE_HALF_FP32, update_piece, UPDATE_PIECE, 1, {0}, true, FP32, F32_STATE},
+    {HST_RATE_HALF_BF16, update_piece, UPDATE_PIECE, 1, {0}, true, BF16, F32_STATE},
 };
 
 /* ---- running them ---- */
@@ -252,7 +264,7 @@ static void name_arrays(struct bench *b)
    there are. */
 static size_t lay_out(struct bench *b, const struct memory_case *c)
 {
-    const struct optimizer *optimizer = optimizer_measured(c->precision);
+    const struct optimizer *optimizer = optimizer_measured(c->precision, c->state);
     size_t sizes[ARRAYS_MOST], offsets[ARRAYS_MOST], of_all = 0;
     size_t arrays = piece_bytes(c, optimizer, sizes);
     for (size_t i = 0; i < arrays; i++)
@@ -263,6 +275,7 @@ static size_t lay_out(struct bench *b, const struct memory_case *c)
     b->body = c->body;
     b->piece = c->piece;
     b->kernel = optimizer_kernel_find(optimizer, b->adam);
+    b->kernel.ahead = hst_ahead_elements(&b->probe->out->ahead[optimizer->ahead_row]);
     b->coef = probe_coef(optimizer);
     b->type = optimizer->host.grads;
     b->width = sizes[0] / c->piece;
@@ -304,17 +317,41 @@ static void describe(const struct bench *b, size_t arrays, struct hst_figure *fi
              b->adam->name, caches);
 }
 
+/* A slice with prefetch and one without, by turns; the fastest of each, since what disturbs one
+ * makes it slower alone. */
+static void choose_ahead(struct bench *b)
+{
+    static const uint32_t ways[] = {HST_AHEAD_USUAL, HST_AHEAD_NONE};
+    const double elements = (double)b->slice_pieces * (double)b->piece;
+    double least_s[] = {INFINITY, INFINITY};
+    for (int round = 0; round < AHEAD_ROUNDS; round++)
+        for (int i = 0; i < 2; i++) {
+            const int way = (i + round) % 2;
+            const double start = clock_seconds();
+            b->kernel.ahead = ways[way];
+            (void)run_slice(b);
+            least_s[way] = fmin(least_s[way], clock_seconds() - start);
+        }
+    struct hst_ahead *found = &b->probe->out->ahead[b->kernel.optimizer->ahead_row];
+    found->asking = least_s[0] > 0 ? elements / least_s[0] : 0;
+    found->silent = least_s[1] > 0 ? elements / least_s[1] : 0;
+    b->kernel.ahead = hst_ahead_elements(found);
+}
+
 static void measure(struct bench *b, const struct memory_case *cases, size_t count)
 {
     for (size_t i = 0; i < count && !probe_is_stopped(b->probe); i++) {
-        struct hst_figure *figure = &b->probe->out->figures[cases[i].rate];
         size_t arrays = lay_out(b, &cases[i]);
         double elements = (double)b->slice_pieces * (double)b->piece;
         const struct probe_work work = {
             .begin = run_slice, .arg = b, .amount = cases[i].amount * elements};
         if (cases[i].fresh)
             probe_touch(b->probe, b->memory, b->bytes, INFINITY);
-        if (probe_rate(&work, clock_seconds() + FIGURE_S, figure) == 0)
+        if (cases[i].body == update_piece && b->most == 0)
+            choose_ahead(b);
+        struct hst_figure *figure =
+            cases[i].rate < HST_RATE_COUNT ? &b->probe->out->figures[cases[i].rate] : NULL;
+        if (figure && probe_rate(&work, clock_seconds() + FIGURE_S, figure) == 0)
             describe(b, arrays, figure);
     }
 }
@@ -349,6 +386,8 @@ static const char *run_cases(struct bench *b)
         measure(b, memory_cases, COUNT(memory_cases));
     if (b->probe->in->parts & HST_PROBE_UPDATE)
         measure(b, update_cases, COUNT(update_cases));
+    if (b->probe->in->parts & HST_PROBE_UPDATE)
+        measure(b, ahead_cases, COUNT(ahead_cases));
     return NULL;
 }
 

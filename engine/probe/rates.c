@@ -4,6 +4,7 @@
  * that no locale's decimal point comes into it. The reader takes nothing that the writer would not
  * have written. Pure.
  */
+#include <hoistway/cpu_adam.h>
 #include <hoistway/machine.h>
 
 #include <ctype.h>
@@ -15,10 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER      "hoistway rates 3\n"
-#define HEADER_2    "hoistway rates 2\n" /* is read: it has no rates of a network */
-#define DISTURBED   "disturbed"          /* a line of what else ran; without one: nothing */
-#define DIGITS_MOST 18u                  /* of a number: fits 64 bits */
+#define HEADER      "hoistway rates 4\n"
+#define HEADER_3    "hoistway rates 3\n" /* is read: it says nothing of prefetch, */
+#define HEADER_2    "hoistway rates 2\n" /* and this one nothing of a network */
+#define AHEAD       "prefetch"
+#define DISTURBED   "disturbed" /* a line of what else ran; without one: nothing */
+#define DIGITS_MOST 18u         /* of a number: fits 64 bits */
 #define DRIVE_RATES 3u
 #define FNV_START   UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME   UINT64_C(0x100000001b3)
@@ -61,6 +64,25 @@ const char *hst_rate_name(enum hst_rate rate)
 const char *hst_rate_unit(enum hst_rate rate)
 {
     return (unsigned)rate < HST_RATE_COUNT ? rates_table[rate].unit : NULL;
+}
+
+static const char *const ahead_names[HST_AHEAD_COUNT] = {
+    [HST_AHEAD_FP32] = "fp32",
+    [HST_AHEAD_BF16] = "bf16",
+    [HST_AHEAD_BF16_MOMENTS] = "bf16-state-bf16",
+    [HST_AHEAD_CODES] = "bf16-state-8bit",
+};
+
+const char *hst_ahead_name(enum hst_ahead_row row)
+{
+    return (unsigned)row < HST_AHEAD_COUNT ? ahead_names[row] : NULL;
+}
+
+uint32_t hst_ahead_elements(const struct hst_ahead *measured)
+{
+    if (!(measured->asking > 0 && measured->silent > 0))
+        return 0;
+    return measured->silent > measured->asking ? HST_AHEAD_NONE : HST_AHEAD_USUAL;
 }
 
 /* FNV-1a: finds damage, not malice. */
@@ -123,6 +145,13 @@ static void put_figure(struct writer *w, const char *name, const struct hst_figu
     put_words(w, "", f->how);
 }
 
+/* "prefetch fp32 1 2": with it and without. */
+static void put_ahead(struct writer *w, const char *name, const struct hst_ahead *a)
+{
+    if (a->asking > 0 && a->silent > 0)
+        put(w, AHEAD " %s %" PRIu64 " %" PRIu64 "\n", name, whole(a->asking), whole(a->silent));
+}
+
 int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_bytes)
 {
     struct hst_rates r = *rates;
@@ -137,6 +166,8 @@ int hst_rates_format(const struct hst_rates *rates, char *text, size_t text_byte
         put_words(&w, DISTURBED " ", r.disturbed);
     for (unsigned i = 0; i < HST_RATE_COUNT; i++)
         put_figure(&w, rates_table[i].name, &r.figures[i]);
+    for (unsigned i = 0; i < HST_AHEAD_COUNT; i++)
+        put_ahead(&w, ahead_names[i], &r.ahead[i]);
     for (uint32_t d = 0; d < r.drive_count; d++) {
         for (unsigned i = 0; i < DRIVE_RATES; i++) {
             snprintf(name, sizeof name, "drive %" PRIu32 " %s", d,
@@ -233,9 +264,36 @@ static bool take_one(const char **at, struct hst_figure *figures, uint32_t count
     return take_number(at, HST_GEMMS_MAX, &i) && i < count && take_figure(at, &figures[i]);
 }
 
-/* Rates up to `end` may be there. */
-static bool take_line(const char **at, unsigned end, struct hst_rates *r)
+static bool take_ahead(const char **at, struct hst_rates *r)
 {
+    uint64_t asking, silent;
+    for (unsigned i = 0; i < HST_AHEAD_COUNT; i++) {
+        struct hst_ahead *a = &r->ahead[i];
+        if (!take_word(at, ahead_names[i]))
+            continue;
+        if (a->asking > 0 || !take_number(at, (uint64_t)VALUE_MOST, &asking) ||
+            !take_number(at, (uint64_t)VALUE_MOST, &silent) || asking == 0 || silent == 0)
+            return false;
+        *a = (struct hst_ahead){.asking = (double)asking, .silent = (double)silent};
+        return take_end(at);
+    }
+    return false;
+}
+
+/* What each version of the text may say. */
+static unsigned version_of(const char *text)
+{
+    return strncmp(text, HEADER, strlen(HEADER)) == 0       ? 4
+           : strncmp(text, HEADER_3, strlen(HEADER_3)) == 0 ? 3
+           : strncmp(text, HEADER_2, strlen(HEADER_2)) == 0 ? 2
+                                                            : 0;
+}
+
+static bool take_line(const char **at, unsigned version, struct hst_rates *r)
+{
+    const unsigned end = version < 3 ? HST_RATE_NET_GATHER : HST_RATE_COUNT;
+    if (version >= 4 && take_word(at, AHEAD))
+        return take_ahead(at, r);
     if (take_word(at, DISTURBED))
         return !r->disturbed[0] && take_words(at, r->disturbed, sizeof r->disturbed);
     if (take_word(at, "drive"))
@@ -253,7 +311,7 @@ static bool take_line(const char **at, unsigned end, struct hst_rates *r)
 static bool take_head(const char **at, struct hst_rates *r)
 {
     uint64_t took_ms, drives, gemms, operations;
-    if (strncmp(*at, HEADER, strlen(HEADER)) != 0 && strncmp(*at, HEADER_2, strlen(HEADER_2)) != 0)
+    if (version_of(*at) == 0)
         return false;
     *at += strlen(HEADER);
     if (!take_word(at, "taken_ms") || !take_number(at, UINT64_MAX, &r->taken_ms) || !take_end(at) ||
@@ -277,9 +335,8 @@ int hst_rates_parse(const char *text, struct hst_rates *rates)
     const char *at = text;
     if (!take_head(&at, &r))
         return -EBADMSG;
-    const bool old = strncmp(text, HEADER_2, strlen(HEADER_2)) == 0;
     while (strncmp(at, "end ", 4) != 0)
-        if (!take_line(&at, old ? HST_RATE_NET_GATHER : HST_RATE_COUNT, &r))
+        if (!take_line(&at, version_of(text), &r))
             return -EBADMSG;
     snprintf(end, sizeof end, "end %016" PRIx64 "\n", checksum(text, (size_t)(at - text)));
     if (strcmp(at, end) != 0)

@@ -103,6 +103,8 @@ static int choose_update(struct hst_engine *engine)
     if (engine->optimizer->granularity > LAYOUT_PARAM_ALIGN)
         engine->layout.param_align = engine->optimizer->granularity;
     engine->kernel = optimizer_kernel_find(engine->optimizer, engine->adam);
+    if (c->rates)
+        engine->kernel.ahead = hst_ahead_elements(&c->rates->ahead[engine->optimizer->ahead_row]);
     engine->plan_in.host_updates = !engine->optimizer->device;
     return 0;
 }

@@ -100,7 +100,7 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
 static double memory_rate(const struct hst_figure *f)
 {
     double shared = f[HST_RATE_SHARED].value;
-    const struct optimizer *updated = optimizer_measured(HST_PRECISION_BF16);
+    const struct optimizer *updated = optimizer_measured(HST_PRECISION_BF16, HST_STATE_DEFAULT);
     double alone = optimizer_traffic_bytes(updated) * f[updated->update_rate].value +
                    f[HST_RATE_COPY_BOTH].value;
     return shared < AS_FAST * alone ? shared : 0;

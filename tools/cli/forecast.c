@@ -116,6 +116,8 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
         memcpy(rates->note, got->note, sizeof rates->note);
     if (got->disturbed[0])
         memcpy(rates->disturbed, got->disturbed, sizeof rates->disturbed);
+    if (part->parts & HST_PROBE_UPDATE)
+        memcpy(rates->ahead, got->ahead, sizeof rates->ahead);
     if (part->parts & HST_PROBE_DRIVES) {
         rates->drive_count = got->drive_count;
         memcpy(rates->drives, got->drives, sizeof rates->drives);

@@ -186,6 +186,27 @@ struct hst_drive_rates {
     int error; /* 0, or the negative errno for which it was left out: the figures say where */
 };
 
+/**
+ * The updates on the host whose prefetch is measured, by their kind of numbers; AdamW stands for
+ * all. fp16's has that of fp32, whose bytes are nearly the same.
+ */
+enum hst_ahead_row {
+    HST_AHEAD_FP32 = 0,
+    HST_AHEAD_BF16, /* moments in fp32, */
+    HST_AHEAD_BF16_MOMENTS,
+    HST_AHEAD_CODES, /* of 8 bits */
+    HST_AHEAD_COUNT
+};
+/** "fp32", "bf16", "bf16-state-bf16", "bf16-state-8bit"; null: no such row. */
+const char *hst_ahead_name(enum hst_ahead_row row);
+
+/** An update's rates, in elements per second, by all workers: the fastest of a few rounds. */
+struct hst_ahead {
+    double asking, silent; /* with a prefetch, and without; 0: not measured */
+};
+/** HST_AHEAD_USUAL or HST_AHEAD_NONE (cpu_adam.h), the faster of both; 0: not measured. Pure. */
+uint32_t hst_ahead_elements(const struct hst_ahead *measured);
+
 struct hst_rates {
     uint64_t taken_ms; /* when the last of them was measured, ms since 1970 */
     double seconds;    /* that measuring took */
@@ -197,6 +218,7 @@ struct hst_rates {
     struct hst_figure gemms[HST_GEMMS_MAX];           /* FLOP/s */
     struct hst_figure operations[HST_OPERATIONS_MAX]; /* of each one's amount */
     uint64_t figure_ms[HST_RATE_COUNT]; /* when each was measured, as taken_ms; 0: not measured */
+    struct hst_ahead ahead[HST_AHEAD_COUNT];
     /* what else ran while they were measured, so that they may be too low: "other work had 1.4 of 2
        processors"; "": nothing that matters */
     char disturbed[160];
@@ -215,7 +237,7 @@ bool hst_half_duplex(double read, double write, double mixed);
 /** Parts of a probe, with the time that each keeps to on a drive or processor that answers. */
 enum hst_probe_part {
     HST_PROBE_MEMORY = 1u << 0,  /* DRAM, DRAM_COPY: 0.15 s, and up to 0.3 s to touch memory */
-    HST_PROBE_UPDATE = 1u << 1,  /* UPDATE_*, NORM_*: 0.3 s, and memory as above, once for both */
+    HST_PROBE_UPDATE = 1u << 1,  /* UPDATE_*, NORM_*, ahead: 0.5 s, memory as above, for both */
     HST_PROBE_DRIVES = 1u << 2,  /* READ, WRITE, MIXED, drives[]: 0.5 s, and 0.05 s to open each */
     HST_PROBE_COMPUTE = 1u << 3, /* COMPUTE, GEMMs[], operations[]: 0.4 s for all of each kind */
     HST_PROBE_COPIES = 1u << 4,  /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */

@@ -35,7 +35,7 @@ bool hst_precision_bytes(const char *precision, struct hst_param_bytes *bytes)
 {
     for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
         if (strcmp(precision, precisions[i].name) == 0) {
-            *bytes = bytes_of(optimizer_measured(precisions[i].precision));
+            *bytes = bytes_of(optimizer_measured(precisions[i].precision, HST_STATE_DEFAULT));
             return true;
         }
     }

@@ -186,7 +186,7 @@ static void age_by(int64_t ms)
     struct hst_rates r;
     find_file(path);
     read_file(path, text, sizeof text);
-    char *start = strstr(text, "hoistway rates 3\n");
+    char *start = strstr(text, "hoistway rates 4\n");
     assert_non_null(start);
     assert_int_equal(hst_rates_parse(start, &r), 0);
     r.taken_ms -= (uint64_t)ms;

@@ -107,6 +107,8 @@ static void the_workers_that_are_given_do_the_work(void **state)
     assert_measured(&r.figures[HST_RATE_UPDATE_BF16], 1e4, 1e14);
     assert_non_null(strstr(r.figures[HST_RATE_UPDATE_BF16].how, "2 workers"));
     assert_non_null(strstr(r.figures[HST_RATE_UPDATE_BF16].how, "5 arrays, 32 MiB"));
+    for (int i = 0; i < HST_AHEAD_COUNT; i++)
+        assert_true(r.ahead[i].asking > 0 && r.ahead[i].silent > 0);
     assert_true(atomic_load(&counter.pieces) > 100);
 }
 

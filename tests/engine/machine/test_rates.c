@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rates as text and back, and what is refused; when a drive works in turns. */
 #include <errno.h>
+#include <hoistway/cpu_adam.h>
 #include <hoistway/machine.h>
 #include <locale.h>
 #include <setjmp.h>
@@ -31,6 +32,7 @@ static void fill(struct hst_rates *r)
     r->drives[1].written_bytes = 320u << 20;
     r->gemms[0] = (struct hst_figure){7e14, 6e14, 8e14, 3, "8192x8192x8192 bf16"};
     r->gemms[1] = (struct hst_figure){.how = "failed"};
+    r->ahead[HST_AHEAD_BF16] = (struct hst_ahead){.asking = 3e9, .silent = 2e9};
     r->operation_count = 2;
     r->operations[0] = (struct hst_figure){3e13, 2e13, 4e13, 5, "attention"};
     r->operations[1] = (struct hst_figure){5e4, 5e4, 5e4, 1, "norms, a part"};
@@ -59,6 +61,9 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(back.operation_count, 2);
     for (int i = 0; i < HST_RATE_COUNT; i++)
         assert_figures_equal(&back.figures[i], &r.figures[i]);
+    for (int i = 0; i < HST_AHEAD_COUNT; i++)
+        assert_true(back.ahead[i].asking == r.ahead[i].asking &&
+                    back.ahead[i].silent == r.ahead[i].silent);
     for (int i = 0; i < 2; i++) {
         assert_figures_equal(&back.drives[i].read, &r.drives[i].read);
         assert_figures_equal(&back.drives[i].write, &r.drives[i].write);
@@ -70,6 +75,19 @@ static void what_is_written_is_read(void **state)
     }
     assert_int_equal(hst_rates_format(&back, again, sizeof again), length);
     assert_string_equal(text, again);
+}
+
+static void the_faster_of_prefetch_and_none_is_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(hst_ahead_elements(&(struct hst_ahead){0}), 0);
+    assert_int_equal(hst_ahead_elements(&(struct hst_ahead){.asking = 1}), 0);
+    assert_int_equal(hst_ahead_elements(&(struct hst_ahead){1, 2}), HST_AHEAD_NONE);
+    assert_int_equal(hst_ahead_elements(&(struct hst_ahead){2, 1}), HST_AHEAD_USUAL);
+    assert_int_equal(hst_ahead_elements(&(struct hst_ahead){2, 2}), HST_AHEAD_USUAL);
+    for (int i = 0; i < HST_AHEAD_COUNT; i++)
+        assert_non_null(hst_ahead_name((enum hst_ahead_row)i));
+    assert_null(hst_ahead_name(HST_AHEAD_COUNT));
 }
 
 static void the_longest_rates_fit_and_no_room_is_told(void **state)
@@ -84,6 +102,8 @@ static void the_longest_rates_fit_and_no_room_is_told(void **state)
     r.gemm_count = HST_GEMMS_MAX;
     for (int i = 0; i < HST_RATE_COUNT; i++)
         r.figures[i] = longest;
+    for (int i = 0; i < HST_AHEAD_COUNT; i++)
+        r.ahead[i] = (struct hst_ahead){1e17, 1e17};
     for (uint32_t i = 0; i < HST_DRIVES_MAX; i++)
         r.drives[i] = (struct hst_drive_rates){longest, longest, longest, true, UINT32_MAX, 0};
     for (uint32_t i = 0; i < HST_GEMMS_MAX; i++)
@@ -132,8 +152,9 @@ static int parse_signed(const char *body)
     return hst_rates_parse(text, &r);
 }
 
-#define OLD  "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
-#define HEAD "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
+#define OLD   "hoistway rates 2\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
+#define OLD_3 "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
+#define HEAD  "hoistway rates 4\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n"
 
 static void what_cannot_be_is_refused(void **state)
 {
@@ -141,7 +162,9 @@ static void what_cannot_be_is_refused(void **state)
     static const char *const good[] = {
         HEAD,
         HEAD "net-gather 2 1 3 5 x\nnet-operations-between 2 1 3 5 x\n",
-        OLD "dram 2 1 3 5 x\nmixed 2 1 3 5 x\n", /* of the version before */
+        OLD "dram 2 1 3 5 x\nmixed 2 1 3 5 x\n", /* of the versions before */
+        OLD_3 "net-gather 2 1 3 5 x\n",
+        HEAD "prefetch fp32 2 3\nprefetch bf16-state-8bit 1 1\n",
         HEAD "dram 2 1 3 5 x\n",
         HEAD "disturbed by others\ndram 2 1 3 5 x\n",
         HEAD "drive 0 read 2 2 2 1 x\ndrive 0 written 0\nproduct 0 0 0 0 0 why\n",
@@ -149,14 +172,19 @@ static void what_cannot_be_is_refused(void **state)
     };
     static const char *const bad[] = {
         "",
-        OLD "net-gather 2 1 3 5 x\n", /* which knew no network */
-        "hoistway rates 4\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
+        OLD "net-gather 2 1 3 5 x\n", /* which knew no network, */
+        OLD_3 "prefetch fp32 2 3\n",  /* or no prefetch */
+        HEAD "prefetch fp32 2 3\nprefetch fp32 2 3\n",
+        HEAD "prefetch fp32 0 3\n",
+        HEAD "prefetch fp32 3\n",
+        HEAD "prefetch fp64 2 3\n",
+        "hoistway rates 5\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
         "hoistway rates 1\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
-        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\n",
-        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 9\nproducts 1\noperations 1\n",
-        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 17\noperations 1\n",
-        "hoistway rates 3\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 5\n",
-        "hoistway rates 3\ntaken_ms -5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
+        "hoistway rates 4\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\n",
+        "hoistway rates 4\ntaken_ms 5\ntook_ms 6\ndrives 9\nproducts 1\noperations 1\n",
+        "hoistway rates 4\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 17\noperations 1\n",
+        "hoistway rates 4\ntaken_ms 5\ntook_ms 6\ndrives 1\nproducts 1\noperations 5\n",
+        "hoistway rates 4\ntaken_ms -5\ntook_ms 6\ndrives 1\nproducts 1\noperations 1\n",
         HEAD "dram 2 1 3 5 \n", /* no words */
         HEAD "dram 2 1 3 5\n",
         HEAD "dram 2 3 3 5 x\n", /* least above the median */
@@ -235,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(the_faster_of_prefetch_and_none_is_taken),
         cmocka_unit_test(the_longest_rates_fit_and_no_room_is_told),
         cmocka_unit_test(any_damage_is_found_and_nothing_is_written),
         cmocka_unit_test(what_cannot_be_is_refused),

@@ -47,8 +47,8 @@ class Doctor(Folder):
         told = json.loads(run('doctor', '--store', self.store, '--json').stdout)
         self.assertTrue(told['ready'])
         names = {check['name'] for check in told['checks']}
-        self.assertLessEqual({'cores', 'memory', 'store', 'gpu', 'dram', 'update', 'products',
-                              'drive'}, names)
+        self.assertLessEqual({'cores', 'memory', 'store', 'gpu', 'dram', 'update', 'prefetch',
+                              'products', 'drive'}, names)
         self.assertLessEqual({c['status'] for c in told['checks']}, {'ok', 'warn'})
         self.assertEqual(os.listdir(self.store), [])
         self.check_room(told['room'])

@@ -129,6 +129,7 @@ class Files(Given):
         self.assertTrue(.89 * 80e9 < budget['hbm'] < .91 * 80e9)
         self.assertEqual(told['assumed'], ['compute', 'h2d', 'd2h'])
         self.assertIsNone(told['rate_ages_s']['compute'])
+        self.assertEqual(set(told['prefetch'].values()), {None})
         self.assertGreaterEqual(told['rate_ages_s']['read'], 0)
         given = self.plan_on(GOOD, '--dram=4T', '--nvme=1T', '--hbm=9G')['memory']['budget']
         self.assertEqual(given, {'hbm': 9 << 30, 'dram': 4 << 40, 'nvme': 1 << 40})

@@ -78,6 +78,9 @@ class Trust(Case):
         self.forget()
         probed = self.plan('--dram=256M', '--store', self.path('store'), '--probe')
         self.assertTrue(0 <= probed['rate_ages_s']['compute'] < 600)
+        self.assertEqual(set(probed['prefetch']), {'fp32', 'bf16', 'bf16-state-bf16',
+                                                   'bf16-state-8bit'})
+        self.assertLessEqual(set(probed['prefetch'].values()), {0, 512})
         self.rewrite({}, age_s=days, alone='read')
         text = self.run_plan('--dram=256M', '--store', self.path('store')).stdout
         self.assertRegex(text, r'(?m)^rates: .*compute [^,;]+, just now; read [^;]*, 3 days ago$')

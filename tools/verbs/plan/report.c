@@ -468,6 +468,16 @@ static void put_rates(struct json_writer *json, const struct hst_rates *rates)
             json_put_real(json, name, rates_age_s(rates->figure_ms[r], now_ms));
     }
     json_put_end(json);
+    json_put_object(json, "prefetch"); /* elements ahead, 0: none; null: not measured */
+    for (int a = 0; a < HST_AHEAD_COUNT; a++) {
+        const uint32_t ahead = hst_ahead_elements(&rates->ahead[a]);
+        const char *name = hst_ahead_name((enum hst_ahead_row)a);
+        if (ahead == 0)
+            json_put_null(json, name);
+        else
+            json_put_whole(json, name, ahead == HST_AHEAD_NONE ? 0 : ahead);
+    }
+    json_put_end(json);
     json_put_array(json, "assumed");
     for (int r = 0; r < HST_RATE_COUNT; r++)
         if (machine_assumes(&rates->figures[r]))
