@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_CPU_ADAM_VECTORS_H
 #define HST_CPU_ADAM_VECTORS_H
-/* This header has what kernels.c needs of vectors, in AVX-512 (F, BW, CD, DQ, VL). vector_avx2.h has
-   the meaning of each.
+/* This header has what kernels.c needs of vectors, in AVX-512 (F, BW, CD, DQ, VL). vector_avx2.h
+   has the meaning of each.
  */
 #include <immintrin.h>
 

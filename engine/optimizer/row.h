@@ -42,10 +42,10 @@ int row_device(const struct optimizer *optimizer, struct hst_stream *stream,
 #define ROWS_OF_F32_MOMENTS(value, MOMENTS, count)                                                 \
     {COMMON, .precision = HST_PRECISION_FP32, .state = HST_STATE_FP32,                             \
      .host = KIND(value, F32, F32), .states = {MOMENTS(F32)}, .state_count = (count),              \
-     RATES(FP32, FP32), .device = row_device},                                                           \
+     RATES(FP32, FP32), .device = row_device},                                                     \
     {COMMON, .precision = HST_PRECISION_BF16, .state = HST_STATE_FP32,                             \
      .host = KIND(value, BF16, F32), .states = {NUMBERS("remainder", I16), MOMENTS(F32)},          \
-     .state_count = 1 + (count), .has_master = true, RATES(BF16, BF16), .device = row_device},           \
+     .state_count = 1 + (count), .has_master = true, RATES(BF16, BF16), .device = row_device},     \
     {COMMON, .precision = HST_PRECISION_FP16, .state = HST_STATE_FP32,                             \
      .host = KIND(value, F16, F32), .states = {NUMBERS("master", F32), MOMENTS(F32)},              \
      .state_count = 1 + (count), .has_master = true, RATES(FP32, FP32), .device = row_device}

@@ -124,8 +124,7 @@ static void on_device(const char *row, char *dst, size_t room)
         snprintf(dst, room, "%s", row);
 }
 
-/* Runs the program with words split at blanks; its output goes to `output` in the test's directory.
- */
+/* Runs the program with words split at blanks; its output goes to the directory's `output`. */
 static int run(const char *words)
 {
     char *copy = strdup(words), *arguments[ARGUMENTS_MAX] = {(char *)(uintptr_t)program}, path[96];

@@ -216,6 +216,31 @@ static void drives_share_tiles_by_the_rates_that_are_told(void **state)
     hst_engine_destroy(&engine);
 }
 
+/* Each row of states by its own; without rates, or with none of the row, as is usual. */
+static void updates_prefetch_as_the_rates_say(void **state)
+{
+    (void)state;
+    struct hst_rates rates = rates_of(SLOW);
+    struct hst_config config = config_of(HST_PLAN_HERE, "states=dram");
+    rates.ahead[HST_AHEAD_FP32] = (struct hst_ahead){.asking = 1, .silent = 2};
+    rates.ahead[HST_AHEAD_CODES] = (struct hst_ahead){.asking = 2, .silent = 1};
+    struct hst_engine *engine = sealed(&config, 0);
+    assert_int_equal(engine->kernel.ahead, 0);
+    hst_engine_destroy(&engine);
+    config.rates = &rates;
+    engine = sealed(&config, 0);
+    assert_int_equal(engine->kernel.ahead, HST_AHEAD_NONE);
+    hst_engine_destroy(&engine);
+    config.precision = HST_PRECISION_BF16;
+    engine = sealed(&config, 0);
+    assert_int_equal(engine->kernel.ahead, 0);
+    hst_engine_destroy(&engine);
+    config.state = HST_STATE_8BIT;
+    engine = sealed(&config, 0);
+    assert_int_equal(engine->kernel.ahead, HST_AHEAD_USUAL);
+    hst_engine_destroy(&engine);
+}
+
 static double elements_of(const struct hst_engine *engine)
 {
     double elements = 0; /* padding, too */
@@ -394,6 +419,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_told_with_the_smallest_placement),
         cmocka_unit_test(what_is_told_of_another_machine_is_not_looked_at),
         cmocka_unit_test(drives_share_tiles_by_the_rates_that_are_told),
+        cmocka_unit_test(updates_prefetch_as_the_rates_say),
         cmocka_unit_test(a_slow_update_takes_what_its_elements_take),
         cmocka_unit_test(some_of_the_threads_take_what_half_of_them_were_measured_to),
         cmocka_unit_test(what_some_of_the_threads_took_is_not_scaled_again),

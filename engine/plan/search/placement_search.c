@@ -373,7 +373,7 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
                  "weights, grads and states live in hbm all three or none of them%s. Fix: name hbm "
                  "for %s of them",
                  placement_ranks(in) > 1 ? ", and not of several ranks, which meet in dram"
-                 : in->host_updates ? ", and not with --state bf16, which the host updates"
+                 : in->host_updates      ? ", and not with --state bf16, which the host updates"
                                     : ": whoever updates, the GPU or the host, has all of them",
                  in->host_updates || placement_ranks(in) > 1 ? "none" : "all or none");
         return -EINVAL;

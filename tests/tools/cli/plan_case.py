@@ -25,8 +25,8 @@ KEYS = {'fits', 'why', 'model', 'stands_for', 'machine', 'assumed', 'store',
         'checkpoint_every', 'saved_units', 'resident_units',
         'streamed_tiles', 'tiles_in_dram', 'slices', 'late_share', 'update_threads',
         'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
-        'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'rates', 'rate_ages_s', 'prefetch',
-        'disturbed',
+        'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'rates', 'rate_ages_s',
+        'prefetch', 'disturbed',
         'compute_fraction', 'would_help', 'full_batch_tokens', 'tokens', 'days',
         'written_step_bytes', 'written_day_bytes', 'drive_years', 'accounting'}
 MIB = 1 << 20
