@@ -76,19 +76,27 @@ static void send_scales(float *into, const float *staged, size_t bytes)
         memcpy(into, staged, bytes);
 }
 
+static bool is_in_place(const struct hst_update_arrays *from, const struct hst_update_arrays *into)
+{
+    return from->weights == into->weights && from->master == into->master && from->m == into->m &&
+           from->v == into->v && from->m_scales == into->m_scales &&
+           from->v_scales == into->v_scales;
+}
+
 int hst_update_run_into(const struct hst_update *update, const struct hst_adam_coef *coef,
                         const struct hst_update_arrays *from, const struct hst_update_arrays *into,
                         size_t n)
 {
     const struct hst_update_bytes *size = &update->bytes;
     const size_t scales = update->kind.moments == HST_CPU_CODE ? sizeof(float) : 0;
+    const size_t most = is_in_place(from, into) ? n : BLOCK; /* whole, it prefetches to its end */
     struct block block;
     int not_finite = 0;
 
     if (!hst_update_can_run_into(update, coef, from, into, n))
         return -EINVAL;
     for (size_t i = 0, count; i < n; i += count) {
-        count = n - i < BLOCK ? n - i : BLOCK;
+        count = n - i < most ? n - i : most;
         const size_t scale_bytes = scales * ((count + HST_CODE_BLOCK - 1) / HST_CODE_BLOCK);
         const struct hst_update_arrays f = hst_update_arrays_at(update, from, i);
         const struct hst_update_arrays t = hst_update_arrays_at(update, into, i);
