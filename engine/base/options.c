@@ -28,6 +28,7 @@ static_assert(offsetof(struct hst_config, beta2) ==
 static const char *const optimizer_choices[] = {OPTIMIZERS(QUOTED) NULL};
 static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};
+/* From HST_STATE_FP32 on, in the order of enum hst_state. */
 static const char *const state_choices[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
 static const char *const zero_choices[] = {"3", "2", "1", "0", NULL};
@@ -332,4 +333,11 @@ const struct hst_option *hst_engine_options(size_t *count)
 {
     *count = sizeof options / sizeof options[0];
     return options;
+}
+
+const char *hst_state_name(enum hst_state state)
+{
+    const int count = (int)(sizeof state_choices / sizeof *state_choices) - 1;
+    const int s = state == HST_STATE_DEFAULT ? HST_STATE_FP32 : (int)state;
+    return s >= HST_STATE_FP32 && s <= count ? state_choices[s - HST_STATE_FP32] : NULL;
 }

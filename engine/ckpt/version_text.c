@@ -30,10 +30,6 @@ bool version_text_split(const struct store_cursor *cursor, struct version_text *
 
 static const char *const PRECISIONS[] = {
     [HST_PRECISION_FP32] = "fp32", [HST_PRECISION_BF16] = "bf16", [HST_PRECISION_FP16] = "fp16"};
-static const char *const STATES[] = {[HST_STATE_DEFAULT] = "fp32",
-                                     [HST_STATE_FP32] = "fp32",
-                                     [HST_STATE_BF16] = "bf16",
-                                     [HST_STATE_8BIT] = "8bit"};
 
 /* The last line tells how moments are rounded to bf16. A store without it was trained when the
  * noise of an element depended on the step and the weight alone. */
@@ -45,7 +41,7 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
     char clip[REAL_TEXT_BYTES];
     int n =
         snprintf(text, bytes, "precision %s\nstate %s\ngrain %llu\nbatch-tokens %llu\n",
-                 PRECISIONS[c->precision], STATES[c->state],
+                 PRECISIONS[c->precision], hst_state_name(c->state),
                  (unsigned long long)c->micro_batch_tokens, (unsigned long long)c->batch_tokens);
     n += optimizer_settings_write(c, text + n, bytes - (size_t)n);
     n +=
@@ -111,29 +107,27 @@ void version_math_take(char *settings, char *math, size_t bytes)
     memmove(line, next, strlen(next) + 1);
 }
 
-/* Which of the words is the value, but for the first, which stands for a default; 0: none is. */
-static int word_of(const char *settings, const char *name, const char *const *words, int count)
+static bool says(const char *settings, const char *name, const char *word)
 {
     size_t bytes = 0;
     const char *value = value_of(settings, name, &bytes);
-    for (int i = 1; value && i < count; i++) {
-        if (strlen(words[i]) == bytes && memcmp(words[i], value, bytes) == 0)
-            return i;
-    }
-    return 0;
+    return value && strlen(word) == bytes && memcmp(word, value, bytes) == 0;
 }
 
 #define OPTIMIZER "optimizer"
 
 const struct optimizer *version_settings_optimizer(const char *settings)
 {
-    const int p = word_of(settings, "precision", PRECISIONS, HST_PRECISION_FP16 + 1);
-    const int s = word_of(settings, "state", STATES, HST_STATE_8BIT + 1);
     enum hst_optimizer optimizer = 0; /* of which they say nothing */
+    int p = HST_PRECISION_FP32, s = HST_STATE_FP32;
     size_t bytes = 0;
-    const char *name = value_of(settings, OPTIMIZER, &bytes);
-    if (!p || !s || (name && !optimizer_named(name, bytes, &optimizer)))
+    const char *name = value_of(settings, OPTIMIZER, &bytes), *state;
+    if (name && !optimizer_named(name, bytes, &optimizer))
         return NULL;
+    while (p <= HST_PRECISION_FP16 && !says(settings, "precision", PRECISIONS[p]))
+        p++;
+    while ((state = hst_state_name((enum hst_state)s)) && !says(settings, "state", state))
+        s++;
     return optimizer_find(optimizer, (enum hst_precision)p, (enum hst_state)s);
 }
 

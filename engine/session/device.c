@@ -8,6 +8,7 @@
 #include "session/way_sums.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static int fail_open(struct hst_engine *engine, int native, const struct hst_dev_failure *failure)
@@ -82,15 +83,23 @@ static void device_defaults(struct hst_engine *engine)
                                                                       : (float)LOSS_SCALE_FIRST;
 }
 
+/* "fp32 or bf16": the states that the optimizer has. */
+static void list_states(enum hst_optimizer optimizer, char *text, size_t bytes)
+{
+    const char *state;
+    size_t used = 0;
+    for (int s = HST_STATE_FP32; (state = hst_state_name((enum hst_state)s)) && used < bytes; s++)
+        if (optimizer_find(optimizer, HST_PRECISION_BF16, (enum hst_state)s))
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " or " : "", state);
+}
+
 static int choose_update(struct hst_engine *engine)
 {
     const struct hst_config *c = &engine->config;
+    const char *state = hst_state_name(c->state);
+    char others[64] = "";
     engine->adam = hst_cpu_adam_ops(HST_CPU_ISA_AUTO);
-    const char *state = c->state == HST_STATE_8BIT ? "8bit" : "bf16";
-    const char *others = c->state == HST_STATE_8BIT &&
-                                 optimizer_find(c->optimizer, HST_PRECISION_BF16, HST_STATE_BF16)
-                             ? "fp32 or bf16"
-                             : "fp32";
+    list_states(c->optimizer, others, sizeof others);
     engine->optimizer = optimizer_find(c->optimizer, c->precision, c->state);
     if (!engine->optimizer && !optimizer_find(c->optimizer, HST_PRECISION_BF16, c->state))
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL,

@@ -87,8 +87,8 @@ static int check_config(struct hst_engine *engine)
     if (c->loss_scale != 0 &&
         !(c->loss_scale >= LOSS_SCALE_LEAST && c->loss_scale <= LOSS_SCALE_MOST))
         return refuse_value(engine, "loss_scale must be 1 to 2^32");
-    if ((unsigned)c->state > HST_STATE_8BIT)
-        return refuse_value(engine, "state must be fp32, bf16 or 8bit");
+    if (!hst_state_name(c->state))
+        return refuse_value(engine, "state must be a value of enum hst_state");
     if (c->update_time != HST_UPDATE_AUTO && c->update_time != HST_UPDATE_DEFERRED &&
         c->update_time != HST_UPDATE_OPTIMISTIC)
         return refuse_value(engine, "update_time must be auto, deferred or optimistic");

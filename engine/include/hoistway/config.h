@@ -53,6 +53,9 @@ enum hst_state {
     HST_STATE_BF16 = 2,
     HST_STATE_8BIT = 3 /* of AdamW: codes of 8 bits, two scales per 256 elements */
 };
+/** "fp32", "bf16", "8bit": what --state calls it; of the default "fp32"; null: no such state.
+ * Thread-safety: safe. */
+const char *hst_state_name(enum hst_state state);
 /**
  * When weights are updated that depend on the norm of all gradients (clip, fp16); no bit does.
  *

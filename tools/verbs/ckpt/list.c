@@ -214,10 +214,7 @@ static void print_json(const char *store, const struct row *rows, size_t count)
         json_put_whole(&json, "drives", i->drives);
         json_put_whole(&json, "file_bytes", i->file_bytes);
         json_put_text(&json, "precision", precision_name(i));
-        json_put_text(&json, "state_format",
-                      i->state == HST_STATE_8BIT   ? "8bit"
-                      : i->state == HST_STATE_BF16 ? "bf16"
-                                                   : "fp32");
+        json_put_text(&json, "state_format", hst_state_name(i->state));
         json_put_whole(&json, "elements", i->elements);
         json_put_whole(&json, "units", i->units);
         json_put_whole(&json, "tiles", i->tiles);

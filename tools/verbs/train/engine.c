@@ -13,9 +13,8 @@ static int check_state(const struct train *t)
     const struct hst_config *c = &t->options->engine;
     const enum hst_precision precision = train_precision(t);
     const char *name = precision == HST_PRECISION_FP32 ? "fp32" : "fp16";
-    const char *state = c->state == HST_STATE_8BIT ? "8bit" : "bf16";
-    if ((c->state != HST_STATE_BF16 && c->state != HST_STATE_8BIT) ||
-        precision == HST_PRECISION_BF16)
+    const char *state = hst_state_name(c->state);
+    if (!state || c->state <= HST_STATE_FP32 || precision == HST_PRECISION_BF16)
         return 0;
     if (c->precision == HST_PRECISION_DEFAULT)
         return fail(t->error, FAIL_VALUE, -EINVAL,
