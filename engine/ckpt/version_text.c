@@ -121,7 +121,8 @@ const struct optimizer *version_settings_optimizer(const char *settings)
     enum hst_optimizer optimizer = 0; /* of which they say nothing */
     int p = HST_PRECISION_FP32, s = HST_STATE_FP32;
     size_t bytes = 0;
-    const char *name = value_of(settings, OPTIMIZER, &bytes), *state;
+    const char *name = value_of(settings, OPTIMIZER, &bytes);
+    const char *state;
     if (name && !optimizer_named(name, bytes, &optimizer))
         return NULL;
     while (p <= HST_PRECISION_FP16 && !says(settings, "precision", PRECISIONS[p]))

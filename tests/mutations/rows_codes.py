@@ -35,9 +35,26 @@ mutate(
 mutate(
     'cpu_adam/codes_isa.h', 'cpu_adam/isa-avx2',
     ('codes that were left are written', '    write_left(&blocks[turn ^ 1]);\n', ''),
-    ('codes of a block beside the next', '            write_left_pair(before, i);\n', ''),
+    ('codes of a block beside the next', '            write_left_pairs(before, i);\n', ''),
     ('a block without a scale is written at once',
      'n == HST_CODE_BLOCK && m.inverse != 0 && v.inverse != 0', 'n == HST_CODE_BLOCK'),
+)
+
+mutate(
+    'cpu_adam/codes_isa.h', 'cpu_adam/isa-avx512',
+    ('a NaN of a moment is noted', '        note_nan(&blocks->m, m);\n', ''),
+)
+
+mutate(
+    'kernels/cuda/ops/codes.h', 'simt/suite/optimizer',
+    ('a segment has three exponents', 'below / 3', 'below / 4'),
+    ('a block that is not finite has no scale', 'if (!(scale <= 0x1.fffffep127f))', 'if (0)'),
+)
+
+mutate(
+    'kernels/cuda/ops/optimizer.cu', 'simt/suite/optimizer',
+    ('what is behind the range is left alone', 'if ((size_t)i < left)\n            to[i]',
+     'to[i]'),
 )
 
 mutate(

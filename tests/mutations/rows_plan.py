@@ -214,7 +214,11 @@ mutate(
 )
 mutate(
     'engine/probe/rates.c', 'engine/rates',
-    ('version 2 knew no network', 'old ? HST_RATE_NET_GATHER : HST_RATE_COUNT', 'HST_RATE_COUNT'),
+    ('version 2 knew no network', 'version < 3 ? HST_RATE_NET_GATHER : HST_RATE_COUNT',
+     'HST_RATE_COUNT'),
+    ('version 3 knew no prefetch', 'version >= 4 && take_word', 'take_word'),
+    ('the faster way is taken', 'measured->silent > measured->asking',
+     'measured->silent < measured->asking'),
 )
 mutate(
     'tools/verbs/plan/plan.c', 'tools/cli_plan',
