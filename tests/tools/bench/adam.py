@@ -10,7 +10,8 @@ import sys
 import unittest
 
 WRONG_PEER, GOOD_PEER, PROGRAM = sys.argv.pop(), sys.argv.pop(), sys.argv.pop()
-FORMATS = {'fp32': 28, 'bf16': 26, 'bf16, bf16 moments': 18, 'bf16, 8-bit moments': 14, 'fp16': 28}
+FORMATS = {'fp32': 28, 'bf16': 26, 'bf16, bf16 moments': 18, 'bf16, 8-bit moments': 14, 'fp16': 28,
+           'bf16, lion': 18, 'bf16, sgd': 18, 'bf16, adagrad': 18}
 
 
 def bench(*args):

@@ -334,13 +334,13 @@ static void measure_format(struct bench *bench, const char *group, struct hst_up
                               .threads = team_threads(bench->team),
                               .update = update,
                               .arrays = adam_arrays(&layout, bench->in->elements, update)};
-    bool f32_moments = kind.moments == HST_CPU_F32;
+    bool adamw_of_f32 = kind.moments == HST_CPU_F32 && kind.optimizer == HST_OPTIMIZER_ADAMW;
     bench->count = 0;
     add_ours(bench, &like);
     add_plain(bench, &like);
     if (kind.weights == HST_CPU_F32)
         add_aligned(bench, like);
-    if (bench->peer && f32_moments && kind.weights != HST_CPU_F16)
+    if (bench->peer && adamw_of_f32 && kind.weights != HST_CPU_F16)
         add_peer(bench, &like, &layout);
     if (like.threads > 1) {
         like.threads = 1;
@@ -391,6 +391,27 @@ static void close_bench(struct bench *bench)
     free(bench->seconds);
 }
 
+#define GROUP(name, optimizer, type, moments)                                                      \
+    {                                                                                              \
+        name,                                                                                      \
+        {                                                                                          \
+            HST_OPTIMIZER_##optimizer, HST_CPU_##type, HST_CPU_##moments, HST_CPU_##type           \
+        }                                                                                          \
+    }
+static const struct {
+    const char *name;
+    struct hst_update_kind kind;
+} groups[] = {
+    GROUP("fp32", ADAMW, F32, F32),
+    GROUP("bf16", ADAMW, BF16, F32),
+    GROUP("bf16, bf16 moments", ADAMW, BF16, BF16),
+    GROUP("bf16, 8-bit moments", ADAMW, BF16, CODE),
+    GROUP("fp16", ADAMW, F16, F32),
+    GROUP("bf16, lion", LION, BF16, F32),
+    GROUP("bf16, sgd", SGD, BF16, F32),
+    GROUP("bf16, adagrad", ADAGRAD, BF16, F32),
+};
+
 int bench_adam(const struct bench_adam_in *in, struct hst_error *error)
 {
     struct bench bench = {.in = in,
@@ -400,19 +421,8 @@ int bench_adam(const struct bench_adam_in *in, struct hst_error *error)
     int rc = in->peer ? adam_peer_open(in->peer, &bench.peer, error) : 0;
     rc = rc ? rc : open_bench(&bench);
     if (!rc) {
-        measure_format(&bench, "fp32", (struct hst_update_kind){0});
-        measure_format(&bench, "bf16",
-                       (struct hst_update_kind){.weights = HST_CPU_BF16, .grads = HST_CPU_BF16});
-        measure_format(&bench, "bf16, bf16 moments",
-                       (struct hst_update_kind){.weights = HST_CPU_BF16,
-                                                .moments = HST_CPU_BF16,
-                                                .grads = HST_CPU_BF16});
-        measure_format(&bench, "bf16, 8-bit moments",
-                       (struct hst_update_kind){.weights = HST_CPU_BF16,
-                                                .moments = HST_CPU_CODE,
-                                                .grads = HST_CPU_BF16});
-        measure_format(&bench, "fp16",
-                       (struct hst_update_kind){.weights = HST_CPU_F16, .grads = HST_CPU_F16});
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+            measure_format(&bench, groups[i].name, groups[i].kind);
     }
     close_bench(&bench);
     return rc;

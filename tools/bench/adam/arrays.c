@@ -91,8 +91,10 @@ static void fill_share(void *arg, unsigned thread, unsigned threads)
         fill_codes(f->arrays->m, f->arrays->m_scales, 1e-3f, part);
         fill_codes(f->arrays->v, f->arrays->v_scales, 1e-6f, part);
     } else {
-        fill_part(f->arrays->m, kind.moments, 1e-3f, part);
-        fill_part(f->arrays->v, kind.moments, 1e-6f, part);
+        if (f->update->bytes.m)
+            fill_part(f->arrays->m, kind.moments, 1e-3f, part);
+        if (f->update->bytes.v)
+            fill_part(f->arrays->v, kind.moments, 1e-6f, part);
     }
     fill_part((void *)(uintptr_t)f->arrays->grads, kind.grads, 1e-3f, part);
 }

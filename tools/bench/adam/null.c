@@ -63,6 +63,29 @@ INLINED void bf16(const struct hst_update_arrays *a, size_t n, struct adam_null_
     }
 }
 
+/* With m or v alone, whichever there is. */
+INLINED void bf16_one(const struct hst_update_arrays *a, size_t n, struct adam_null_in k,
+                      bool ahead)
+{
+    uint16_t *restrict w = a->weights, *restrict r = a->master;
+    float *restrict moment = a->m ? a->m : a->v;
+    const uint16_t *restrict g = a->grads;
+
+    for (size_t i = 0; i + BLOCK <= n; i += BLOCK) {
+        if (ahead) {
+            prefetch(w, 2, i);
+            prefetch(r, 2, i);
+            prefetch(moment, 4, i);
+            prefetch(g, 2, i);
+        }
+        for (size_t j = i; j < i + BLOCK; j++) {
+            w[j] ^= g[j] & k.no_bits;
+            r[j] ^= g[j] & k.no_bits;
+            moment[j] *= k.one;
+        }
+    }
+}
+
 INLINED void bf16_moments(const struct hst_update_arrays *a, size_t n, struct adam_null_in k,
                           bool ahead)
 {
@@ -149,6 +172,7 @@ INLINED void f16(const struct hst_update_arrays *a, size_t n, struct adam_null_i
     }
 BOTH(f32)
 BOTH(bf16)
+BOTH(bf16_one)
 BOTH(bf16_moments)
 BOTH(bf16_codes)
 BOTH(f16)
@@ -157,6 +181,7 @@ const struct adam_null_table PASTE(adam_null_, ISA) = {
     .isa = STRING(ISA),
     .f32 = {f32_plain, f32_ahead},
     .bf16 = {bf16_plain, bf16_ahead},
+    .bf16_one = {bf16_one_plain, bf16_one_ahead},
     .bf16_moments = {bf16_moments_plain, bf16_moments_ahead},
     .bf16_codes = {bf16_codes_plain, bf16_codes_ahead},
     .f16 = {f16_plain, f16_ahead},

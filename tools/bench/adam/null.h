@@ -23,7 +23,8 @@ adam_null *adam_null_find(const char *isa, struct hst_update_kind kind, bool ahe
 /* One file for each instruction set defines one of these. */
 struct adam_null_table {
     const char *isa;
-    adam_null *f32[2], *bf16[2], *bf16_moments[2], *bf16_codes[2], *f16[2]; /* plain, ahead */
+    /* plain, ahead; bf16_one has one moment, all others two */
+    adam_null *f32[2], *bf16[2], *bf16_one[2], *bf16_moments[2], *bf16_codes[2], *f16[2];
 };
 extern const struct adam_null_table adam_null_c, adam_null_avx2, adam_null_avx512, adam_null_neon;
 

@@ -24,7 +24,10 @@ static const struct adam_null_table *table_of(const char *isa)
 adam_null *adam_null_find(const char *isa, struct hst_update_kind kind, bool ahead)
 {
     const struct adam_null_table *t = table_of(isa);
-    if (!t)
+    const bool one = !HST_OPTIMIZER_HAS_M(kind.optimizer) || !HST_OPTIMIZER_HAS_V(kind.optimizer);
+    if (t && one && kind.weights == HST_CPU_BF16 && kind.moments == HST_CPU_F32)
+        return t->bf16_one[ahead];
+    if (!t || one)
         return NULL;
     if (kind.weights == HST_CPU_F32)
         return t->f32[ahead];
