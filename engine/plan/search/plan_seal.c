@@ -271,7 +271,8 @@ static int improve_on_drives(const struct plan_in *in, bool optimistic, const st
 }
 
 /* More memory lets states stay there, and then an update has to wait for the norm. What was fast
- * with less memory is therefore tried with more, too, so that a plan is never slower for it. */
+ * with less memory is therefore tried with more, too, so that a plan is never much slower for it.
+ * It has to win enough, as drives wear. */
 static int try_drives(const struct plan_in *in, bool optimistic, struct homes *homes)
 {
     char why[384];
@@ -282,7 +283,8 @@ static int try_drives(const struct plan_in *in, bool optimistic, struct homes *h
     if (rc)
         return rc == -ENOMEM ? rc : 0; /* they do not fit */
     rc = improve_on_drives(in, optimistic, homes, &with);
-    if (rc || !homes_are_faster(&with.steps, &homes->steps)) {
+    const double most_s = planner_unclipped_s(&homes->steps) * (1 - PLAN_DRIVES_GAIN_LEAST);
+    if (rc || planner_unclipped_s(&with.steps) >= most_s) {
         placement_free(&with.placement);
         return rc;
     }

@@ -9,6 +9,9 @@
 #include "plan/search/homes.h"
 #include "plan/search/update_wish.h"
 
+/** All that is saved stays on drives although memory has room where that wins so much of a step. */
+#define PLAN_DRIVES_GAIN_LEAST 0.05
+
 /** How a store of several ranks has large units: its ranks have shards of these. */
 enum plan_units { PLAN_UNITS_ANY = 0, PLAN_UNITS_WHOLE, PLAN_UNITS_SLICED };
 
