@@ -108,7 +108,8 @@ int hst_op_rmsnorm_backward(struct hst_stream *stream, const struct hst_rmsnorm_
         return -EINVAL;
     size_t bytes = args->tokens * args->width * hst_dtype_bytes(args->dtype);
     if (bytes && (!tensor_ok(args->x) || !tensor_ok(args->weight) || !tensor_ok(args->dy) ||
-                  !tensor_ok(args->dx) || !words_ok(args->rstd) || !tensor_ok(args->dweight)))
+                  !tensor_ok(args->dx) || !words_ok(args->rstd) ||
+                  (args->dweight && !tensor_ok(args->dweight))))
         return -EINVAL;
     if (bytes &&
         (!same_or_apart(args->dx, args->dy, bytes) || !apart(args->dx, bytes, args->x, bytes)))

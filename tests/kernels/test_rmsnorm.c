@@ -203,6 +203,24 @@ static double loss_of(void *context)
     return ref_dot(l->y, l->dy, l->shape->tokens * l->shape->width);
 }
 
+/* Without dweight dx, which was `before`, comes to the same bits. */
+static void check_frozen(struct suite *s, const struct hst_rmsnorm_backward *args,
+                         struct tensor *dx, const double *before)
+{
+    struct hst_rmsnorm_backward frozen = *args;
+    double *want = malloc(dx->count * sizeof *want);
+    assert_non_null(want);
+    memcpy(want, dx->values, dx->count * sizeof *want);
+    memcpy(dx->values, before, dx->count * sizeof *want);
+    tensor_write(s, dx);
+    frozen.dweight = NULL;
+    assert_int_equal(hst_op_rmsnorm_backward(s->stream, &frozen), 0);
+    suite_sync(s);
+    tensor_read(s, dx);
+    assert_memory_equal(dx->values, want, dx->count * sizeof *want);
+    free(want);
+}
+
 static void backward_case(struct suite *s, const void *parameters)
 {
     const struct shape *p = parameters;
@@ -214,8 +232,9 @@ static void backward_case(struct suite *s, const void *parameters)
     struct tensor *dweight = tensor_random(s, p->width, HST_F32, 1);
     struct loss l = {
         p, x->values, weight->values, malloc(count * 8), malloc(count * 8), malloc(p->tokens * 8)};
-    double *want = malloc(count * 8), *dw = malloc(p->width * 8);
-    assert_true(l.dy && l.y && l.rstd && want && dw);
+    double *want = malloc(count * 8), *dw = malloc(p->width * 8), *before = malloc(count * 8);
+    assert_true(l.dy && l.y && l.rstd && want && dw && before);
+    memcpy(before, dx->values, count * 8);
     memcpy(l.dy, dy->values, count * 8);
     for (size_t i = 0; i < count; i++)
         want[i] = ref_slope(loss_of, &l, &x->values[i], 1e-5) + (p->accumulate ? dx->values[i] : 0);
@@ -244,6 +263,8 @@ static void backward_case(struct suite *s, const void *parameters)
     tensor_read(s, dweight);
     expect_close("dx", dx, want, 2e-5);
     expect_close("dweight", dweight, dw, 2e-6 * (double)p->tokens + 2e-5);
+    check_frozen(s, &args, dx, before);
+    free(before);
     free(l.dy);
     free(l.y);
     free(l.rstd);
@@ -316,7 +337,7 @@ static void refusals_case(struct suite *s, const void *parameters)
     wrong[0].dx = f;       /* x is read again for dweight */
     wrong[1].dx = f + 132; /* overlaps dy without being it */
     wrong[2].work.size_bytes = hst_rmsnorm_backward_work_bytes(s->dev, 2, 8) - 1;
-    wrong[3].dweight = NULL;
+    wrong[3].dweight = (float *)((char *)wrong[3].dweight + 1);
     wrong[4].dx = f + 128;
     wrong[4].accumulate = true; /* dx cannot be dy and another gradient */
     wrong[5].width = 0;

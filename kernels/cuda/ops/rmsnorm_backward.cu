@@ -197,7 +197,7 @@ static cudaError_t rmsnorm_backward(cudaStream_t stream, const struct hst_rmsnor
     else
         launch_held<T, 256>(stream, a, blocks, rows);
     cudaError_t error = cudaGetLastError();
-    if (error)
+    if (error || !a->dweight)
         return error;
     return add_sums(stream, (const float *)a->work.data, blocks, a->width, a->dweight);
 }

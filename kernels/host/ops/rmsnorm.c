@@ -99,6 +99,7 @@ int HOST_OP(rmsnorm_backward)(struct host_dev *dev, const void *args)
     if (!a.tokens)
         return 0;
     host_split(dev, pieces_of(a.tokens, RMSNORM_ROWS_SUMMED), rmsnorm_backward_piece, &a);
-    add_sums(dev, a.work.data, pieces_of(a.tokens, RMSNORM_ROWS_SUMMED), a.width, a.dweight);
+    if (a.dweight)
+        add_sums(dev, a.work.data, pieces_of(a.tokens, RMSNORM_ROWS_SUMMED), a.width, a.dweight);
     return 0;
 }

@@ -76,8 +76,8 @@ int hst_op_rmsnorm(struct hst_stream *stream, const struct hst_rmsnorm *args);
 /**
  * Its backward: dx ← [dx +] r·(weight·dy − x·r²·mean(weight·dy·x)), dweight += Σ over tokens of
  * dy·x·r. dy, x, dx dtype[tokens, width]; dweight f32[width], accumulated, the tokens summed in
- * fixed blocks in order. dx may be dy; accumulate: dx holds another gradient of x (so it is not
- * dy), the sum is rounded once.
+ * fixed blocks in order, or null: of a weight that is frozen, and dx has the same bits. dx may be
+ * dy; accumulate: dx holds another gradient of x (so it is not dy), the sum is rounded once.
  */
 struct hst_rmsnorm_backward {
     size_t tokens, width;
