@@ -248,21 +248,25 @@ static int build_layout(struct hst_ckpt *ckpt, struct hst_error *error)
         layout->unit_count += (entry.flags & STORE_UNIT) != 0;
         if (layout->unit_count == 0)
             return refuse_format(ckpt, "its first tile begins no unit", error);
-        layout->units[layout->unit_count - 1].elements +=
-            entry.bytes / optimizer_weight_bytes(ckpt->optimizer);
+        struct layout_unit *unit = &layout->units[layout->unit_count - 1];
+        unit->elements += entry.bytes / optimizer_weight_bytes(ckpt->optimizer);
+        unit->frozen = unit->frozen || (entry.flags & STORE_FIXED);
     }
     return 0;
 }
 
 static int check_tile(struct hst_ckpt *ckpt, uint32_t tile, struct hst_error *error)
 {
-    const uint32_t elements = ckpt->tiles[tile].range.elements;
+    const struct tile_range range = ckpt->tiles[tile].range;
+    const uint32_t elements = range.elements;
+    const bool frozen = ckpt->layout.units[range.unit].frozen;
     struct store_entry weights, states;
     weights = ckpt_extent(ckpt, tile, EXTENT_WEIGHTS).entry;
     states = ckpt_extent(ckpt, tile, EXTENT_STATES).entry;
     if (weights.bytes != elements * optimizer_weight_bytes(ckpt->optimizer) ||
-        states.bytes != record_layout(ckpt->optimizer, elements).bytes ||
-        ((weights.flags & STORE_DERIVED) != 0) != ckpt->derived_weights ||
+        states.bytes != (frozen ? 0 : record_layout(ckpt->optimizer, elements).bytes) ||
+        ((weights.flags & STORE_FIXED) != 0) != frozen ||
+        ((weights.flags & STORE_DERIVED) != 0) != (ckpt->derived_weights && !frozen) ||
         (states.flags & STORE_DERIVED))
         return refuse_format(ckpt, "its extents are not those of its tiles", error);
     return 0;

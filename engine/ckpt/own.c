@@ -82,7 +82,9 @@ static int place_tiles(const struct ckpt_own *own, struct hst_ckpt *ckpt, struct
         if (ckpt_extent(ckpt, t, EXTENT_WEIGHTS).entry.bytes !=
                 range.elements * optimizer_weight_bytes(own->optimizer) ||
             ckpt_extent(ckpt, t, EXTENT_STATES).entry.bytes !=
-                record_layout(own->optimizer, range.elements).bytes)
+                (layout->units[range.unit].frozen
+                     ? 0
+                     : record_layout(own->optimizer, range.elements).bytes))
             return refuse_other(ckpt, "its tiles have other sizes", error);
     }
     return 0;

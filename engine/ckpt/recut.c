@@ -113,6 +113,10 @@ int recut_take(struct recut *c, enum extent_kind kind, struct tile_range range,
     while (lane->next < c->layout->tile_count) {
         const struct tile_range tile =
             counted_over_all(c->layout, layout_tile(c->layout, lane->next));
+        if (kind == EXTENT_STATES && c->layout->units[tile.unit].frozen) {
+            lane->next++; /* it has none */
+            continue;
+        }
         const struct common common = common_of(tile, range);
         if (common.count == 0)
             return 0;

@@ -78,8 +78,10 @@ static int plan(struct target *t)
     t->layout.units = calloc(units, sizeof *t->layout.units);
     if (!t->placement.units || !t->layout.units)
         return no_memory(t);
-    for (size_t u = 0; u < units; u++)
+    for (size_t u = 0; u < units; u++) {
         t->layout.units[u].elements = t->ckpt->layout.units[u].elements;
+        t->layout.units[u].frozen = t->ckpt->layout.units[u].frozen;
+    }
     stripe_init(&t->placement.stripe, rates, t->drives);
     const uint64_t most = most_ranks(&t->layout);
     if (t->world > 0 && t->world <= most)

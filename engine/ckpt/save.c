@@ -34,9 +34,21 @@ static bool takes_states(const struct save *s)
     return s->ckpt->derived_weights || (s->masters && s->ckpt->optimizer->has_master);
 }
 
+/* Of a frozen tile: its weights are all that there is. */
+static const void *frozen_values(const struct save *s, struct ckpt_part *part, uint32_t elements)
+{
+    if (part->extent.kind == EXTENT_STATES)
+        return NULL;
+    if (!s->masters)
+        return part->bytes;
+    return optimizer_widen(&s->kernel, part->bytes, s->joined, elements);
+}
+
 /* Null: what stands in its states is needed, too, and comes next. */
 static const void *values_of(const struct save *s, struct ckpt_part *part, uint32_t elements)
 {
+    if (s->ckpt->layout.units[part->extent.range.unit].frozen)
+        return frozen_values(s, part, elements);
     if (part->extent.kind == EXTENT_WEIGHTS) {
         if (!takes_states(s))
             return part->bytes;

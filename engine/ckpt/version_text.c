@@ -35,6 +35,30 @@ static const char *const PRECISIONS[] = {
  * noise of an element depended on the step and the weight alone. */
 #define ROUNDING "rounding index\n"
 
+static int list_write(const char *name, const char *const *list, char *text, size_t bytes)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < HST_GROUPS_MOST && list[i]; i++)
+        n +=
+            snprintf(text + n, bytes - (size_t)n, "%s%s%s", i ? ";" : name, i ? "" : " '", list[i]);
+    return n == 0 ? 0 : n + snprintf(text + n, bytes - (size_t)n, "'\n");
+}
+
+/* Stores of before there were any say nothing of frozen tensors. A flag freezes without an option,
+ * so which they are is told as well. */
+static int frozen_write(const struct hst_config *c, const struct layout *layout, char *text,
+                        size_t bytes)
+{
+    const uint64_t elements = layout_frozen_elements(layout);
+    int n = list_write("freeze", c->freeze, text, bytes);
+    n += list_write("train-only", c->train_only, text + n, bytes - (size_t)n);
+    if (elements > 0)
+        n += snprintf(text + n, bytes - (size_t)n, "frozen %llu elements (digest %016llx)\n",
+                      (unsigned long long)elements,
+                      (unsigned long long)layout_frozen_digest(layout));
+    return n;
+}
+
 uint32_t version_settings_write(const struct hst_config *c, const struct layout *layout, char *text,
                                 size_t bytes)
 {
@@ -49,6 +73,7 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
                  "clip %s\ntile-elements %u\nparameters %llu (digest %016llx)\n",
                  real_text(c->clip, clip), layout->tile_elements,
                  (unsigned long long)layout->parameters, (unsigned long long)layout_digest(layout));
+    n += frozen_write(c, layout, text + n, bytes - (size_t)n);
     if (c->ways > 1) /* one way is what stores of before it say nothing of */
         n += snprintf(text + n, bytes - (size_t)n, "ways %u\nreduce %s\nhop %u\n", c->ways,
                       c->reduce == HST_REDUCE_F32 ? "f32" : "grads", c->hop);

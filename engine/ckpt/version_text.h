@@ -6,7 +6,7 @@
 #include "plan/layout/layout.h"
 #include "store/format.h"
 
-enum { VERSION_SETTINGS_BYTES = 2048 };
+enum { VERSION_SETTINGS_BYTES = 4096 };
 
 struct version_text {
     const char *settings; /* not terminated */

@@ -60,9 +60,9 @@ unsigned char *moves_home(const struct executor *exec, enum extent_kind kind, ui
                           int slot)
 {
     const struct placement *p = exec->in.placement;
-    uint64_t bytes, second = kind == EXTENT_WEIGHTS ? p->weights_slot : p->states_slot;
+    uint64_t bytes;
     return exec->in.host_arena + placement_extent(p, kind, tile, &bytes).offset +
-           (slot ? second : 0);
+           (slot ? placement_second_in_dram(p, kind, tile) : 0);
 }
 
 /* Bytes from one extent to the next in a buffer. */

@@ -13,7 +13,7 @@ static unsigned char *weights_home(const struct executor *exec, uint32_t unit)
 {
     const struct placement *p = exec->in.placement;
     return exec->in.host_arena + p->units[unit].weights.offset +
-           (exec->verdict.slot ? p->weights_slot : 0);
+           (exec->verdict.slot && !exec->in.layout->units[unit].frozen ? p->weights_slot : 0);
 }
 
 /* The unit that owns the nth row of those that this one reads. */

@@ -261,6 +261,33 @@ void optimizer_begin(const struct optimizer_kernel *kernel, const float *x,
         memset(arrays->states[i], 0, optimizer_array_bytes(o, i, n));
 }
 
+void optimizer_set_frozen(const struct optimizer_kernel *kernel, float *x, void *weights, size_t n)
+{
+    /* remainders of so few at a time need no memory of their own */
+    int16_t remainder[256];
+    const size_t most = sizeof remainder / sizeof *remainder;
+    const uint64_t bytes = optimizer_weight_bytes(kernel->optimizer);
+    assert(kernel->optimizer->host.weights != HST_CPU_F16); /* whose masters are f32 */
+    for (size_t i = 0; kernel->optimizer->has_master && i < n; i += most)
+        kernel->update->set_weights(x + i, (char *)weights + i * bytes, remainder,
+                                    n - i < most ? n - i : most);
+    if (!kernel->optimizer->has_master)
+        kernel->update->set_weights(x, weights, NULL, n);
+}
+
+const float *optimizer_widen(const struct optimizer_kernel *kernel, const void *weights,
+                             float *room, size_t n)
+{
+    static const int16_t none[256];
+    const size_t most = sizeof none / sizeof *none;
+    if (!kernel->optimizer->has_master)
+        return weights;
+    for (size_t i = 0; i < n; i += most)
+        kernel->ops->join_f32((const uint16_t *)weights + i, none, room + i,
+                              n - i < most ? n - i : most);
+    return room;
+}
+
 const float *optimizer_masters(const struct optimizer_kernel *kernel,
                                const struct optimizer_arrays *arrays, float *room, size_t n)
 {

@@ -217,6 +217,12 @@ struct optimizer_kernel optimizer_kernel_find(const struct optimizer *optimizer,
  * masters begin as zero. */
 void optimizer_begin(const struct optimizer_kernel *kernel, const float *x,
                      const struct optimizer_arrays *arrays, size_t n);
+/** Weights that are not trained: of x[n] what optimizer_begin makes of it, without states. x may be
+ * the weights, where those are f32. For weights that are no f16. */
+void optimizer_set_frozen(const struct optimizer_kernel *kernel, float *x, void *weights, size_t n);
+/** And back: the weights as f32, where they are or in room[n]. */
+const float *optimizer_widen(const struct optimizer_kernel *kernel, const void *weights,
+                             float *room, size_t n);
 /** The masters of a range: where they are, or joined into room[n], which may be null where no
  * weight is split. */
 const float *optimizer_masters(const struct optimizer_kernel *kernel,

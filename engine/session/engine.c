@@ -135,6 +135,7 @@ static int open_parts(struct hst_engine *engine)
     char why[256];
     int rc = check_config(engine);
     rc = rc ? rc : groups_read(engine);
+    rc = rc ? rc : frozen_read(engine);
     if (rc)
         return rc;
     if (engine->config.place &&
@@ -344,6 +345,7 @@ int hst_engine_seal(struct hst_engine *engine, enum hst_order order)
     /* what the client asked the device for may have decided which of its kernels serve */
     hst_dev_math(engine->dev, engine->math, sizeof engine->math);
     int rc = groups_assign(engine);
+    rc = rc ? rc : frozen_assign(engine);
     rc = rc ? rc : decide(engine);
     rc = rc ? other_run_explain(engine, rc) : 0;
     rc = rc ? rc : versions_check(engine);

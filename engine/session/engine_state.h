@@ -121,9 +121,17 @@ struct described {
     uint32_t turns[3];     /* how many of them were acquired in each sweep */
 };
 
+/* Globs of hst_config.freeze and train_only (frozen.c). */
+enum frozen_list { FROZEN_FREEZE = 0, FROZEN_TRAIN_ONLY, FROZEN_LISTS };
+struct frozen {
+    char glob[FROZEN_LISTS][HST_GROUPS_MOST][96];
+    uint32_t count[FROZEN_LISTS];
+};
+
 struct hst_engine {
     struct hst_config config;     /* resolved: no zero means a default */
     struct optimizer_groups groups; /* config has their texts */
+    struct frozen frozen;           /* likewise */
     char *store, *place, *device, *host_math; /* own copies; config points to them */
     char *io_model, *io_fault, *durability;
     struct drive drives[STRIPE_DRIVES_MAX];
@@ -189,6 +197,13 @@ struct hst_engine {
 int groups_read(struct hst_engine *engine);
 /** Once all units are known, before they are cut: each tensor gets its group. Errors: E402. */
 int groups_assign(struct hst_engine *engine);
+
+/* frozen.c */
+/** The globs of the configuration, whose texts it then has. Errors: E402. */
+int frozen_read(struct hst_engine *engine);
+/** Once all units are known and have their groups, before they are cut: which tensors are frozen.
+ * Errors: E402; -ENOMEM. */
+int frozen_assign(struct hst_engine *engine);
 
 /* decide.c */
 /** Tiles, homes and second slots, once all units are known. */

@@ -67,6 +67,10 @@ static int load_visit(struct executor *exec, void *context, const struct tile_jo
         int rc = each_overlap(exec, job, load_overlap, load);
         if (rc)
             return rc;
+        if (exec->in.layout->units[job->range.unit].frozen) {
+            optimizer_set_frozen(&exec->in.kernel, load->values, job->arrays.weights, n);
+            continue;
+        }
         optimizer_begin(&exec->in.kernel, load->values, &job->arrays, n);
         record_zero_gaps(job->record, exec->in.kernel.optimizer, n);
     }
@@ -141,6 +145,8 @@ static int save_overlap(struct executor *exec, void *context, const struct tile_
 static const void *masters_of(const struct executor *exec, const struct tile_job *job)
 {
     float *values = (float *)(void *)(exec->in.host_arena + exec->in.placement->load_values);
+    if (exec->in.layout->units[job->range.unit].frozen)
+        return optimizer_widen(&exec->in.kernel, job->arrays.weights, values, job->range.elements);
     return optimizer_masters(&exec->in.kernel, &job->arrays, values, job->range.elements);
 }
 

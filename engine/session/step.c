@@ -80,9 +80,9 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
     const struct standing *at = &engine->standing;
     versions_step_begins(engine, in->cursor, in->cursor_bytes);
     engine->standing.lr = in->lr;
-    s->ready_units = 0;
+    s->ready_units = engine->layout.resting_units;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)
-        engine->units[u].grad_ready = false;
+        engine->units[u].grad_ready = engine->layout.units[u].rests;
     slices_begin(engine);
     s->stream = NULL;
     /* the first step's account begins here, not with the load; another's not with an evaluation */
@@ -127,6 +127,12 @@ static int check_turn(struct hst_engine *engine, uint32_t unit, enum hst_sweep s
         return report_refuse(&engine->report, "unit %u is still acquired",
                              slices_described(engine, engine->acquired));
     uint32_t next = slices_next(engine, unit, sweep);
+    if (next != NO_UNIT && engine->layout.units[next].rests &&
+        (sweep == HST_BACKWARD || sweep == HST_RECOMPUTE))
+        return report_refuse(&engine->report,
+                             "unit %u is frozen, and so are all before it: it has no backward. "
+                             "Fix: the visits of hst_engine_visits",
+                             unit);
     if (next == NO_UNIT || (sweep == HST_BACKWARD && engine->units[next].grad_ready))
         return report_refuse(&engine->report, "unit %u had its %s in this step already", unit,
                              sweep == HST_BACKWARD ? "backward" : "forward");
@@ -175,7 +181,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     int rc = way_sums_end(engine, held);
     if (rc)
         return rc;
-    if (!executor_norms_on_host(&engine->exec)) {
+    if (!executor_norms_on_host(&engine->exec) && !engine->layout.units[held].frozen) {
         rc = optimizer_device_norm(&engine->exec, held);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");

@@ -38,7 +38,8 @@ static bool may_choose(const struct hst_engine *engine)
         return true;
     for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++) {
         uint32_t unit = layout_tile(&engine->layout, tile).unit;
-        bool waits = placement_is_resident(&engine->placement, unit);
+        bool waits =
+            placement_is_resident(&engine->placement, unit) || engine->layout.units[unit].frozen;
         if (!waits && (!engine->plan_in.stored ||
                        memory_save_count(&engine->placement, &engine->plan_in, tile) > 0))
             return false;

@@ -59,9 +59,8 @@ void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
         set_weights(engine, unit);
     for (uint32_t i = 0; i < u->param_count; i++) {
         struct hst_param_view *view = &engine->units[unit].views[i];
-        view->grad = gradients
-                         ? views_accumulator(engine, &engine->layout.params[u->first_param + i])
-                         : NULL;
+        const struct layout_param *param = &engine->layout.params[u->first_param + i];
+        view->grad = gradients && !param->frozen ? views_accumulator(engine, param) : NULL;
         if (blind)
             view->data = NULL;
     }

@@ -196,7 +196,7 @@ static int end_way(struct hst_engine *engine, uint32_t unit)
 {
     const struct ways *ways = &engine->ways;
     struct ways_counter *counter = &engine->way.counter;
-    if (engine->layout.units[unit].elements == 0)
+    if (engine->layout.units[unit].elements == 0 || engine->layout.units[unit].frozen)
         return 0;
     if (ways->count == 1)
         return round_into(engine, unit, row_of_grads(engine, unit));
@@ -230,7 +230,7 @@ static bool keeps_tied(const struct hst_engine *engine, uint32_t unit)
     bool tied = false;
     for (uint32_t i = 0; i < u->param_count; i++)
         tied = tied || engine->layout.params[u->first_param + i].tied;
-    return tied && engine->ways.count > 1;
+    return tied && engine->ways.count > 1 && engine->layout.tied_elements > 0;
 }
 
 static int take_tied(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
@@ -262,7 +262,7 @@ static int zero_own(struct hst_engine *engine, uint32_t unit, struct hst_stream 
 static int zero_tied(struct hst_engine *engine, struct hst_stream *stream)
 {
     const uint64_t bytes = tied_bytes(engine);
-    if (engine->step.ready_units > 0 || bytes == 0)
+    if (engine->step.ready_units > engine->layout.resting_units || bytes == 0)
         return 0;
     int rc = hst_stream_zero(stream, engine->arena + engine->placement.tied, bytes);
     if (rc == 0 && engine->ways.count > 1)

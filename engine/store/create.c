@@ -13,11 +13,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of the weights and the record of one tile. */
-static uint64_t blocks_of_tile(const struct optimizer *optimizer, uint64_t elements)
+/* Of the weights and the record of one tile; of a frozen one, which has no record. */
+static uint64_t blocks_of_tile(const struct optimizer *optimizer, uint64_t elements, bool frozen)
 {
     return store_blocks_of(elements * optimizer_weight_bytes(optimizer)) +
-           store_blocks_of(record_layout(optimizer, elements).bytes);
+           (frozen ? 0 : store_blocks_of(record_layout(optimizer, elements).bytes));
 }
 
 /* Only a unit's last tile is shorter. */
@@ -26,14 +26,14 @@ void store_fixed_bytes(const struct layout *layout, const struct optimizer *opti
 {
     struct store_header h = {.drives = drives, .align_bytes = STORE_ALIGN_MAX};
     h.extents = STORE_KINDS * layout->tile_count;
-    const uint64_t each = blocks_of_tile(optimizer, layout->tile_elements);
+    const uint64_t each = layout->tile_elements;
     for (uint32_t u = 0; u < layout->unit_count; u++) {
         const struct layout_unit *unit = &layout->units[u];
-        if (unit->tile_count > 0)
-            h.blocks += (unit->tile_count - 1) * each +
-                        blocks_of_tile(
-                            optimizer,
-                            layout_tile(layout, unit->first_tile + unit->tile_count - 1).elements);
+        if (unit->tile_count == 0)
+            continue;
+        const uint32_t last = unit->first_tile + unit->tile_count - 1;
+        h.blocks += (unit->tile_count - 1) * blocks_of_tile(optimizer, each, unit->frozen) +
+                    blocks_of_tile(optimizer, layout_tile(layout, last).elements, unit->frozen);
     }
     h.manifest_bytes = store_manifest_room(h.extents, h.blocks, h.align_bytes);
     for (; h.drive < drives; h.drive++)
@@ -52,7 +52,8 @@ static struct store_entry extent_of(const struct store *store, uint32_t extent)
     const struct placement *p = store->placement;
     const enum extent_kind kind = (enum extent_kind)(extent / store->tiles);
     const uint32_t tile = extent % store->tiles;
-    const bool derived = kind == EXTENT_WEIGHTS && store->derived_weights;
+    const bool fixed = p->layout->units[layout_tile(p->layout, tile).unit].frozen;
+    const bool derived = kind == EXTENT_WEIGHTS && store->derived_weights && !fixed;
     const bool first = layout_begins_unit(p->layout, tile);
     uint64_t bytes;
     (void)placement_extent(p, kind, tile, &bytes);
@@ -60,9 +61,19 @@ static struct store_entry extent_of(const struct store *store, uint32_t extent)
         .tile = layout_number_of_all(p->layout, tile),
         .kind = (uint8_t)kind,
         .drive = (uint8_t)(store->drives > 1 ? stripe_drive(&p->stripe, tile) : 0),
-        .flags = (uint8_t)(STORE_ZERO | (derived ? STORE_DERIVED : 0) | (first ? STORE_UNIT : 0)),
+        .flags = (uint8_t)(STORE_ZERO | (derived ? STORE_DERIVED : 0) | (first ? STORE_UNIT : 0) |
+                           (fixed ? STORE_FIXED : 0)),
         .bytes = (uint32_t)bytes,
     };
+}
+
+/* Of any rank: all of them have the same units. */
+static bool has_fixed(const struct layout *layout)
+{
+    for (uint32_t u = 0; u < layout->unit_count; u++)
+        if (layout->units[u].frozen)
+            return true;
+    return false;
 }
 
 /* Sizes of zones and of the manifest, in all headers. */
@@ -80,11 +91,12 @@ static int size_up(struct store *store, uint32_t align_bytes, const struct store
                                   .align_bytes = align_bytes,
                                   .extents = STORE_KINDS * store->tiles,
                                   .tile_elements = store->placement->layout->tile_elements,
-                                  .slices = layout_stores_slices(store->placement->layout)};
+                                  .slices = layout_stores_slices(store->placement->layout),
+                                  .fixed = has_fixed(store->placement->layout)};
     for (uint32_t i = 0; i < STORE_KINDS * store->tiles; i++) {
         const struct store_entry entry = extent_of(store, i);
         struct store_header *h = &store->headers[entry.drive];
-        *(entry.flags & STORE_DERIVED ? &h->derived_bytes : &h->slot_bytes) += entry.bytes;
+        *(store_entry_has_one_slot(&entry) ? &h->derived_bytes : &h->slot_bytes) += entry.bytes;
         blocks += store_blocks_of(entry.bytes);
     }
     for (uint32_t d = 0; d < store->drives; d++) {
@@ -110,7 +122,7 @@ static void place_extents(struct store *store)
     for (uint32_t i = 0; i < STORE_KINDS * store->tiles; i++) {
         struct store_entry entry = extent_of(store, i);
         uint64_t *at =
-            entry.flags & STORE_DERIVED ? &next_derived[entry.drive] : &next[entry.drive];
+            store_entry_has_one_slot(&entry) ? &next_derived[entry.drive] : &next[entry.drive];
         entry.offset = *at;
         entry.first_block = block;
         *at += entry.bytes;

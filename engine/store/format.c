@@ -178,10 +178,13 @@ uint64_t store_manifest_at(const struct store_header *h, unsigned slot, unsigned
 #define FEATURE_SHARDS 1u
 /* A reader must know: slices of a unit are units of their own, of which ranks have shards. */
 #define FEATURE_SLICES 2u
+/* A reader must know: extents of frozen tiles have one slot, and records of no bytes. */
+#define FEATURE_FIXED 4u
 
 static uint32_t features_of(const struct store_header *h)
 {
-    return (h->world > 1 ? FEATURE_SHARDS : 0) | (h->slices ? FEATURE_SLICES : 0);
+    return (h->world > 1 ? FEATURE_SHARDS : 0) | (h->slices ? FEATURE_SLICES : 0) |
+           (h->fixed ? FEATURE_FIXED : 0);
 }
 
 void store_header_encode(const struct store_header *h, unsigned copy, unsigned char *page)
@@ -223,7 +226,8 @@ static struct store_flaw check_header(const unsigned char *page, const struct st
         return flaw(-EINVAL, "its block size");
     if (h->extents == 0 ? h->world == 1 || h->blocks > 0 : h->extents % STORE_KINDS > 0)
         return flaw(-EINVAL, "its number of extents");
-    if (h->blocks < h->extents || h->blocks > UINT32_MAX || h->manifest_bytes == 0 ||
+    if (h->blocks < h->extents / (h->fixed ? STORE_KINDS : 1) || h->blocks > UINT32_MAX ||
+        h->manifest_bytes == 0 ||
         h->manifest_bytes != store_manifest_room(h->extents, h->blocks, h->align_bytes))
         return flaw(-EINVAL, "the size of its manifests");
     if (h->slot_bytes % h->align_bytes || h->derived_bytes % h->align_bytes)
@@ -259,6 +263,7 @@ struct store_flaw store_header_decode(const unsigned char *page, unsigned copy,
         .derived_bytes = get_u64(page + 104),
         .tile_elements = get_u64(page + 120),
         .slices = (get_u32(page + 64) & FEATURE_SLICES) != 0,
+        .fixed = (get_u32(page + 64) & FEATURE_FIXED) != 0,
     };
     found = check_header(page, &h);
     if (found.error == 0)

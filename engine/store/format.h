@@ -12,7 +12,7 @@
  *
  * A file (metadata on drive 0 only; `align` between the parts that a torn write should not share):
  *
- *   header | superblocks 0, 1 | manifests 0, 1 | data of slot 0 | of slot 1 | derived
+ *   header | superblocks 0, 1 | manifests 0, 1 | data of slot 0 | of slot 1 | derived and fixed
  *          | manifests 0, 1, superblocks 0, 1, header once more; the header in the last 4 KiB
  */
 #include "plan/layout/stripe.h"
@@ -54,9 +54,10 @@ struct store_header {
     uint64_t blocks;               /* hashes in the manifest */
     uint64_t manifest_bytes;       /* room for one; the same in all files of a store */
     uint64_t slot_bytes;           /* of this drive's extents in one slot */
-    uint64_t derived_bytes;        /* of those that have only one and are in no commit */
+    uint64_t derived_bytes;        /* of those that have only one: derived ones, and fixed ones */
     uint64_t tile_elements;        /* of a whole tile; a unit's last one may be shorter */
     bool slices;                   /* its units may be slices: plan/layout/layout.h */
+    bool fixed;                    /* it may have extents that are written once */
 };
 
 /* Pages are STORE_PAGE_BYTES. */
@@ -123,6 +124,9 @@ enum store_flag {
     STORE_ZERO = 1u << 0,    /* never written: reads as zeros, no drive is asked */
     STORE_DERIVED = 1u << 1, /* has one slot and no bytes in a version: rebuilt after an open */
     STORE_UNIT = 1u << 2,    /* the first tile of a unit, or of such a slice: on rank 0 alone */
+    /* Of a tile that is frozen: its weights have one slot, that version 0 alone writes, and its
+       states no bytes. */
+    STORE_FIXED = 1u << 3,
     /* in memory only: a write is in flight. No manifest is written while there is any */
     STORE_WRITING = 1u << 7,
 };
@@ -152,6 +156,12 @@ struct store_manifest {
     uint64_t version;
     struct store_cursor cursor;
 };
+
+/** It lies in the zone behind both slots. */
+static inline bool store_entry_has_one_slot(const struct store_entry *entry)
+{
+    return (entry->flags & (STORE_DERIVED | STORE_FIXED)) != 0;
+}
 
 #define STORE_ENTRIES_AT STORE_PAGE_BYTES
 uint64_t store_hashes_at(uint32_t extents); /* bytes from the manifest's start; a multiple of 8 */

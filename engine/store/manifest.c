@@ -4,6 +4,7 @@
  * stands. Kept in memory in the form in which it is written, so that a commit copies nothing and
  * the store's bookkeeping is 32 B per extent and 8 B per block.
  */
+#include "plan/placement/placement.h"
 #include "store/bytes.h"
 
 #include <errno.h>
@@ -149,33 +150,49 @@ struct place {
     uint64_t block;
 };
 
+/* Of what is fixed states alone have no bytes, and these are never written. */
+static bool size_is_possible(const struct store_entry *e)
+{
+    const bool none = (e->flags & STORE_FIXED) && e->kind == EXTENT_STATES;
+    return none ? e->bytes == 0 && (e->flags & STORE_ZERO)
+                : e->bytes > 0 && e->bytes % STORE_PAGE_BYTES == 0;
+}
+
+static bool flags_are_possible(const struct store_entry *e, const struct store_header *header)
+{
+    const unsigned known = STORE_ZERO | STORE_DERIVED | STORE_UNIT | STORE_FIXED;
+    const bool fixed = e->flags & STORE_FIXED, derived = e->flags & STORE_DERIVED;
+    return (e->flags & ~known) == 0 && !(fixed && derived) && (!fixed || header->fixed);
+}
+
 static const char *check_entry(const struct store_entry *e, const struct store_header *headers,
                                uint64_t version, struct place *next)
 {
     if (e->drive >= headers[0].drives || e->slot > 1)
         return "an extent's drive or slot";
-    if (e->flags & ~(unsigned)(STORE_ZERO | STORE_DERIVED | STORE_UNIT))
+    if (!flags_are_possible(e, &headers[0]))
         return "an extent's flags";
-    if (e->bytes == 0 || e->bytes % STORE_PAGE_BYTES)
+    if (!size_is_possible(e))
         return "an extent's size";
     const struct store_header *h = &headers[e->drive];
-    const bool derived = e->flags & STORE_DERIVED;
-    uint64_t *at = derived ? &next->derived[e->drive] : &next->slot[e->drive];
+    const bool one_slot = store_entry_has_one_slot(e);
+    uint64_t *at = one_slot ? &next->derived[e->drive] : &next->slot[e->drive];
     const uint64_t zone_end =
-        derived ? store_derived_at(h) + h->derived_bytes : store_data_at(h) + h->slot_bytes;
+        one_slot ? store_derived_at(h) + h->derived_bytes : store_data_at(h) + h->slot_bytes;
     if (e->offset != *at || e->bytes > zone_end - *at)
         return "an extent's offset";
     *at += e->bytes;
     if (e->first_block != next->block)
         return "an extent's hashes";
     next->block += store_blocks_of(e->bytes);
-    if (e->version > version || (derived && e->slot != 0) ||
-        ((e->flags & STORE_ZERO) && (e->slot != 0 || e->version != 0)))
+    if (e->version > version || (one_slot && e->slot != 0) ||
+        ((e->flags & (STORE_ZERO | STORE_FIXED)) && (e->slot != 0 || e->version != 0)))
         return "an extent's version";
     return NULL;
 }
 
-/* Numbers of tiles rise; one rank has them all; states are those of the same tiles. */
+/* Numbers of tiles rise; one rank has them all; states are those of the same tiles, which are fixed
+ * or not. */
 static bool tile_is_possible(const unsigned char *bytes, const struct store_header *header,
                              uint32_t extent, const struct store_entry *entry)
 {
@@ -183,6 +200,11 @@ static bool tile_is_possible(const unsigned char *bytes, const struct store_head
     struct store_entry other;
     if (entry->kind != extent / tiles)
         return false;
+    if (entry->kind > 0) {
+        store_entry_get(bytes, extent - tiles, &other);
+        if ((entry->flags ^ other.flags) & STORE_FIXED)
+            return false;
+    }
     if (header->world == 1)
         return entry->tile == extent % tiles;
     if (extent % tiles == 0 && entry->kind == 0)

@@ -198,6 +198,13 @@ static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
     return bytes;
 }
 
+/* Of these extents sizes tell: no others have states without bytes. */
+static bool is_frozen(const struct store *store, uint32_t extent)
+{
+    const struct layout *layout = store->placement->layout;
+    return layout->units[layout_tile(layout, extent % store->tiles).unit].frozen;
+}
+
 /* The store holds, by its counts, what the placement asks for. */
 static bool counts_fit(const struct store *store)
 {
@@ -218,7 +225,8 @@ static int check_model(const struct opening *o)
     for (uint32_t i = 0; i < store->headers[0].extents; i++) {
         struct store_entry entry;
         store_entry_get(store->manifest, i, &entry);
-        const bool derived = entry.kind == EXTENT_WEIGHTS && store->derived_weights;
+        const bool derived =
+            entry.kind == EXTENT_WEIGHTS && store->derived_weights && !is_frozen(store, i);
         if (entry.bytes != wanted_bytes(store, i) || derived != (bool)(entry.flags & STORE_DERIVED))
             return refuse_model(o);
     }
@@ -246,9 +254,11 @@ struct verify {
     uint64_t before_bytes; /* read when it began */
 };
 
-static bool has_bytes(const struct store *store, enum extent_kind kind)
+static bool has_bytes(const struct store *store, uint32_t extent)
 {
-    return kind != EXTENT_WEIGHTS || !store->derived_weights;
+    struct store_entry entry;
+    store_entry_get(store->manifest, extent, &entry);
+    return entry.bytes > 0 && !(entry.flags & STORE_DERIVED);
 }
 
 static uint64_t version_bytes(const struct store *store)
@@ -257,7 +267,7 @@ static uint64_t version_bytes(const struct store *store)
     for (uint32_t i = 0; i < store->headers[0].extents; i++) {
         struct store_entry entry;
         store_entry_get(store->manifest, i, &entry);
-        bytes += has_bytes(store, (enum extent_kind)(i / store->tiles)) ? entry.bytes : 0;
+        bytes += has_bytes(store, i) ? entry.bytes : 0;
     }
     return bytes;
 }
@@ -300,7 +310,7 @@ static int verify_all(struct opening *o, struct verify *v)
         if (rc || i >= store->headers[0].extents)
             continue; /* those in flight still need their buffers */
         const enum extent_kind kind = (enum extent_kind)(i / store->tiles);
-        if (has_bytes(store, kind))
+        if (has_bytes(store, i))
             rc = extents_read(&store->extents, kind, i % store->tiles,
                               v->buffers + i % VERIFY_DEPTH * v->stride, transfer);
         else

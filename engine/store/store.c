@@ -186,7 +186,9 @@ static int store_write(struct extents *extents, enum extent_kind kind, uint32_t 
     int rc = find(store, kind, index, &entry);
     if (rc)
         return rc;
-    if (entry.version != building(store) && !(entry.flags & STORE_DERIVED))
+    if ((entry.flags & STORE_FIXED) && (entry.bytes == 0 || store->version != STORE_NO_VERSION))
+        return -EINVAL; /* a committed version has these bytes, and no other slot */
+    if (entry.version != building(store) && !store_entry_has_one_slot(&entry))
         entry.slot ^= 1;
     entry.version = building(store);
     entry.flags &= (uint8_t)~STORE_ZERO;
@@ -291,7 +293,7 @@ int store_revert(struct store *store)
     for (uint32_t i = 0; i < store->headers[0].extents; i++) {
         struct store_entry entry;
         store_entry_get(store->committed, i, &entry);
-        if (entry.flags & STORE_DERIVED) /* one slot: what was written is all there is */
+        if (store_entry_has_one_slot(&entry)) /* what was written is all there is */
             continue;
         store_entry_put(store->manifest, i, &entry);
         const uint64_t at = store_hashes_at(store->headers[0].extents) +

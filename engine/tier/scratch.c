@@ -113,7 +113,7 @@ static int move(struct scratch *scratch, enum extent_kind kind, uint32_t index, 
 {
     uint64_t bytes;
     struct address at = placement_extent(scratch->placement, kind, index, &bytes);
-    uint64_t distance = placement_second(scratch->placement, kind, at.drive);
+    uint64_t distance = placement_second(scratch->placement, kind, index, at.drive);
     struct place *place = place_of(scratch, kind, index);
     while (place->writing) {
         int rc = scratch_progress(&scratch->extents, UINT64_MAX);

@@ -26,7 +26,6 @@
 
 #define ARGUMENTS_MAX 64
 extern char **environ;
-
 static const char *program;
 static bool all, is_short;
 static const char *device;     /* of all runs; null: the oracle's is the host, the rows' "far" */
@@ -294,12 +293,13 @@ static void check_short_moments(const struct model *model)
     check_rows(model, "bf16", "--state 8bit", rows + 3, COUNT(rows) - 3);
 }
 
-/* Each precision has another one, with --all all of them. */
+/* Each precision has another one, with --all all of them; and units that rest or are frozen. */
 #define LION_GROUPS "--optimizer lion --group *norm*:lr=3x,decay=0.2"
 static void check_optimizers(const struct model *model, const char *precision)
 {
-    static const char *const optimizers[][2] = {
-        {"--optimizer sgd", "fp32"}, {"--optimizer adagrad", "fp16"}, {LION_GROUPS, "bf16"}};
+    static const char *const words[] = {"--optimizer sgd", "--optimizer adagrad", LION_GROUPS,
+                                        "--train-only *layers.1.* --train-only model.norm.weight"};
+    static const char *const of[] = {"fp32", "fp16", "bf16", "bf16"};
     static const char *const rows[] = {
         "--place states=nvme --threads 2",
         "--place states=nvme,weights=nvme,grads=nvme,acts=nvme --threads 2",
@@ -308,9 +308,9 @@ static void check_optimizers(const struct model *model, const char *precision)
         "--device far --threads 2",
         "--device far --gpu-update 0.5 --place weights=dram,states=dram,grads=dram --threads 2",
     };
-    for (size_t i = 0; i < COUNT(optimizers); i++)
-        if (all || strcmp(optimizers[i][1], precision) == 0)
-            check_rows(model, precision, optimizers[i][0], rows, COUNT(rows));
+    for (size_t i = 0; i < COUNT(words); i++)
+        if ((all && i < 3) || strcmp(of[i], precision) == 0)
+            check_rows(model, precision, words[i], rows, COUNT(rows));
 }
 
 /* The first steps overflow in fp16 and are skipped; the last is not. */

@@ -154,6 +154,17 @@ class Golden(unittest.TestCase):
         self.assertLess(worst(golden['group_steps'], steps), TOLERANCE)
         self.assertGreater(worst(golden['steps'], steps), 100 * TOLERANCE)
 
+    def test_frozen_tensors_are_those_of_pytorch(self):
+        for fixture, place in (('untied-mha', 'states=nvme,weights=nvme'),
+                               ('tied-gqa', 'states=dram,weights=dram')):
+            with open(os.path.join(ROOT, 'tests', 'golden', fixture, 'golden.json')) as file:
+                only = json.load(file)['train_only']
+            words = [f'--train-only={glob}' for glob in only]
+            golden, steps = train(fixture, '--place', place, *words)
+            self.assertEqual(len(steps), 12)
+            self.assertLess(worst(golden['train_only_steps'], steps), TOLERANCE)
+            self.assertGreater(worst(golden['steps'], steps), 100 * TOLERANCE)
+
     def test_fp16_with_the_default_loss_scale(self):
         for fixture in ('tied-gqa', 'untied-mha', 'qk-norm', 'qkv-bias'):
             golden, steps = train(fixture, '--precision', 'fp16')

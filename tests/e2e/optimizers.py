@@ -4,6 +4,7 @@
 
     optimizers.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
 """
+import fnmatch
 import hashlib
 import json
 import os
@@ -145,6 +146,101 @@ class Optimizers(unittest.TestCase):
         self.assertIn(line, self.good(*self.train('told', 1, *words)))
         told = self.refused(402, *self.train('none', 1, '--group=*nrom*:lr=3x'))
         self.assertRegex(told, r'nearest is "[a-z0-9_.]*norm[a-z0-9_.]*"')
+
+    def tensors(self, path):
+        """Name -> bytes, of all files of a model."""
+        found = {}
+        for name in sorted(os.listdir(path)):
+            if not name.endswith('.safetensors'):
+                continue
+            with open(os.path.join(path, name), 'rb') as file:
+                raw = file.read()
+            begin = 8 + int.from_bytes(raw[:8], 'little')
+            for tensor, of in json.loads(raw[8:begin]).items():
+                if tensor != '__metadata__':
+                    found[tensor] = raw[begin + of['data_offsets'][0]:begin + of['data_offsets'][1]]
+        return found
+
+    def test_frozen_tensors_are_exported_as_they_came(self):
+        """In memory, from drives, resumed, from the store without the run, from one cut anew."""
+        was = self.tensors(MODEL)
+        for only in ('model.layers.1.*', 'model.layers.0.*;model.embed*', 'lm_head.weight'):
+            words = (f'--train-only={only}', '--precision=bf16')
+            whole = self.run_of(f'{only}-dram', 4, '--place=states=dram,weights=dram', *words)
+            is_ = self.tensors(self.path(f'{only}-dram.out'))
+            globs = only.split(';')
+            for name, raw in was.items():
+                trains = any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+                self.assertEqual(is_[name] != raw, trains, name)
+            self.run_of(only, 2, '--place=states=nvme,weights=nvme', *words)
+            self.assertEqual(self.run_of(only, 4, '--resume', '--place=states=dram', *words),
+                             whole)
+            self.good('ckpt', 'verify', self.path(only))
+            self.good('ckpt', 'reshard', self.path(only), '--world=1', '--out',
+                      self.path(f'{only}-again'))
+            for store in (only, f'{only}-again'):
+                self.good('ckpt', 'verify', self.path(store))
+                out = self.path(f'{store}.ckpt')
+                self.good('ckpt', 'export', self.path(store), '--model', MODEL, '--export', out)
+                self.assertEqual(self.tensors(out), is_)
+            self.assertEqual(
+                self.run_of(f'{only}-again', 6, '--resume', *words),
+                self.run_of(f'{only}-six', 6, '--place=states=dram,weights=dram', *words))
+
+    def test_ranks_have_the_bytes_of_one_with_frozen_tensors(self):
+        words = ('--train-only=model.layers.1.*', '--train-only=model.norm.weight',
+                 '--place=states=nvme', '--precision=bf16')
+        whole = self.run_of('whole', 4, '--ways=2', *words)
+        for stage in range(4):
+            with self.subTest(stage=stage):
+                of = words if stage == 3 else words[:2] + words[3:]
+                self.run_of(f'part{stage}', 2, f'--zero-stage={stage}', *of,
+                            before=mpi.launcher(2))
+                self.assertEqual(self.run_of(f'part{stage}', 4, f'--zero-stage={stage}',
+                                             '--resume', *of, before=mpi.launcher(2)), whole)
+        words = (*words[:2], '--clip=0')  # rows at home come together again, but frozen ones
+        unclipped = self.run_of('unclipped', 4, '--ways=2', *words)
+        for stage in (1, 2):
+            self.assertEqual(self.run_of(f'again{stage}', 4, f'--zero-stage={stage}', *words,
+                                         before=mpi.launcher(2)), unclipped)
+
+    def test_ranks_that_come_and_go_have_frozen_tensors(self):
+        words = ('--train-only=model.layers.1.*', '--place=states=nvme', '--precision=bf16')
+        whole = self.run_of('whole', 4, '--ways=2', *words)
+        self.run_of('moved', 2, *words, before=mpi.launcher(2))
+        self.assertEqual(self.run_of('moved', 4, '--ways=2', '--resume', *words), whole)
+        self.run_of('part', 4, *words, before=mpi.launcher(2))
+        self.good('ckpt', 'reshard', self.path('part'), '--world=3', '--out', self.path('three'))
+        self.good('ckpt', 'reshard', self.path('three'), '--world=1', '--out', self.path('again'))
+        self.good('ckpt', 'verify', self.path('three'))
+        self.assertEqual(self.run_of('again', 6, '--ways=2', '--resume', *words),
+                         self.run_of('six', 6, '--ways=2', *words))
+
+    def test_frozen_tensors_are_told_resumed_and_refused(self):
+        words = ('--freeze=model.layers.0.*', '--freeze=model.embed_tokens.weight')
+        told = json.loads(self.good(*self.train('none', 1, *words, '--json', verb='plan')))
+        frozen = told['frozen']
+        self.assertEqual((frozen['units'], frozen['units_without_backward']), (2, 2))
+        self.assertEqual(frozen['tensors'], 10)
+        line = 'frozen: 10 tensors, '
+        self.assertIn(line, self.good(*self.train('none', 1, *words, verb='plan')))
+        self.assertIn(line, self.good(*self.train('told', 1, '--durability=step', *words)))
+        plain = json.loads(self.good(*self.train('none', 1, '--json', verb='plan')))
+        self.assertNotIn('frozen', plain)
+        for kind in ('states', 'grads'):
+            self.assertLess(sum(told['memory'][kind].values()),
+                            sum(plain['memory'][kind].values()), kind)
+        was = self.refused(615, *self.train('told', 2, '--resume'))
+        self.assertRegex(was, r"trained with freeze 'model.embed_tokens.weight;model.layers.0.\*', "
+                              r"this run has less")
+        was = self.refused(615, *self.train('told', 2, '--resume', '--train-only=*layers.1.*'))
+        self.assertRegex(was, r"freeze '.*', this run has train-only '\*layers.1.\*'")
+        self.good(*self.train('told', 2, '--resume', words[1], words[0]))
+        for word, why in (('--freeze=*layer.0.*', r'nearest is "model.layers.0.'),
+                          ('--train-only=*self_attn*', 'is frozen and "'),
+                          ('--freeze=*', 'all tensors are frozen')):
+            self.assertRegex(self.refused(402, *self.train('none', 1, word)), why)
+        self.assertIn('fp16', self.refused(402, *self.train('none', 1, '--precision=fp16', *words)))
 
     def test_moments_of_8_bits_are_resumed_cut_anew_and_of_any_ranks(self):
         words = (*EIGHT, '--place=states=nvme')

@@ -85,6 +85,16 @@ class Slices(unittest.TestCase):
             self.assertLessEqual(b['peak'][budget], small)
         return small
 
+    def test_frozen_slices_rest_or_pass_gradients_on(self):
+        """The embedding has no backward; the head's slices have one, and no gradient."""
+        self.model(tied=False)
+        for device, budget in some(((HOST, 'dram'), (FAR, 'hbm')), 2):
+            with self.subTest(device):
+                self.check(device, budget, '--train-only=model.layers.1.*', '--precision=bf16',
+                           '--eval-split=0.2', '--eval-every=1')
+                self.check(device, budget, '--freeze=model.embed_tokens.weight',
+                           '--precision=fp32')
+
     def test_the_weights_are_those_of_a_run_in_memory(self):
         for tied in some((False, True), 2):
             self.model(tied)

@@ -5,6 +5,8 @@
  */
 #include "toy_client.h"
 
+#include <hoistway/predict.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,6 +118,8 @@ int toy_add_gradients(struct hst_engine *engine, uint32_t unit, const struct hst
     static float widened[WIDEST];
     for (uint32_t i = 0; i < view->param_count; i++) {
         size_t n = toy_elements(&toy_units[unit].params[i]);
+        if (!view->param[i].grad) /* it is frozen */
+            continue;
         struct hst_cast cast = {n, hst_engine_dtype(engine), HST_F32, view->param[i].data, widened};
         struct hst_add add = {n, HST_F32, view->param[i].grad, widened, view->param[i].grad};
         int rc = hst_op_cast(stream_of(engine), &cast);
@@ -143,12 +147,13 @@ static int backward(struct hst_engine *engine, uint32_t unit, float loss_scale)
 int toy_sweep(struct hst_engine *engine, float loss_scale)
 {
     const struct hst_unit_view *view;
-    int rc = 0;
+    struct hst_frozen frozen = {0};
+    int rc = hst_engine_frozen(engine, &frozen);
     for (uint32_t u = 0; rc == 0 && u + 1 < TOY_UNITS; u++) {
         rc = hst_unit_acquire(engine, u, HST_FORWARD, stream_of(engine), &view);
         rc = rc ? rc : hst_unit_release(engine, u);
     }
-    for (uint32_t u = TOY_UNITS; rc == 0 && u-- > 0;)
+    for (uint32_t u = TOY_UNITS; rc == 0 && u-- > frozen.resting_units;)
         rc = backward(engine, u, loss_scale);
     return rc;
 }

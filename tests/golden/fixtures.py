@@ -58,6 +58,7 @@ FIXTURES = {
             "weight_decay": 0.01,
             "clip": 4.0,
         },
+        "train_only": ["model.layers.1.*"],
         "loss_scale": 2.0**21,
     },
     # Multi-head attention, untied, default rope in the dialect of transformers 4. BF16, two
@@ -101,6 +102,7 @@ FIXTURES = {
             {"glob": "*_proj.weight", "beta1": 0.8, "beta2": 0.9, "eps": 1e-4},
             {"glob": "lm_head.weight", "lr": 0.25, "decay": 0.0},
         ],
+        "train_only": ["model.layers.1.*", "lm_head.weight"],
         "loss_scale": 2.0**22,
     },
     # Qwen3: heads of q and k are normed before they are rotated. Grouped-query attention, tied,

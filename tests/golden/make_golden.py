@@ -203,17 +203,23 @@ def groups_of(t, groups, w):
                 }
 
 
-def train(fixture, weights, tokens, scale=None, groups=()):
+def train(fixture, weights, tokens, scale=None, groups=(), only=()):
     """Sequences in the order of the file, wrapping around; returns loss and norm before clipping
     per step. With a loss scale, a step of which some gradient, of a weight or of the logits, would
-    overflow in f16 is skipped, and halves it; its norm is null."""
+    overflow in f16 is skipped, and halves it; its norm is null. only: globs of the tensors that are
+    trained; none: all are."""
     t, c = fixture["train"], fixture["config"]
     length, per_step = t["seq_len"], t["batch_tokens"] // t["seq_len"]
     sequences = (len(tokens) - 1) // length
     row = torch.tensor(tokens)
-    w = {name: x.double().clone().requires_grad_() for name, x in weights.items()}
+    w = {name: x.double().clone() for name, x in weights.items()}
+    trained = {
+        name: x.requires_grad_()
+        for name, x in w.items()
+        if not only or any(fnmatch.fnmatchcase(name, glob) for glob in only)
+    }
     optimizer = torch.optim.AdamW(
-        list(groups_of(t, groups, w)),
+        list(groups_of(t, groups, trained)),
         lr=t["lr"],
         betas=tuple(t["betas"]),
         eps=t["eps"],
@@ -233,14 +239,14 @@ def train(fixture, weights, tokens, scale=None, groups=()):
             count += int((targets != NOTHING).sum())
         loss = total / count
         loss.backward()
-        greatest = max(x.grad.abs().max().item() for x in (*all_logits, *w.values()))
+        greatest = max(x.grad.abs().max().item() for x in (*all_logits, *trained.values()))
         if scale and greatest * scale >= F16_INFINITE:
             scale /= 2
             results.append({"loss": loss.item(), "grad_norm": None})
             continue
-        total = math.sqrt(sum((x.grad * x.grad).sum().item() for x in w.values()))
+        total = math.sqrt(sum((x.grad * x.grad).sum().item() for x in trained.values()))
         factor = min(1.0, t["clip"] / (total + 1e-6))
-        for x in w.values():
+        for x in trained.values():
             x.grad.mul_(factor)
         optimizer.step()
         results.append({"loss": loss.item(), "grad_norm": total})
@@ -433,6 +439,8 @@ def main():
         scaled = train(fixture, weights, tokens, fixture["loss_scale"])
         groups = fixture.get("groups")
         grouped = train(fixture, weights, tokens, groups=groups) if groups else []
+        only = fixture.get("train_only")
+        partly = train(fixture, weights, tokens, only=only) if only else []
         clipped = sum(s["grad_norm"] > fixture["train"]["clip"] for s in steps)
         skipped = sum(s["grad_norm"] is None for s in scaled)
         print(
@@ -449,6 +457,8 @@ def main():
             }
             if groups:
                 golden.update(groups=groups, group_steps=grouped)
+            if only:
+                golden.update(train_only=only, train_only_steps=partly)
             (directory / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
             continue
         stored = json.loads((directory / "golden.json").read_text())
@@ -456,6 +466,9 @@ def main():
         if groups:
             assert stored["groups"] == groups
             worst = max(worst, difference(stored["group_steps"], grouped))
+        if only:
+            assert stored["train_only"] == only
+            worst = max(worst, difference(stored["train_only_steps"], partly))
         assert worst < 1e-9, f"golden.json differs by {worst}"
         print(f"  golden.json agrees: {worst:.1e}")
 

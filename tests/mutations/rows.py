@@ -435,7 +435,8 @@ mutate(
 
 mutate(
     'engine/plan/graph/graph.c', 'engine/scheduler',
-    ('weights are read for a redo', 'b->in->optimistic ? PHASE_REDO', 'false ? PHASE_REDO'),
+    ('weights are read for a redo',
+     '(b->in->optimistic && !b->in->units[unit].frozen ? PHASE_REDO', '(false ? PHASE_REDO'),
     ('slots change places when all has been updated',
      'if (ends_before_clip(b, &b->graph->nodes[n]))', 'if (false)'),
     ('an early update has the coefficients of its step',

@@ -27,7 +27,7 @@ mutate(
     ('weights are as large as their tiles',
      'weights.bytes != elements * optimizer_weight_bytes(ckpt->optimizer) ||', ''),
     ('states are as large as their tiles',
-     'states.bytes != record_layout(ckpt->optimizer, elements).bytes ||', ''),
+     'states.bytes != (frozen ? 0 : record_layout(ckpt->optimizer, elements).bytes) ||', ''),
     ('ranks have their shares',
      'if (tile->rank != rank || tile->index != t)'),
     ('a kept copy is looked for',
@@ -203,6 +203,10 @@ mutate(
     ('a tied tensor is one', '&layout->params[layout->params[i].owner]', '&layout->params[i]'),
     ('a tensor of two groups', 'if (owner->group != 0 && owner->group != g)', 'if (0)'),
     ('a group without a tensor', 'if (any)', 'if (1)'),
+)
+
+mutate(
+    'engine/session/names.c', 'engine/groups',
     ('the nearest name', 'if (edits < least)', 'if (edits > least || !found[4])'),
     ('a star fits anything', "const unsigned cost = *glob != '*'", 'const unsigned cost = 1'),
     ('a sign of a name is any', "*glob == '?' ||", ''),

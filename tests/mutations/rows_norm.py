@@ -44,8 +44,8 @@ mutate(
 mutate(
     'engine/session/step.c', 'engine/away',
     ('a device makes the norm of what leaves it',
-     'if (!executor_norms_on_host(&engine->exec)) {\n        rc = optimizer_device_norm',
-     'if (placement_is_resident(&engine->placement, held)) {\n        rc = optimizer_device_norm'),
+     'if (!executor_norms_on_host(&engine->exec) && !engine->layout',
+     'if (placement_is_resident(&engine->placement, held) && !engine->layout'),
 )
 mutate(
     'engine/session/predict.c', 'tools/cli_plan',

@@ -78,8 +78,8 @@ mutate(
 mutate(
     'engine/plan/graph/graph_updates.c', 'engine/graph_ranks',
     ('late updates beside early ones have their weights read',
-     'parts_is_shared(b) && b->in->deferred)\n        return parts_has_row',
-     'parts_is_shared(b))\n        return b->in->deferred && parts_has_row'),
+     'parts_is_shared(b) && b->in->deferred)\n        return parts_has_grads',
+     'parts_is_shared(b))\n        return b->in->deferred && parts_has_grads'),
 )
 mutate(
     'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',
@@ -184,8 +184,8 @@ mutate(
 mutate(
     'engine/plan/graph/graph_build.h', 'engine/graph_ranks',
     ('a rank without tiles of a unit has its row',
-     'parts_has_ranks(build) ? parts_has_row(build, unit) && !build->in->buckets',
-     'parts_has_ranks(build) ? u->tile_count > 0 && !build->in->buckets'),
+     '? parts_has_grads(build, unit) && !build->in->buckets',
+     '? u->tile_count > 0 && !u->frozen && !build->in->buckets'),
 )
 mutate(
     'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',

@@ -94,9 +94,8 @@ mutate(
     ('also where all units are near', 'offloaded <= (gpu && all)', 'offloaded <= 0'),
 )
 mutate(
-    'engine/plan/graph/step_graph.c', 'tools/cli_room',
-    ('a backward is shorter by them', '(saved ? 0 : STEP_RECOMPUTE_FORWARDS)',
-     'STEP_RECOMPUTE_FORWARDS'),
+    'engine/plan/graph/step_graph.h', 'tools/cli_room',
+    ('a backward is shorter by them', '(kept ? 0.0 : 1.0)', '1.0'),
 )
 mutate(
     'tools/model/layer/layer.c', 'tools/model/step',

@@ -76,10 +76,12 @@ static void headers_come_back(void **state)
             unsigned char page[STORE_PAGE_BYTES];
             struct store_header h = a_header(drive), back;
             h.slices = copy == drive;
+            h.fixed = copy == 1;
             store_header_encode(&h, copy, page);
             assert_int_equal(store_header_decode(page, copy, &back).error, 0);
             assert_memory_equal(&back, &h, offsetof(struct store_header, slices));
-            assert_int_equal(back.slices, h.slices); /* behind it is nothing to compare */
+            assert_int_equal(back.slices, h.slices); /* behind both is nothing to compare */
+            assert_int_equal(back.fixed, h.fixed);
             assert_int_equal(store_header_decode(page, 1 - copy, &back).error, -EBADMSG);
         }
 }
@@ -146,7 +148,7 @@ static void hostile_headers_are_refused(void **state)
         {60, 4, 0, -EINVAL}, /* drives */
         {60, 4, STRIPE_DRIVES_MAX + 1, -EINVAL},
         {64, 4, 0, -ENOTSUP}, /* features: ranks of whole tiles */
-        {64, 4, 5, -ENOTSUP}, /* 2: slices, which ranks have */
+        {64, 4, 9, -ENOTSUP}, /* 2: slices; 4: fixed extents */
         {64, 4, 1u << 31, -ENOTSUP},
         {68, 4, 0, -EINVAL}, /* alignment */
         {68, 4, 4097, -EINVAL},

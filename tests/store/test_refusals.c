@@ -370,7 +370,7 @@ static void other_formats_are_refused(void **state)
     } ROWS[] = {
         {12, STORE_MAJOR + 1, STORE_MAJOR, -ENOTSUP}, /* version */
         {8, 0x04030201, 0x01020304, -ENOTSUP},        /* byte order */
-        {64, 4, 0, -ENOTSUP},                         /* a feature */
+        {64, 8, 0, -ENOTSUP},                         /* a feature */
         {0, 0, 0x53545348, -EINVAL},                  /* magic: "HSTS" */
         {104, 1, 0, -EINVAL},                         /* a zone */
     };

@@ -18,11 +18,26 @@ static uint64_t elements_of(struct share share)
                             : share.world * ((TOY_TILES - 1) * (uint64_t)TILE + 8192);
 }
 
-static int plan(struct toy *toy, uint32_t drives, struct share share)
+/* All tiles but the first ones, which are a frozen unit's. */
+static int add_units(struct layout *layout, uint32_t frozen_tiles, uint64_t elements, char *why,
+                     size_t why_bytes)
+{
+    const uint64_t frozen = (uint64_t)frozen_tiles * TILE;
+    const struct hst_param_desc params[] = {
+        {.name = "f", .dim_count = 1, .dims = {frozen}, .flags = HST_PARAM_FROZEN},
+        {.name = "p", .dim_count = 1, .dims = {elements - frozen}}};
+    int rc = 0;
+    for (int i = frozen > 0 ? 0 : 1; i < 2 && rc == 0; i++) {
+        const struct hst_unit_desc unit = {
+            .name = i ? "u" : "v", .params = &params[i], .param_count = 1};
+        rc = layout_add(layout, &unit, why, why_bytes);
+    }
+    return rc;
+}
+
+static int plan(struct toy *toy, uint32_t drives, uint32_t frozen_tiles, struct share share)
 {
     char why[512];
-    struct hst_param_desc param = {.name = "p", .dim_count = 1, .dims = {elements_of(share)}};
-    struct hst_unit_desc unit = {.name = "u", .params = &param, .param_count = 1};
     struct placement_in in = {
         .layout = &toy->layout,
         .optimizer = optimizer_find(HST_OPTIMIZER_ADAMW, HST_PRECISION_FP32, HST_STATE_FP32),
@@ -37,25 +52,20 @@ static int plan(struct toy *toy, uint32_t drives, struct share share)
         in.drive_rates[d] = 1;
         in.drive_budgets[d] = 1u << 30;
     }
-    int rc = layout_add(&toy->layout, &unit, why, sizeof why);
+    int rc = add_units(&toy->layout, frozen_tiles, elements_of(share), why, sizeof why);
     rc = rc ? rc : layout_seal(&toy->layout, TILE, share);
     rc = rc ? rc : place_parse("states=nvme,weights=nvme", &in.wish, why, sizeof why);
     return rc ? rc : placement_plan(&in, &toy->placement, why, sizeof why);
 }
 
-int toy_open(struct toy *toy, uint32_t drives)
-{
-    return toy_open_share(toy, drives, SHARE_ALL);
-}
-
-int toy_open_share(struct toy *toy, uint32_t drives, struct share share)
+static int open_of(struct toy *toy, uint32_t drives, uint32_t frozen_tiles, struct share share)
 {
     const char *tmp = getenv("TMPDIR");
     *toy = (struct toy){.last_stamp = 1};
     snprintf(toy->root, sizeof toy->root, "%.40s/hst-store-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(toy->root))
         return -errno;
-    int rc = plan(toy, drives, share);
+    int rc = plan(toy, drives, frozen_tiles, share);
     if (rc)
         return rc;
     for (uint32_t d = 0; d < drives; d++) {
@@ -77,6 +87,21 @@ int toy_open_share(struct toy *toy, uint32_t drives, struct share share)
                                         .align_bytes = STORE_PAGE_BYTES,
                                         .lock_timeout_ms = 1};
     return 0;
+}
+
+int toy_open(struct toy *toy, uint32_t drives)
+{
+    return toy_open_share(toy, drives, SHARE_ALL);
+}
+
+int toy_open_frozen(struct toy *toy, uint32_t drives, uint32_t frozen_tiles)
+{
+    return open_of(toy, drives, frozen_tiles, SHARE_ALL);
+}
+
+int toy_open_share(struct toy *toy, uint32_t drives, struct share share)
+{
+    return open_of(toy, drives, 0, share);
 }
 
 static void empty(const char *path)

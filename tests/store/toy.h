@@ -30,6 +30,8 @@ struct toy {
  * Returns 0 or negative errno.
  */
 int toy_open(struct toy *toy, uint32_t drives);
+/** The same, but so many tiles are frozen: the first ones. */
+int toy_open_frozen(struct toy *toy, uint32_t drives, uint32_t frozen_tiles);
 /** The same of one of several ranks, in directories of its own. */
 int toy_open_share(struct toy *toy, uint32_t drives, struct share share);
 void toy_close(struct toy *toy); /* removes all files */

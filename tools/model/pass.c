@@ -7,6 +7,12 @@ static bool enqueues(const struct pass *p)
     return !p->measure && p->rc == 0;
 }
 
+/* A pass that measures has no data, and room for all that may be trained. */
+bool pass_trains(const struct pass *p, const float *grad)
+{
+    return p->measure || grad;
+}
+
 static void need_work(struct pass *p, size_t work_bytes)
 {
     if (work_bytes > *p->measure)
@@ -122,7 +128,7 @@ void pass_bias_backward(struct pass *p, size_t width, const void *dy, size_t par
 {
     if (p->measure)
         need_work(p, hst_bias_backward_work_bytes(p->device, p->tokens, width));
-    if (!enqueues(p))
+    if (!enqueues(p) || !pass_trains(p, p->param[param].grad))
         return;
     struct hst_bias_backward args = {.tokens = p->tokens,
                                      .width = width,

@@ -30,6 +30,9 @@ struct pass {
     int rc;           /* first error */
 };
 
+/** A weight with this gradient is trained; of one that is frozen it is null. */
+bool pass_trains(const struct pass *p, const float *grad);
+
 /* The operations of <hoistway/kernels.h>; workspace is added here. */
 void pass_copy(struct pass *p, void *dst, const void *src, size_t size_bytes);
 void pass_matmul(struct pass *p, struct hst_matmul args);

@@ -413,8 +413,18 @@ int llama_step(struct llama *model, struct hst_engine *engine, const struct hst_
 
 /* ---- an evaluation ---- */
 
-/* All units in the order of their first visits, each as often as it has slices: each of them has
- * one backward in a step. */
+/* The slices of a unit: each has one backward in a step, or where its unit has none one forward. */
+static size_t slices_of(const struct hst_visit *visits, size_t count, uint32_t unit)
+{
+    size_t backwards = 0, forwards = 0;
+    for (size_t i = 0; i < count; i++) {
+        backwards += visits[i].unit == unit && visits[i].sweep == HST_BACKWARD;
+        forwards += visits[i].unit == unit && visits[i].sweep == HST_FORWARD;
+    }
+    return backwards > 0 ? backwards : forwards;
+}
+
+/* All units in the order of their first visits, each as often as it has slices. */
 static int evaluate_units(const struct step *step)
 {
     const struct llama *model = step->model;
@@ -424,9 +434,9 @@ static int evaluate_units(const struct step *step)
     int rc = hst_engine_visits(step->engine, &visits, &count);
     for (uint32_t u = model->first_unit; rc == 0 && u < model->first_unit + units; u++) {
         const struct hst_visit visit = {u, HST_EVAL};
-        for (size_t i = 0; rc == 0 && i < count; i++)
-            if (visits[i].unit == u && visits[i].sweep == HST_BACKWARD)
-                rc = visit_unit(step, &visit, micro_of(step, &visit));
+        const size_t slices = rc == 0 ? slices_of(visits, count, u) : 0;
+        for (size_t i = 0; rc == 0 && i < slices; i++)
+            rc = visit_unit(step, &visit, micro_of(step, &visit));
     }
     return rc;
 }

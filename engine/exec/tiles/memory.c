@@ -9,6 +9,7 @@
 enum { MOST_MOVING = 32 };
 
 struct moving {
+    enum memory_move move;
     bool to_store;
     bool ended; /* what comes back is told no more */
     uint64_t done_bytes, total_bytes;
@@ -22,19 +23,36 @@ struct moved {
 static bool keeps(const struct placement *placement, enum extent_kind kind, uint32_t tile)
 {
     uint64_t bytes;
-    return placement_extent(placement, kind, tile, &bytes).tier != HST_TIER_NVME;
+    const enum hst_tier tier = placement_extent(placement, kind, tile, &bytes).tier;
+    return bytes > 0 && tier != HST_TIER_NVME;
+}
+
+static bool is_frozen(const struct layout *layout, uint32_t tile)
+{
+    return layout->units[layout_tile(layout, tile).unit].frozen;
 }
 
 uint32_t memory_save_count(const struct placement *placement, const struct placement_in *in,
                            uint32_t tile)
 {
-    bool weights = keeps(placement, EXTENT_WEIGHTS, tile) && !in->derived_weights;
+    bool weights = keeps(placement, EXTENT_WEIGHTS, tile) && !in->derived_weights &&
+                   !is_frozen(placement->layout, tile);
     return (uint32_t)weights + keeps(placement, EXTENT_STATES, tile);
 }
 
-static uint32_t save_count(const struct executor *exec, uint32_t tile)
+/* What is frozen is part of all versions once it is of the first. */
+static bool leaves_out(const struct executor *exec, const struct moving *moving, uint32_t tile)
 {
-    return memory_save_count(exec->in.placement, exec->in.plan_in, tile);
+    return moving->move == MEMORY_TRAINED && is_frozen(exec->in.layout, tile);
+}
+
+static uint32_t save_count(const struct executor *exec, const struct moving *moving, uint32_t tile)
+{
+    const struct placement *p = exec->in.placement;
+    if (leaves_out(exec, moving, tile))
+        return 0;
+    return is_frozen(exec->in.layout, tile) ? keeps(p, EXTENT_WEIGHTS, tile)
+                                            : memory_save_count(p, exec->in.plan_in, tile);
 }
 
 static enum extent_kind save_kind(const struct executor *exec, uint32_t tile, uint32_t i)
@@ -50,11 +68,11 @@ static uint64_t save_bytes(const struct executor *exec, uint32_t tile, uint32_t 
     return bytes;
 }
 
-static uint64_t bytes_of_all(const struct executor *exec)
+static uint64_t bytes_of_all(const struct executor *exec, const struct moving *moving)
 {
     uint64_t bytes = 0;
     for (uint32_t tile = 0; tile < exec->in.layout->tile_count; tile++)
-        for (uint32_t i = 0; i < save_count(exec, tile); i++)
+        for (uint32_t i = 0; i < save_count(exec, moving, tile); i++)
             bytes += save_bytes(exec, tile, i);
     return bytes;
 }
@@ -110,7 +128,7 @@ static int move_in_place(struct executor *exec, struct moving *moving)
     for (uint32_t tile = 0; tile < exec->in.layout->tile_count && rc == 0; tile++) {
         uint32_t unit = layout_tile(exec->in.layout, tile).unit;
         bool here = !placement_is_resident(exec->in.placement, unit);
-        for (uint32_t i = 0; here && i < save_count(exec, tile) && rc == 0; i++) {
+        for (uint32_t i = 0; here && i < save_count(exec, moving, tile) && rc == 0; i++) {
             struct moved *at = &moved[turn++ % MOST_MOVING];
             enum extent_kind kind = save_kind(exec, tile, i);
             const struct move move = {kind, tile, moves_home(exec, kind, tile, exec->verdict.slot),
@@ -137,7 +155,7 @@ static int visit(struct executor *exec, void *context, const struct tile_job *jo
                                  {EXTENT_WEIGHTS, job->tile, job->arrays.weights, to_store}};
     int rc = 0;
     (void)count; /* each has a slot, and comes alone */
-    for (int i = 0; i < 2 && rc == 0; i++)
+    for (int i = 0; i < 2 && rc == 0 && !leaves_out(exec, moving, job->tile); i++)
         rc = moves[i].memory ? begin(exec, moves[i], &moved[i]) : 0;
     return wait_for_all(exec, moving, moved, 2, rc);
 }
@@ -151,9 +169,10 @@ static int move_through_slots(struct executor *exec, struct moving *moving)
     return tile_stream(exec, access, visit, moving);
 }
 
-int memory_move(struct executor *exec, bool to_store)
+int memory_move(struct executor *exec, enum memory_move move)
 {
-    struct moving moving = {.to_store = to_store, .total_bytes = bytes_of_all(exec)};
+    struct moving moving = {.move = move, .to_store = move != MEMORY_RESUMED};
+    moving.total_bytes = bytes_of_all(exec, &moving);
     int rc = move_in_place(exec, &moving);
     return rc || !executor_has_resident(exec) ? rc : move_through_slots(exec, &moving);
 }

@@ -8,11 +8,20 @@
 uint32_t memory_save_count(const struct placement *placement, const struct placement_in *in,
                            uint32_t tile);
 
+enum memory_move {
+    MEMORY_LOADED,  /* to the store, for its first version */
+    MEMORY_TRAINED, /* to the store, for a later one: of what is frozen it has all */
+    MEMORY_RESUMED, /* from the store */
+};
+static inline enum memory_move memory_to_store(bool first)
+{
+    return first ? MEMORY_LOADED : MEMORY_TRAINED;
+}
 /**
  * Weights (where they do not follow from the states) and states of every tile at home in memory, in
  * RAM or a GPU's. From the store, hst_config.progress is told how far that is. Returns the first
  * error (sticky); nothing moves any more then.
  */
-int memory_move(struct executor *exec, bool to_store);
+int memory_move(struct executor *exec, enum memory_move move);
 
 #endif

@@ -32,6 +32,9 @@ void tile_stream_close(struct executor *exec)
     exec->slots = NULL;
 }
 
+#define TILE_READS  ((unsigned)TILE_READ_WEIGHTS | TILE_READ_STATES)
+#define TILE_WRITES ((unsigned)TILE_WRITE_WEIGHTS | TILE_WRITE_STATES)
+
 struct stream_state {
     struct executor *exec;
     unsigned access;
@@ -47,10 +50,16 @@ static struct address home_tier_of(const struct executor *exec, enum extent_kind
                                   : placement_states(exec->in.placement, tile);
 }
 
-static bool wants(const struct stream_state *s, enum extent_kind kind, unsigned weights,
-                  unsigned states)
+/* Of a frozen tile nobody can have states. */
+static bool wants(const struct stream_state *s, enum extent_kind kind, uint32_t tile,
+                  unsigned access)
 {
-    return (s->access & (kind == EXTENT_WEIGHTS ? weights : states)) != 0;
+    const unsigned of_kind = kind == EXTENT_WEIGHTS ? TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS
+                                                    : TILE_READ_STATES | TILE_WRITE_STATES;
+    const struct layout *layout = s->exec->in.layout;
+    if ((s->access & of_kind & access) == 0)
+        return false;
+    return kind == EXTENT_WEIGHTS || !layout->units[layout_tile(layout, tile).unit].frozen;
 }
 
 static bool is_offloaded(const struct stream_state *s, enum extent_kind kind, uint32_t tile)
@@ -70,8 +79,7 @@ static bool needs_slot(const struct stream_state *s, uint32_t tile)
         return false;
     for (int kind = 0; kind < SLOT_KINDS; kind++)
         if (is_offloaded(s, (enum extent_kind)kind, tile) &&
-            wants(s, (enum extent_kind)kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
-                  TILE_READ_STATES | TILE_WRITE_STATES))
+            wants(s, (enum extent_kind)kind, tile, TILE_READS | TILE_WRITES))
             return true;
     return false;
 }
@@ -134,7 +142,7 @@ static int slot_read(struct stream_state *s, struct slot *slot, uint32_t tile)
     for (int k = 0; k < SLOT_KINDS; k++) {
         enum extent_kind kind = (enum extent_kind)k;
         slot->transfers[kind] = (struct transfer){.kind = kind, .index = tile};
-        if (!is_offloaded(s, kind, tile) || !wants(s, kind, TILE_READ_WEIGHTS, TILE_READ_STATES))
+        if (!is_offloaded(s, kind, tile) || !wants(s, kind, tile, TILE_READS))
             continue;
         int rc = extents_read(mover_of(exec, tile), kind, tile, slot_buffer(exec, slot, kind),
                               &slot->transfers[kind]);
@@ -149,7 +157,7 @@ static int slot_write(struct stream_state *s, struct slot *slot, uint32_t tile)
     struct executor *exec = s->exec;
     for (int k = 0; k < SLOT_KINDS; k++) {
         enum extent_kind kind = (enum extent_kind)k;
-        if (!is_offloaded(s, kind, tile) || !wants(s, kind, TILE_WRITE_WEIGHTS, TILE_WRITE_STATES))
+        if (!is_offloaded(s, kind, tile) || !wants(s, kind, tile, TILE_WRITES))
             continue;
         int rc = extents_write(mover_of(exec, tile), kind, tile, slot_buffer(exec, slot, kind),
                                &slot->transfers[kind]);
@@ -194,8 +202,7 @@ static unsigned char *part_at(const struct stream_state *s, const struct slot *s
 {
     const struct executor *exec = s->exec;
     struct address home = home_tier_of(exec, kind, tile);
-    if (!wants(s, kind, TILE_READ_WEIGHTS | TILE_WRITE_WEIGHTS,
-               TILE_READ_STATES | TILE_WRITE_STATES))
+    if (!wants(s, kind, tile, TILE_READS | TILE_WRITES))
         return NULL;
     if (home.tier == HST_TIER_DRAM)
         return moves_home(exec, kind, tile, exec->verdict.slot);

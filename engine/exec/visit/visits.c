@@ -37,7 +37,8 @@ void visits_close(struct executor *exec)
 unsigned visits_checkpoint(const struct executor *exec, uint32_t unit, enum hst_sweep sweep)
 {
     bool kept = !exec->in.placement->units[unit].recomputed;
-    if (exec->in.layout->units[unit].act_bytes_per_token == 0)
+    const struct layout_unit *u = &exec->in.layout->units[unit];
+    if (u->act_bytes_per_token == 0 || u->rests)
         return 0;
     switch (sweep) {
     case HST_FORWARD:

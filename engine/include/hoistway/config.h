@@ -126,6 +126,11 @@ struct hst_dev_planned; /* <hoistway/kernels.h> */
  *             numbers of their own. lr is a factor of the step's; beta1, beta2, momentum, eps and
  *             decay are in place of those below, and decay is then of all the group's tensors. A
  *             tied tensor has its names' group. A text may have several, with ';' between them
+ * freeze      "GLOB": tensors whose names fit it are frozen: they have no gradient, no states and
+ *             no second slot, and keep the bytes that were loaded. The backward ends at the first
+ *             unit that trains. A tied tensor is frozen by any of its names. All tensors of a unit
+ *             are frozen or none of them. A text may have several, with ';' between them
+ * train_only  "GLOB": all tensors are frozen but those whose names fit any such glob, and no freeze
  * store       "a,b": one directory on each of at most 8 drives. Tiles go round them by their
  *             measured rates. A directory is created with mode 0700 if it is missing. {rank},
  *             {local} and {node} in it become numbers (hst_store_words)
@@ -232,6 +237,9 @@ struct hst_config {
        alone; of several ranks each has one. Null: `device` is opened. Read by hst_engine_create */
     const struct hst_dev_planned *planned;
     enum hst_loss_scaling loss_scaling; /* of fp16: whether the scale changes, see loss_scale */
+    /* Globs of tensors that are not trained, and of those that alone are; see above. Null from the
+       first on that is not there */
+    const char *freeze[HST_GROUPS_MOST], *train_only[HST_GROUPS_MOST];
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -408,7 +408,8 @@ int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **
 struct hst_param_view {
     /* dtype[dims], of a slice its rows; read-only, on the device, aligned to 128 bytes, as grad */
     void *data;
-    /* f32[dims] in HST_BACKWARD, zeroed by the engine, accumulated by the caller; else null */
+    /* f32[dims] in HST_BACKWARD, zeroed by the engine, accumulated by the caller; else null, and of
+       a parameter that is frozen */
     float *grad;
 };
 struct hst_unit_view {

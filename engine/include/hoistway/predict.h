@@ -155,6 +155,17 @@ struct hst_group {
  */
 int hst_engine_group(const struct hst_engine *engine, uint32_t nth, struct hst_group *group);
 
+/** Tensors that are not trained (hst_config.freeze, HST_PARAM_FROZEN). */
+struct hst_frozen {
+    uint32_t params;        /* tensors, tied ones once */
+    uint64_t elements;      /* of all of them */
+    uint32_t units;         /* that have nothing else, as they were described */
+    uint32_t resting_units; /* the first ones of all, which have no backward: nothing before them,
+                               and nothing of theirs, is trained */
+};
+/** After seal. Errors: -EINVAL before. */
+int hst_engine_frozen(const struct hst_engine *engine, struct hst_frozen *frozen);
+
 #ifdef __cplusplus
 }
 #endif

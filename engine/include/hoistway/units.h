@@ -12,6 +12,9 @@ extern "C" {
 
 enum hst_param_flag {
     HST_PARAM_DECAY = 1u << 0, /* weight decay applies */
+    /* It is not trained (hst_config.freeze): no gradient, no states, and its bytes stay what
+       hst_engine_load has read. Of a tied parameter any of its names says so for all. */
+    HST_PARAM_FROZEN = 1u << 1,
 };
 
 struct hst_param_desc {

@@ -30,7 +30,7 @@ static unsigned parts_of_read(const struct build *b, uint32_t unit)
     if (b->in->units[unit].weights != HST_TIER_NVME)
         return phases;
     return phases | (parts_is_late(b, unit) ? PHASE_UPDATE : 0u) |
-           (b->in->optimistic ? PHASE_REDO : 0u);
+           (b->in->optimistic && !b->in->units[unit].frozen ? PHASE_REDO : 0u);
 }
 
 /* While this unit is updated there is a buffer for the next one's weights. */
@@ -325,6 +325,8 @@ static void choose_late(struct build *b)
     double owed_offloaded = 0, owed_to_home_tier = 0;
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         const struct graph_unit *u = &b->in->units[i];
+        if (u->frozen)
+            continue;
         bool resident = parts_is_resident(b, i);
         bool waits = b->in->deferred || (b->in->optimistic && resident);
         bool lasts = b->in->optimistic || (!resident && b->in->units[i].grads != HST_TIER_NVME);
@@ -343,20 +345,20 @@ static int check_pools(const struct build *b)
     bool needs[POOL_COUNT] = {false};
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
-        bool grads = u->grads == HST_TIER_NVME && u->tile_count > 0;
+        bool grads = u->grads == HST_TIER_NVME && parts_has_grads(b, i) && u->tile_count > 0;
         needs[parts_pool(b, i, POOL_GRADS)] |=
-            parts_has_ranks(b) && parts_has_row(b, i) && !in->buckets;
+            parts_has_ranks(b) && parts_has_grads(b, i) && !in->buckets;
         needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_reserve_weights(b, i);
-        needs[POOL_TILES] |= u->nvme_states > 0 ||
-                             (grads && (parts_is_late(b, i) || in->optimistic)) ||
-                             (parts_is_resident(b, i) && in->stored && u->tile_count > 0);
+        needs[POOL_TILES] |=
+            u->nvme_states > 0 || (grads && (parts_is_late(b, i) || in->optimistic)) ||
+            (parts_is_resident(b, i) && in->stored && u->tile_count > 0 && !u->frozen);
         needs[parts_pool(b, i, POOL_GRADS)] |= grads;
         needs[POOL_ACTS] |= parts_move_acts(b, i) && u->acts == HST_TIER_NVME;
         if (!in->apart)
             continue;
         needs[parts_pool(b, i, POOL_DEVICE_WEIGHTS)] |= parts_copy_weights(b, i);
         needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |=
-            u->grads != HST_TIER_HBM && parts_has_row(b, i);
+            u->grads != HST_TIER_HBM && parts_has_grads(b, i);
         needs[POOL_DEVICE_ACTS] |= parts_move_acts(b, i);
         needs[POOL_DEVICE_TILES] |= u->streamed_tiles > 0;
     }
@@ -378,6 +380,21 @@ static int check_streamed(const struct graph_in *in)
     return 0;
 }
 
+/* What is frozen has no states; what rests is frozen, and comes behind all that has a backward. */
+static int check_frozen(const struct graph_in *in)
+{
+    bool rests = false;
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        const struct graph_unit *u = &in->units[in->backward[i]];
+        if ((u->frozen && (u->nvme_states > 0 || u->streamed_tiles > 0)) ||
+            (u->rests && (u->act_bytes > 0 || u->recomputed)) ||
+            (u->rests && !u->frozen && u->tile_count > 0) || (rests && !u->rests))
+            return -EINVAL;
+        rests = u->rests;
+    }
+    return 0;
+}
+
 /* Weights that a unit reads of others are those of this step, and stay so until it is done. */
 static int check_aliases(const struct graph_in *in, struct build_unit *units)
 {
@@ -386,6 +403,7 @@ static int check_aliases(const struct graph_in *in, struct build_unit *units)
         units[in->backward[place]].place[1] = place;
     }
     int rc = check_streamed(in);
+    rc = rc ? rc : check_frozen(in);
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         for (uint32_t a = 0; a < u->alias_count; a++)
@@ -422,7 +440,7 @@ static void add_clip(struct build *b)
     uint32_t clip = build_node(b, NODE_CLIP, LANE_UPDATE, PHASE_BACKWARD, (struct node){0});
     build_dep(b, clip, agree);
     for (uint32_t i = 0; i < b->in->unit_count; i++)
-        build_dep(b, clip, b->units[i].norm);
+        build_dep(b, clip, b->in->units[i].frozen ? b->units[i].backward : b->units[i].norm);
     b->clip = clip;
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         const struct build_unit *s = &b->units[i];
@@ -446,6 +464,8 @@ static int open_build(const struct graph_in *in, struct graph *graph, struct bui
     *graph = (struct graph){.unit_count = in->unit_count};
     for (int p = 0; p < POOL_COUNT; p++)
         graph->buffers[p] = in->buffers[p];
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        b->backward_count += !in->units[i].rests;
     b->rc = build_open(b);
     if (b->rc == 0)
         b->rc = check_aliases(in, b->units);
@@ -483,6 +503,8 @@ static void add_unit(struct build *b, uint32_t unit)
     parts_gather(b, unit, parts_of_forward(b, unit));
     parts_copy(b, unit, parts_of_forward(b, unit));
     parts_forward(b, unit);
+    if (b->in->units[unit].rests)
+        return;
     parts_read(b, unit, PHASE_BACKWARD);
     if (parts_uses_weights(b, (struct build_visit){.unit = unit})) {
         parts_gather(b, unit, PHASE_BACKWARD);

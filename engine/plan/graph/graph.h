@@ -193,6 +193,8 @@ struct graph_unit {
     uint64_t act_bytes;                   /* checkpoints of a step */
     uint32_t first_act_block;             /* on drives */
     double forward_flops, backward_flops; /* of a step */
+    bool frozen; /* no gradients, no states, no update: its weights are read alone */
+    bool rests;  /* and no backward, like all units before it */
     bool no_forward;                      /* in training: its backward computes the forward too */
     bool blind_backward;                  /* its backward reads no weights */
     bool wide;                            /* the first or the last one; see enum pool */
@@ -205,7 +207,7 @@ struct graph_in {
     const struct graph_unit *units;
     uint32_t unit_count;
     /* All units in the order of the forward (those without one in training, too: an evaluation
-       visits them) and of the backward. */
+       visits them) and of the backward, those that rest last. */
     const uint32_t *forward, *backward;
     uint32_t tile_elements;
     uint32_t ranks;     /* 0 as 1: nothing is gathered or exchanged */

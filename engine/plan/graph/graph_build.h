@@ -59,6 +59,7 @@ struct build {
     struct build_unit *units;
     struct build_visit *visits; /* of the backward */
     uint32_t visit_count;
+    uint32_t backward_count; /* units that have a backward: the first ones of its order */
     struct build_reading reading;
     uint32_t ahead_most; /* how far a stage may come before its unit's visit */
     uint32_t updated, regathered; /* so many of the backward's units: see parts_regather */
@@ -200,13 +201,19 @@ static inline bool parts_has_row(const struct build *build, uint32_t unit)
     const struct graph_unit *u = &build->in->units[unit];
     return parts_is_shared(build) ? u->row_elements > 0 : u->tile_count > 0;
 }
+/** They are trained: it has gradients and states. */
+static inline bool parts_has_grads(const struct build *build, uint32_t unit)
+{
+    return parts_has_row(build, unit) && !build->in->units[unit].frozen;
+}
 /** Its gradients pass by a buffer of the host's: from a drive or to one, or as a row that ranks
  * exchange. */
 static inline bool parts_passes_grads(const struct build *build, uint32_t unit)
 {
     const struct graph_unit *u = &build->in->units[unit];
-    return parts_has_ranks(build) ? parts_has_row(build, unit) && !build->in->buckets
-                                  : u->grads == HST_TIER_NVME && u->tile_count > 0;
+    return parts_has_ranks(build)
+               ? parts_has_grads(build, unit) && !build->in->buckets
+               : u->grads == HST_TIER_NVME && parts_has_grads(build, unit);
 }
 /** The host computes norms: of what it updates where it computes, and of sums of ranks. */
 static inline bool parts_norm_on_host(const struct build *build)

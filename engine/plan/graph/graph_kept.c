@@ -94,9 +94,9 @@ static void choose_retained_grads(struct build *b)
         enum pool pool = parts_pool(b, unit, POOL_GRADS);
         if (in->backward[in->unit_count - 1 - i] != unit)
             return;
-        if (u->grads == HST_TIER_NVME && u->tile_count > 0)
+        if (u->grads == HST_TIER_NVME && u->tile_count > 0 && parts_has_grads(b, unit))
             b->units[unit].retain_grads = kept[pool]++ < less(in->buffers[pool], passing[pool]);
-        else if (parts_is_shared(b) && parts_has_row(b, unit))
+        else if (parts_is_shared(b) && parts_has_grads(b, unit))
             passing[pool] = 1;
     }
 }

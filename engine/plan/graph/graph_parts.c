@@ -115,7 +115,8 @@ bool parts_copy_weights(const struct build *b, uint32_t unit)
 
 bool parts_uses_weights(const struct build *b, struct build_visit visit)
 {
-    return visit.recompute || !b->in->units[visit.unit].blind_backward;
+    const struct graph_unit *u = &b->in->units[visit.unit];
+    return !u->rests && (visit.recompute || !u->blind_backward);
 }
 
 void parts_copy(struct build *b, uint32_t unit, unsigned phases)
@@ -153,8 +154,8 @@ static void gather_home(struct build *b, uint32_t unit)
 
 static void gather_again(struct build *b, uint32_t unit)
 {
-    if (!parts_has_row(b, unit) || b->units[unit].gathered != GRAPH_NONE)
-        return;
+    if (!parts_has_grads(b, unit) || b->units[unit].gathered != GRAPH_NONE)
+        return; /* a frozen row stays whole */
     b->units[unit].gathered =
         build_node(b, NODE_GATHER, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
     operands_gather(b, unit);
@@ -162,7 +163,7 @@ static void gather_again(struct build *b, uint32_t unit)
 
 static bool is_updated(const struct build *b, uint32_t unit)
 {
-    return b->units[unit].update[3] > 0 || !parts_has_row(b, unit);
+    return b->units[unit].update[3] > 0 || !parts_has_grads(b, unit);
 }
 
 void parts_regather(struct build *b)
@@ -289,7 +290,7 @@ void parts_fetch_acts(struct build *b, uint32_t unit)
 static void lend_grads(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    if (b->in->apart && u->grads != HST_TIER_HBM && parts_has_row(b, unit))
+    if (b->in->apart && u->grads != HST_TIER_HBM && parts_has_grads(b, unit))
         b->units[unit].device_grads = parts_lend(b, unit, POOL_DEVICE_GRADS);
     else if (parts_passes_grads(b, unit))
         b->units[unit].grads = parts_lend(b, unit, POOL_GRADS);
@@ -381,7 +382,7 @@ static void take_grads_home(struct build *b, uint32_t unit, uint32_t there)
 
 static bool is_of_bucket(const struct build *b, uint32_t unit, uint32_t bucket)
 {
-    return parts_has_row(b, unit) && b->in->units[unit].bucket == bucket;
+    return parts_has_grads(b, unit) && b->in->units[unit].bucket == bucket;
 }
 
 /* All of a bucket's units wait for the last of their backwards, which end in order, or for the
@@ -411,11 +412,11 @@ static void send_bucket(struct build *b, uint32_t unit)
 /* After a backward. */
 static void send_grads(struct build *b, uint32_t unit)
 {
-    if (parts_has_row(b, unit) && b->in->buckets) {
+    if (parts_has_grads(b, unit) && b->in->buckets) {
         send_bucket(b, unit);
         return;
     }
-    if (parts_has_row(b, unit))
+    if (parts_has_grads(b, unit))
         take_grads_home(b, unit, bring_grads(b, unit));
     parts_early_update(b, unit);
 }
@@ -482,7 +483,7 @@ void parts_backward(struct build *b, uint32_t unit)
         build_node(b, NODE_BACKWARD, LANE_COMPUTE, PHASE_BACKWARD,
                    (struct node){.unit = unit, .work = b->in->units[unit].backward_flops});
     bool blind = b->in->units[unit].blind_backward;
-    operands_visit(b, unit, !blind, true);
+    operands_visit(b, unit, !blind, !b->in->units[unit].frozen);
     if (!blind)
         use_weights(b, s->backward, unit);
     build_use(b, s->backward, b->in->apart ? s->device_acts : s->acts);

@@ -17,20 +17,21 @@
 bool parts_is_late(const struct build *b, uint32_t unit)
 {
     if (parts_is_shared(b) && b->in->deferred)
-        return parts_has_row(b, unit);
+        return parts_has_grads(b, unit);
     return b->units[unit].late_first < b->units[unit].late_end;
 }
 
 bool parts_has_early_tiles(const struct build *b, uint32_t unit)
 {
     const struct build_unit *s = &b->units[unit];
-    return s->late_end - s->late_first < b->in->units[unit].tile_count;
+    const struct graph_unit *u = &b->in->units[unit];
+    return !u->frozen && s->late_end - s->late_first < u->tile_count;
 }
 
 /* It is the same on all of several ranks. */
 bool parts_is_early(const struct build *b, uint32_t unit)
 {
-    return parts_is_shared(b) ? !b->in->deferred && parts_has_row(b, unit)
+    return parts_is_shared(b) ? !b->in->deferred && parts_has_grads(b, unit)
                               : parts_has_early_tiles(b, unit);
 }
 
@@ -211,6 +212,8 @@ void parts_late_update(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
     uint32_t turn = b->in->units[unit].nvme_states;
+    if (b->in->units[unit].frozen)
+        return;
     s->update[0] = b->graph->node_count;
     take_grads(b, unit);
     add_tiles(b, unit, (struct tiles){s->late_first, turn}, (struct tiles){turn, s->late_end},
@@ -247,6 +250,8 @@ void parts_late_write(struct build *b, uint32_t unit)
 void parts_early_update(struct build *b, uint32_t unit)
 {
     struct build_unit *s = &b->units[unit];
+    if (b->in->units[unit].frozen)
+        return;
     s->update[2] = b->graph->node_count;
     early_tiles(b, unit, PHASE_BACKWARD);
     s->update[3] = b->graph->node_count;
@@ -279,6 +284,8 @@ void parts_save(struct build *b, uint32_t unit)
     const struct graph_in *in = b->in;
     const struct graph_unit *u = &in->units[unit];
     bool weights = u->weights != HST_TIER_NVME && !in->derived_weights;
+    if (u->frozen) /* the first version has it, and so have all */
+        return;
     uint32_t most = parts_is_resident(b, unit) ? 1 : SAVE_TILES;
     b->units[unit].save[0] = b->graph->node_count;
     for (uint32_t first = 0, count; in->stored && first < u->tile_count; first += count) {

@@ -11,7 +11,7 @@
 
 static bool is_recomputed(const struct build *b, uint32_t place)
 {
-    return place < b->in->unit_count && b->in->units[b->in->backward[place]].recomputed;
+    return place < b->backward_count && b->in->units[b->in->backward[place]].recomputed;
 }
 
 uint32_t visits_segment(const struct build *b, uint32_t place)
@@ -26,7 +26,7 @@ uint32_t visits_segment(const struct build *b, uint32_t place)
 static bool is_mirrored(const struct build *b, uint32_t place, uint32_t units)
 {
     const uint32_t *order = &b->in->backward[place];
-    if (place + units > b->in->unit_count)
+    if (place + units > b->backward_count)
         return false; /* nobody keeps a checkpoint to begin with */
     for (uint32_t i = 0; i + 1 < units; i++)
         if (b->units[order[i]].place[0] != b->units[order[i + 1]].place[0] + 1)
@@ -36,7 +36,7 @@ static bool is_mirrored(const struct build *b, uint32_t place, uint32_t units)
 
 int visits_list(struct build *b)
 {
-    for (uint32_t place = 0, units; place < b->in->unit_count; place += units) {
+    for (uint32_t place = 0, units; place < b->backward_count; place += units) {
         units = visits_segment(b, place);
         if (!is_mirrored(b, place, units))
             return -EINVAL;
@@ -61,7 +61,7 @@ int visits_list(struct build *b)
 void visits_choose_held(struct build *b)
 {
     const uint32_t *buffers = b->graph->buffers;
-    for (uint32_t place = 0, units; place < b->in->unit_count; place += units) {
+    for (uint32_t place = 0, units; place < b->backward_count; place += units) {
         uint32_t nearer[POOL_COUNT] = {0}; /* to the turn, of each pool */
         units = visits_segment(b, place);
         for (uint32_t i = 0; i < units; i++) {

@@ -425,7 +425,7 @@ static uint64_t exchanged_bytes(const struct build *b, uint32_t unit)
 {
     uint64_t bytes = 0;
     for (uint32_t u = 0; b->in->buckets && u < b->in->unit_count; u++)
-        if (b->in->units[u].bucket == b->in->units[unit].bucket)
+        if (b->in->units[u].bucket == b->in->units[unit].bucket && parts_has_grads(b, u))
             bytes += sum_at(b, u);
     return b->in->buckets ? bytes : sum_at(b, unit);
 }

@@ -71,8 +71,9 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .act_bytes = home->act_bytes,
         .first_act_block = home->first_act_block,
         .forward_flops = forward,
-        .backward_flops =
-            (STEP_BACKWARD_FORWARDS + (saved ? 0 : STEP_RECOMPUTE_FORWARDS)) * forward,
+        .backward_flops = step_backward_forwards(l, saved) * forward,
+        .frozen = l->frozen,
+        .rests = l->rests,
         .no_forward = l->no_forward,
         .blind_backward = l->blind_backward,
         .wide = home->wide,
@@ -87,18 +88,21 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
     return u;
 }
 
-/* The order of the forward, then of the backward; in the forward units that have none there come
- * last, for evaluations. */
+/* The order of the forward, then of the backward, in which those that rest come last; in the
+ * forward units that have none there come last, for evaluations. */
 static int order_units(const struct step_order *order, uint32_t units, struct graph_unit *described,
                        uint32_t *forward, uint32_t *backward)
 {
+    uint32_t resting = 0; /* they are the first ones */
+    while (resting < units && described[resting].rests)
+        resting++;
     for (uint32_t i = 0; !order && i < units; i++) {
         forward[i] = i;
         backward[i] = units - 1 - i;
     }
     if (!order)
         return 0;
-    if (order->forward_count > units || order->backward_count != units)
+    if (order->forward_count > units || order->backward_count + resting != units)
         return -EINVAL;
     for (uint32_t u = 0; u < units; u++)
         described[u].no_forward = true;
@@ -113,8 +117,10 @@ static int order_units(const struct step_order *order, uint32_t units, struct gr
         if (described[u].no_forward)
             forward[count++] = u;
     uint64_t sum = 0; /* each once: the caller counted them */
-    for (uint32_t i = 0; i < units; i++)
+    for (uint32_t i = 0; i < order->backward_count; i++)
         sum += backward[i] = order->backward[i];
+    for (uint32_t u = resting; u-- > 0;)
+        sum += backward[units - 1 - u] = u;
     return sum == (uint64_t)units * (units - 1) / 2 ? 0 : -EINVAL;
 }
 

@@ -5,10 +5,12 @@
 #include "plan/graph/graph.h"
 #include "plan/placement/placement.h"
 
-/** A backward is twice the forward's products, and the forward again where its activations were not
- * kept. */
-#define STEP_BACKWARD_FORWARDS  2.0
-#define STEP_RECOMPUTE_FORWARDS 1.0
+/** A backward is twice the forward's products, for the gradient of its input and those of its
+ * weights, unless these are frozen; and the forward again where its activations were not kept. */
+static inline double step_backward_forwards(const struct layout_unit *unit, bool kept)
+{
+    return (unit->frozen ? 1.0 : 2.0) + (kept ? 0.0 : 1.0);
+}
 
 /* The visits of a step as a client made them. */
 struct step_order {

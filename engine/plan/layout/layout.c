@@ -195,7 +195,8 @@ static void copy_param(struct layout *layout, struct layout_unit *unit,
                                    .dim_count = desc->dim_count,
                                    .whole = number,
                                    .owner = number,
-                                   .decay = (desc->flags & HST_PARAM_DECAY) != 0};
+                                   .decay = (desc->flags & HST_PARAM_DECAY) != 0,
+                                   .frozen = (desc->flags & HST_PARAM_FROZEN) != 0};
     memcpy(param->dims, desc->dims, desc->dim_count * sizeof desc->dims[0]);
     count_elements(desc, &param->count);
     if (!desc->alias_of) {
@@ -206,6 +207,7 @@ static void copy_param(struct layout *layout, struct layout_unit *unit,
     param->owner = layout->params[param_find(layout, desc->alias_of)].owner;
     param->offset = layout->params[param->owner].offset;
     param->tied = layout->params[param->owner].tied = true;
+    param->frozen = layout->params[param->owner].frozen |= param->frozen;
 }
 
 /* Slices are units like others: one matrix, that begins where a block of the norm does. */
@@ -312,9 +314,49 @@ static void place_gradients(struct layout *layout)
             param->grad_offset = layout->params[param->owner].grad_offset;
             continue;
         }
+        if (param->frozen)
+            continue;
         param->grad_offset = *end;
         *end += padded(layout, param->count);
     }
+}
+
+static bool is_frozen(const struct layout *layout, const struct layout_param *param)
+{
+    return layout->params[param->owner].frozen;
+}
+
+bool layout_is_mixed(const struct layout *layout, uint32_t unit, uint32_t two[2])
+{
+    const struct layout_unit *u = &layout->units[unit];
+    bool has[2] = {false, false};
+    for (uint32_t i = u->first_param; i < u->first_param + u->param_count; i++) {
+        const bool frozen = is_frozen(layout, &layout->params[i]);
+        two[frozen] = has[frozen] ? two[frozen] : i;
+        has[frozen] = true;
+    }
+    return has[0] && has[1];
+}
+
+/* A unit without parameters rests among others that do; where nothing is frozen none rests. */
+void layout_rest(struct layout *layout)
+{
+    bool rests = true;
+    layout->resting_units = 0;
+    for (uint32_t i = 0; i < layout->param_count; i++)
+        layout->params[i].frozen = is_frozen(layout, &layout->params[i]);
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        struct layout_unit *unit = &layout->units[u];
+        uint32_t two[2];
+        if (unit->param_count > 0)
+            unit->frozen = is_frozen(layout, &layout->params[unit->first_param]) &&
+                           !layout_is_mixed(layout, u, two);
+        rests = rests && !unit->no_forward && (unit->frozen || unit->param_count == 0);
+        if (rests && unit->frozen)
+            layout->resting_units = u + 1;
+    }
+    for (uint32_t u = 0; u < layout->unit_count; u++)
+        layout->units[u].rests = u < layout->resting_units;
 }
 
 static uint64_t tiles_in(uint64_t elements, uint32_t tile_elements)
@@ -361,6 +403,7 @@ int layout_seal(struct layout *layout, uint32_t tile_elements, struct share shar
         unit->first_block = layout->elements / LAYOUT_UNIT_ALIGN;
         layout->elements += unit->elements;
     }
+    layout_rest(layout);
     place_gradients(layout);
     return 0;
 }
@@ -514,4 +557,29 @@ uint64_t layout_digest(const struct layout *layout)
         sum = digest(sum, numbers, sizeof numbers);
     }
     return sum;
+}
+
+static const struct layout *described(const struct layout *layout)
+{
+    return layout->whole ? layout->whole : layout;
+}
+
+uint64_t layout_frozen_digest(const struct layout *layout)
+{
+    uint64_t sum = 0;
+    layout = described(layout);
+    for (uint32_t i = 0; i < layout->param_count; i++)
+        if (is_frozen(layout, &layout->params[i]))
+            sum = digest(sum, layout->params[i].name, strlen(layout->params[i].name));
+    return sum;
+}
+
+uint64_t layout_frozen_elements(const struct layout *layout)
+{
+    uint64_t elements = 0;
+    layout = described(layout);
+    for (uint32_t i = 0; i < layout->param_count; i++)
+        if (layout->params[i].owner == i && layout->params[i].frozen)
+            elements += layout->params[i].count;
+    return elements;
 }

@@ -35,6 +35,7 @@ struct layout_param {
     uint32_t owner;
     uint32_t group; /* whose numbers of the optimizer are its own; 0: those of all others */
     bool decay;
+    bool frozen; /* it is not trained (set on the owner and on the aliases) */
     bool tied; /* another unit uses it too (set on the owner and on the aliases) */
     /* elements from the start of the unit's gradient accumulator, or of the tied buffer */
     uint64_t grad_offset;
@@ -57,6 +58,10 @@ struct layout_unit {
     bool blind_backward;  /* its backward reads no weights */
     bool recompute;       /* its checkpoint is the hidden state, and may be recomputed */
     bool borrows;         /* it has a parameter whose owner is another one */
+    /* All its parameters are frozen: it has weights, and nothing else of its own. A layout without
+       parameters, as a store's, is told. */
+    bool frozen;
+    bool rests; /* likewise all units before it: it has no backward */
     uint64_t block_rows;  /* it may be cut between so many rows; 0: never */
     /* of a slice: in place of work_bytes; kept for each token of a step */
     uint64_t slice_work_bytes, slice_token_bytes;
@@ -82,6 +87,7 @@ struct layout {
     uint32_t param_align;
     const struct layout *whole; /* what it was cut from, which it borrows; null: it is not cut */
     bool slices; /* its units are those of a store that has slices for units of their own */
+    uint32_t resting_units; /* so many of the first ones rest */
 };
 
 struct tile_range {
@@ -102,6 +108,12 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
  */
 int layout_seal(struct layout *layout, uint32_t tile_elements, struct share share);
 void layout_free(struct layout *layout);
+
+/** Once it is known which parameters are frozen, of their owners or aliases: which units are, and
+ * which of them rest. Sealing does it, too. */
+void layout_rest(struct layout *layout);
+/** True where a parameter of the unit is frozen and another one is not: *two ← one of each kind. */
+bool layout_is_mixed(const struct layout *layout, uint32_t unit, uint32_t two[2]);
 
 /**
  * Cuts the units that may be and have more elements than any that may not, into slices of whole
@@ -140,6 +152,15 @@ static inline bool layout_is_slice(const struct layout *layout, uint32_t unit)
     const struct layout_unit *u = &layout->units[unit];
     return layout->whole && u->rows < layout->whole->units[u->whole].rows;
 }
+/** Its checkpoint may be recomputed; its activations may be kept: for a backward, if it has one. */
+static inline bool layout_may_recompute(const struct layout_unit *unit)
+{
+    return unit->recompute && !unit->rests;
+}
+static inline bool layout_may_save(const struct layout_unit *unit)
+{
+    return unit->saved_bytes > 0 && !unit->rests;
+}
 /** It counts the units that were cut, and the slices that they are now. */
 void layout_count_slices(const struct layout *layout, uint32_t *cut_units, uint32_t *slices);
 /**
@@ -172,5 +193,8 @@ uint32_t layout_largest_tile(const struct layout *layout);
 
 /** It covers all parameters: names, shapes, owners, where they lie. A cut changes nothing. */
 uint64_t layout_digest(const struct layout *layout);
+/** And this which of them are frozen; elements of all of these, without padding. */
+uint64_t layout_frozen_digest(const struct layout *layout);
+uint64_t layout_frozen_elements(const struct layout *layout);
 
 #endif

@@ -6,9 +6,15 @@
 
 #define BUCKETS_LEAST 4u
 
+/* What is frozen has no gradients, and is in no bucket. */
 static uint64_t row_bytes(const struct placement_in *in, uint32_t unit)
 {
-    return placement_exchange_bytes(in, unit);
+    return in->layout->units[unit].frozen ? 0 : placement_exchange_bytes(in, unit);
+}
+
+static uint64_t shard_of_row(const struct placement_in *in, uint32_t unit)
+{
+    return in->layout->units[unit].frozen ? 0 : placement_shard_elements(in->layout, unit);
 }
 
 static uint64_t most_bytes(const struct placement_in *in)
@@ -27,7 +33,7 @@ static void place_bucket(const struct placement_in *in, uint32_t number, uint32_
     for (uint32_t u = first; u > end; u--) {
         p->units[u - 1].bucket = number;
         p->units[u - 1].bucket_first = elements;
-        elements = sat_add(elements, placement_shard_elements(in->layout, u - 1));
+        elements = sat_add(elements, shard_of_row(in, u - 1));
     }
     const uint64_t parts = sat_times(elements, in->layout->share.world);
     const uint64_t weight_bytes = optimizer_weight_bytes(in->optimizer);

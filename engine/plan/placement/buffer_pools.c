@@ -102,14 +102,17 @@ static void size_pools(const struct placement_in *in, struct placement *p)
         int wide = home->wide;
         p->reservations[wide].bytes =
             most(p->reservations[wide].bytes, sat_page_up(reservation_bytes(in, p, u)));
-        if (home->grads.tier == HST_TIER_NVME ||
-            (placement_ranks(in) > 1 && !placement_has_buckets(in)))
+        const bool grads = !in->layout->units[u].frozen;
+        if (grads && (home->grads.tier == HST_TIER_NVME ||
+                      (placement_ranks(in) > 1 && !placement_has_buckets(in))))
             p->grad_buffers[wide].bytes = most(p->grad_buffers[wide].bytes, grads_bytes(in, u));
         if (!home->offloaded)
             continue;
         p->device_weights[wide].bytes =
             most(p->device_weights[wide].bytes, sat_page_up(view_bytes(in, u)));
-        p->device_grads[wide].bytes = most(p->device_grads[wide].bytes, device_grads_bytes(in, u));
+        if (grads)
+            p->device_grads[wide].bytes =
+                most(p->device_grads[wide].bytes, device_grads_bytes(in, u));
     }
 }
 
@@ -206,6 +209,27 @@ static void place_device_tiles(const struct placement_in *in, const struct choic
     count = count > STREAM_TILES_MOST ? STREAM_TILES_MOST : count;
     uint32_t tiles = (uint32_t)ceil(in->layout->tile_count * share); /* about, and no fewer */
     take_pool(p, HST_TIER_HBM, &p->device_tiles, least((uint32_t)count, tiles));
+}
+
+/* The last tiles of units that have all that is updated in DRAM; what a unit has too few tiles for
+ * the next ones have. */
+void buffer_pools_stream(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
+    double share = in->streams ? in->stream_share : c->streamed, owed = 0; /* tiles */
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_placement *home = &p->units[u];
+        uint32_t tiles = in->layout->units[u].tile_count - home->nvme_states;
+        bool streams = home->offloaded && !in->host_updates && !in->layout->units[u].frozen &&
+                       home->weights.tier == HST_TIER_DRAM && home->grads.tier == HST_TIER_DRAM;
+        home->streamed_tiles = 0;
+        if (!streams)
+            continue;
+        owed += tiles * share;
+        uint32_t some = owed > 0 ? (uint32_t)(owed + 0.5) : 0;
+        home->streamed_tiles = some < tiles ? some : tiles;
+        owed -= home->streamed_tiles;
+        p->streamed_tiles += home->streamed_tiles;
+    }
 }
 
 void buffer_pools_place(const struct placement_in *in, const struct choice *c, struct placement *p)

@@ -9,5 +9,8 @@
  * memory. */
 void buffer_pools_place(const struct placement_in *in, const struct choice *choice,
                         struct placement *p);
+/** Once what is updated has homes: which tiles the device updates, though they are offloaded. */
+void buffer_pools_stream(const struct placement_in *in, const struct choice *choice,
+                         struct placement *p);
 
 #endif

@@ -7,6 +7,7 @@
 #include "plan/layout/ways.h"
 #include "plan/placement/buckets.h"
 #include "plan/placement/buffer_pools.h"
+#include "plan/placement/segments.h"
 
 #include <string.h>
 
@@ -161,21 +162,38 @@ static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
     return memory_bytes(in, unit) * (in->whole_weights ? in->layout->share.world : 1);
 }
 
+/* Of the units that are frozen, or of the others. */
+static void take_weights(const struct placement_in *in, bool frozen, struct placement *p)
+{
+    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
+        struct unit_placement *home = &p->units[u];
+        if (in->layout->units[u].frozen != frozen)
+            continue;
+        if (home->weights.tier != HST_TIER_NVME)
+            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, weights_bytes(in, u));
+        else if (!in->stored)
+            take_on_drives(p, HST_CLASS_WEIGHTS, tiles_of(in, u), home->weights_at);
+    }
+}
+
+/* What is frozen lies behind the second slots of what is not, and has none. */
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
     uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];
     memcpy(starts, p->drive_bytes, sizeof starts);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        struct unit_placement *home = &p->units[u];
-        struct run run = tiles_of(in, u);
-        home->weights = (struct address){.tier = HST_TIER_NVME};
-        if (!leaves_memory(p, u, &nvme_units))
-            home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, weights_bytes(in, u));
-        else if (!in->stored)
-            take_on_drives(p, HST_CLASS_WEIGHTS, run, home->weights_at);
+        const bool leaves = leaves_memory(p, u, &nvme_units);
+        p->units[u].weights =
+            (struct address){.tier = leaves ? HST_TIER_NVME : placement_memory(p, u)};
     }
+    take_weights(in, false, p);
     p->weights_slot = take_second_slots(in, HST_CLASS_WEIGHTS, start, p);
     take_second_on_drives(in, HST_CLASS_WEIGHTS, starts, p, p->weights_slot_on);
+    uint64_t before[HST_TIER_COUNT];
+    memcpy(before, p->table[HST_CLASS_WEIGHTS], sizeof before);
+    take_weights(in, true, p);
+    for (int tier = 0; tier < HST_TIER_COUNT; tier++)
+        p->frozen_bytes[tier] = p->table[HST_CLASS_WEIGHTS][tier] - before[tier];
 }
 
 /* Bytes of the records of so many elements, in tiles of which only the last is shorter. */
@@ -216,6 +234,8 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
         struct unit_placement *home = &p->units[u];
+        if (unit->frozen)
+            continue;
         uint32_t most = placement_is_resident(p, u) ? 0 : unit->tile_count;
         uint32_t out = nvme_tiles < most ? nvme_tiles : most;
         struct run run = {unit->first_tile, out, records_bytes(in, &records, u, 1, false),
@@ -256,7 +276,8 @@ static void place_store_rest(const struct placement_in *in, const uint64_t *slot
     p->nvme_bytes = sat_add(p->nvme_bytes, rest);
 }
 
-/* Two slots of everything, wherever its home is; the store says where. */
+/* Two slots of everything, wherever its home is, but one of what is frozen, beside what is derived;
+ * the store says where. */
 static void place_store(const struct placement_in *in, struct placement *p)
 {
     uint64_t starts[STRIPE_DRIVES_MAX];
@@ -269,9 +290,13 @@ static void place_store(const struct placement_in *in, struct placement *p)
         struct run states = {unit->first_tile, unit->tile_count,
                              records_bytes(in, &records, u, 1, false),
                              records_bytes(in, &records, u, unit->tile_count, true)};
-        take_copies(p, HST_CLASS_WEIGHTS, tiles_of(in, u), in->derived_weights ? 1 : 2,
-                    in->derived_weights ? derived : slots, starts);
-        take_copies(p, HST_CLASS_STATES, states, 2, slots, starts);
+        const bool one = in->derived_weights || unit->frozen;
+        take_copies(p, HST_CLASS_WEIGHTS, tiles_of(in, u), one ? 1 : 2, one ? derived : slots,
+                    starts);
+        if (unit->frozen)
+            p->frozen_bytes[HST_TIER_NVME] += tiles_of(in, u).total;
+        else
+            take_copies(p, HST_CLASS_STATES, states, 2, slots, starts);
     }
     place_store_rest(in, slots, derived, p);
 }
@@ -282,7 +307,7 @@ static struct address take_turns(const struct placement_in *in, struct placement
 {
     uint64_t bytes = 0;
     for (uint32_t u = 0; u < in->layout->unit_count; u++)
-        if (placement_is_resident(p, u))
+        if (placement_is_resident(p, u) && !in->layout->units[u].frozen)
             bytes = most(bytes, tiles_of(in, u).total);
     uint64_t at = lay_out_take(p, HST_TIER_HBM, HST_CLASS_GRADS, bytes);
     return (struct address){.tier = HST_TIER_HBM, .offset = at};
@@ -305,6 +330,10 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_placement *home = &p->units[u];
         struct run run = tiles_of(in, u);
+        if (in->layout->units[u].frozen) {
+            home->grads = (struct address){placement_memory(p, u), 0, PLACEMENT_NO_ADDRESS};
+            continue;
+        }
         if (!in->deferred && placement_is_resident(p, u)) {
             home->grads = turns;
             continue;
@@ -317,33 +346,12 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
     }
 }
 
-/* The last tiles of units that have all that is updated in DRAM; what a unit has too few tiles for
- * the next ones have. */
-static void choose_streamed(const struct placement_in *in, const struct choice *c,
-                            struct placement *p)
-{
-    double share = in->streams ? in->stream_share : c->streamed, owed = 0; /* tiles */
-    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        struct unit_placement *home = &p->units[u];
-        uint32_t tiles = in->layout->units[u].tile_count - home->nvme_states;
-        bool streams = home->offloaded && !in->host_updates &&
-                       home->weights.tier == HST_TIER_DRAM && home->grads.tier == HST_TIER_DRAM;
-        home->streamed_tiles = 0;
-        if (!streams)
-            continue;
-        owed += tiles * share;
-        uint32_t some = owed > 0 ? (uint32_t)(owed + 0.5) : 0;
-        home->streamed_tiles = some < tiles ? some : tiles;
-        owed -= home->streamed_tiles;
-        p->streamed_tiles += home->streamed_tiles;
-    }
-}
-
-/* It counts the bytes of a unit's checkpoints, in whole pages. */
+/* It counts the bytes of a unit's checkpoints, in whole pages: none where no backward needs it. */
 static uint64_t bytes_of_acts(const struct placement_in *in, uint32_t unit,
                               const struct placement *p)
 {
-    uint64_t per_token = in->layout->units[unit].act_bytes_per_token;
+    const struct layout_unit *u = &in->layout->units[unit];
+    uint64_t per_token = u->rests ? 0 : u->act_bytes_per_token;
     return sat_page_up(sat_times(placement_micro_stride(in, per_token), p->micro_count));
 }
 
@@ -352,20 +360,6 @@ static enum hst_tier acts_tier(const struct choice *c, const struct placement *p
     if (p->compute_tier == HST_TIER_HBM && unit >= c->acts_offloaded)
         return HST_TIER_HBM;
     return unit < c->leaves[LEAVE_ACTS] ? HST_TIER_NVME : HST_TIER_DRAM;
-}
-
-/* Each so-many-th of the units that may be recomputed and follow one another keeps its checkpoint,
- * the first one on. */
-static void choose_recomputed(const struct placement_in *in, uint32_t segment, struct placement *p)
-{
-    uint32_t place = 0; /* in its segment */
-    p->segment = 1;
-    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        place = in->layout->units[u].recompute ? place : 0;
-        p->units[u].recomputed = place > 0;
-        p->segment = p->units[u].recomputed ? segment : p->segment;
-        place = in->layout->units[u].recompute && place + 1 < segment ? place + 1 : 0;
-    }
 }
 
 /* A recomputed checkpoint is needed until its backward. Segments follow one another, so the buffers
@@ -399,7 +393,7 @@ static void place_saved(const struct placement_in *in, const struct choice *c, s
     uint64_t some = p->segment > 1 ? 0 : c->saved < able ? c->saved : able;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         p->units[u].saved = PLACEMENT_NO_ADDRESS;
-        owed += in->layout->units[u].saved_bytes > 0 ? some : 0;
+        owed += layout_may_save(&in->layout->units[u]) ? some : 0;
         if (able == 0 || owed < able)
             continue;
         owed -= able;
@@ -410,7 +404,7 @@ static void place_saved(const struct placement_in *in, const struct choice *c, s
 
 static void place_acts(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    choose_recomputed(in, c->segment, p);
+    segments_choose(in, c->segment, p);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_placement *home = &p->units[u];
         home->act_bytes = home->recomputed ? 0 : bytes_of_acts(in, u, p);
@@ -510,7 +504,8 @@ static void place_ways(const struct placement_in *in, struct placement *p)
     const struct layout *layout = in->layout;
     uint64_t elements = 0, tied = ways_of(in) > 1 ? layout->tied_elements : 0;
     for (uint32_t u = 0; u < layout->unit_count; u++)
-        elements = most(elements, layout->units[u].elements);
+        if (!layout->units[u].frozen)
+            elements = most(elements, layout->units[u].elements);
     p->way_sums = (struct buffer_pool){.bytes = sat_page_up(sat_times(elements, sizeof(float))),
                                        .count = in->way_buffers};
     p->way_sums.at =
@@ -577,7 +572,7 @@ static void lay_out_on(const struct placement_in *in, const struct choice *c, ui
         buckets_place(in, p);
     else
         place_grads(in, c->leaves[LEAVE_GRADS], p);
-    choose_streamed(in, c, p);
+    buffer_pools_stream(in, c, p);
     place_acts(in, c, p);
     place_room_rest(in, p);
     uint64_t hidden =

@@ -19,7 +19,7 @@ uint32_t placement_savable_units(const struct placement_in *in)
         in->wish.fixed[HST_CLASS_ACTS] && in->wish.tier[HST_CLASS_ACTS] != in->compute_tier;
     uint32_t units = 0;
     for (uint32_t u = 0; !in->recompute && !elsewhere && u < in->layout->unit_count; u++)
-        units += in->layout->units[u].saved_bytes > 0;
+        units += layout_may_save(&in->layout->units[u]);
     return units;
 }
 
@@ -124,7 +124,7 @@ uint32_t placement_tiles_in_dram(const struct placement *p)
 {
     uint32_t count = 0;
     for (uint32_t u = 0; u < p->layout->unit_count; u++)
-        if (p->units[u].offloaded)
+        if (p->units[u].offloaded && !p->layout->units[u].frozen)
             count += p->units[u].tile_count - p->units[u].nvme_states;
     return count;
 }
@@ -222,21 +222,46 @@ struct address placement_extent(const struct placement *placement, enum extent_k
 {
     if (kind == EXTENT_ACTS)
         return act_block(placement, index, bytes);
-    uint32_t elements = layout_tile(placement->layout, index).elements;
+    const struct tile_range range = layout_tile(placement->layout, index);
     if (kind == EXTENT_STATES) {
-        *bytes = record_layout(placement->optimizer, elements).bytes;
+        *bytes = placement_record_bytes(placement, range);
         return placement_states(placement, index);
     }
-    *bytes = elements * optimizer_weight_bytes(placement->optimizer);
+    const bool none = kind == EXTENT_GRADS && placement->layout->units[range.unit].frozen;
+    *bytes = none ? 0 : range.elements * optimizer_weight_bytes(placement->optimizer);
+    if (none)
+        return placement->units[range.unit].grads;
     return kind == EXTENT_GRADS ? tile_grads(placement, index)
                                 : placement_weights(placement, index);
 }
 
-uint64_t placement_second(const struct placement *placement, enum extent_kind kind, uint32_t drive)
+static bool is_of_frozen(const struct placement *placement, enum extent_kind kind, uint32_t index)
 {
-    return kind == EXTENT_WEIGHTS  ? placement->weights_slot_on[drive]
-           : kind == EXTENT_STATES ? placement->states_slot_on[drive]
-                                   : 0;
+    const struct layout *layout = placement->layout;
+    return kind != EXTENT_ACTS && layout->units[layout_tile(layout, index).unit].frozen;
+}
+
+uint64_t placement_second(const struct placement *placement, enum extent_kind kind, uint32_t index,
+                          uint32_t drive)
+{
+    const uint64_t slot = kind == EXTENT_WEIGHTS  ? placement->weights_slot_on[drive]
+                          : kind == EXTENT_STATES ? placement->states_slot_on[drive]
+                                                  : 0;
+    return slot > 0 && is_of_frozen(placement, kind, index) ? 0 : slot;
+}
+
+uint64_t placement_second_in_dram(const struct placement *placement, enum extent_kind kind,
+                                  uint32_t index)
+{
+    const uint64_t slot = kind == EXTENT_WEIGHTS ? placement->weights_slot : placement->states_slot;
+    return slot > 0 && is_of_frozen(placement, kind, index) ? 0 : slot;
+}
+
+uint64_t placement_record_bytes(const struct placement *placement, struct tile_range range)
+{
+    return placement->layout->units[range.unit].frozen
+               ? 0
+               : record_layout(placement->optimizer, range.elements).bytes;
 }
 
 uint32_t placement_extents(const struct placement *placement, enum extent_kind kind)
@@ -253,6 +278,15 @@ static uint64_t first_grads(const struct placement *p)
     return first;
 }
 
+/* Those of frozen units lie behind those of the others. */
+static uint64_t first_weights(const struct placement *p)
+{
+    uint64_t first = UINT64_MAX;
+    for (uint32_t u = 0; u < p->layout->unit_count; u++)
+        first = p->units[u].weights.offset < first ? p->units[u].weights.offset : first;
+    return first;
+}
+
 /* lay_out takes the pools one behind the other, and all homes of one class. */
 uint32_t placement_exposed(const struct placement *p, struct exposed parts[EXPOSED_MAX])
 {
@@ -260,7 +294,7 @@ uint32_t placement_exposed(const struct placement *p, struct exposed parts[EXPOS
     const uint64_t at = p->reservations[0].at;
     const struct exposed parts_of[EXPOSED_MAX] = {
         {at, sat_page_up(last->at + last->bytes * last->count) - at},
-        {p->units[0].weights.offset,
+        {first_weights(p),
          p->whole_weights && p->replicas == 0 ? p->table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] : 0},
         {first_grads(p),
          p->buckets || p->replicas > 0 ? p->table[HST_CLASS_GRADS][HST_TIER_DRAM] : 0},

@@ -193,6 +193,7 @@ struct placement {
     uint64_t store_bytes[STRIPE_DRIVES_MAX]; /* of the store; of scratch its first page */
     struct stripe stripe;
     uint64_t table[HST_CLASS_COUNT][HST_TIER_COUNT];
+    uint64_t frozen_bytes[HST_TIER_COUNT]; /* of its weights those that are frozen: in one slot */
 };
 
 /**
@@ -255,14 +256,20 @@ uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit)
 /** Tiles of units that are offloaded, whose states are in DRAM. */
 uint32_t placement_tiles_in_dram(const struct placement *placement);
 
-/** It tells where the weights and the state record of a tile are. */
+/** It tells where the weights and the state record of a tile are. What is frozen has no record. */
 struct address placement_weights(const struct placement *placement, uint32_t tile);
 struct address placement_states(const struct placement *placement, uint32_t tile);
 /** It tells where an extent is, and how large. */
 struct address placement_extent(const struct placement *placement, enum extent_kind kind,
                                 uint32_t index, uint64_t *bytes);
 /** Bytes from an extent of that kind on a drive to its second slot; 0: it has one. */
-uint64_t placement_second(const struct placement *placement, enum extent_kind kind, uint32_t drive);
+uint64_t placement_second(const struct placement *placement, enum extent_kind kind, uint32_t index,
+                          uint32_t drive);
+/** And from weights or states in DRAM. */
+uint64_t placement_second_in_dram(const struct placement *placement, enum extent_kind kind,
+                                  uint32_t index);
+/** Bytes of the states of a tile; 0: its unit is frozen. */
+uint64_t placement_record_bytes(const struct placement *placement, struct tile_range range);
 /** Extents of a kind are numbered from 0 to this. */
 uint32_t placement_extents(const struct placement *placement, enum extent_kind kind);
 

@@ -31,7 +31,8 @@ bool homes_differ_by_slots(const struct homes *with, const struct homes *without
         for (int tier = 0; tier < HST_TIER_COUNT; tier++) {
             bool slots = tier == HST_TIER_DRAM || (tier == HST_TIER_NVME && !with->in.stored);
             bool twice = slots && (class == HST_CLASS_WEIGHTS || class == HST_CLASS_STATES);
-            if (a->table[class][tier] != b->table[class][tier] * (twice ? 2 : 1))
+            const uint64_t once = twice && class == HST_CLASS_WEIGHTS ? b->frozen_bytes[tier] : 0;
+            if (a->table[class][tier] != b->table[class][tier] * (twice ? 2 : 1) - once)
                 return false;
         }
     return true;

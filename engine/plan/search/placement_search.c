@@ -311,7 +311,7 @@ static uint64_t checkpoints_of(const struct layout *layout, uint32_t segment, ui
     uint64_t kept = 0;
     uint32_t run = 0;
     for (uint32_t u = 0; u < layout->unit_count; u++) {
-        run = layout->units[u].recompute ? run + 1 : 0;
+        run = layout_may_recompute(&layout->units[u]) ? run + 1 : 0;
         kept += run % segment == 1 || (run > 0 && segment == 1);
         *longest = run > *longest ? run : *longest;
     }

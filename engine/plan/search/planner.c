@@ -85,19 +85,20 @@ double planner_least_s(const struct planner_in *in)
     const struct placement_in *of = in->placement;
     const struct sim_rates *rates = &in->machine.rates;
     const struct layout *layout = of->layout;
-    double flops = 0;
+    double flops = 0, trained = 0; /* elements of all ranks */
     for (uint32_t u = 0; u < layout->unit_count; u++) {
         const struct layout_unit *unit = &layout->units[u];
         const bool kept = unit->saved_bytes > 0 && !of->recompute;
-        const double forwards = STEP_BACKWARD_FORWARDS + (unit->no_forward ? 0 : 1) +
-                                (kept ? 0 : STEP_RECOMPUTE_FORWARDS);
+        const double forwards =
+            (unit->no_forward ? 0 : 1) + (unit->rests ? 0 : step_backward_forwards(unit, kept));
         flops += forwards * (double)unit->flops_per_token * (double)of->batch_tokens;
+        trained += unit->frozen ? 0 : (double)unit->elements;
     }
     if (rates->flops_per_s <= 0)
         return 0;
     const bool shares = rates->shared_cores && rates->update > 0;
     return flops / rates->flops_per_s +
-           (shares ? (double)(layout->elements / layout->share.world) / rates->update : 0);
+           (shares ? floor(trained / layout->share.world) / rates->update : 0);
 }
 
 bool planner_is_least(const struct planner_in *in, double step_s)

@@ -12,9 +12,21 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of so many bytes those of what is not frozen are there twice. */
+static uint64_t once(uint64_t bytes, uint64_t frozen, bool twice)
+{
+    return twice ? (bytes - frozen) / 2 + frozen : bytes;
+}
+
+static uint64_t frozen_in(const struct placement *p, enum hst_class class, enum hst_tier tier)
+{
+    return class == HST_CLASS_WEIGHTS ? p->frozen_bytes[tier] : 0;
+}
+
 static uint64_t in_memory(const struct placement *p, enum hst_class class, bool twice)
 {
-    return p->table[class][HST_TIER_HBM] + p->table[class][HST_TIER_DRAM] / (twice ? 2 : 1);
+    return p->table[class][HST_TIER_HBM] +
+           once(p->table[class][HST_TIER_DRAM], frozen_in(p, class, HST_TIER_DRAM), twice);
 }
 
 /* Each element once, whatever slots there are. */
@@ -23,7 +35,7 @@ static uint64_t on_drives(const struct placement_in *in, const struct placement 
 {
     bool derived = in->stored && in->derived_weights && class == HST_CLASS_WEIGHTS;
     bool twice = (in->stored || in->second_slots) && !derived;
-    return p->table[class][HST_TIER_NVME] / (twice ? 2 : 1);
+    return once(p->table[class][HST_TIER_NVME], frozen_in(p, class, HST_TIER_NVME), twice);
 }
 
 struct start_bytes start_up_bytes(const struct placement_in *in, const struct placement *placement,

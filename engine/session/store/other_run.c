@@ -16,7 +16,7 @@
 static bool is_option(const char *line)
 {
     return strncmp(line, "tile-elements ", 14) != 0 && strncmp(line, "parameters ", 11) != 0 &&
-           strncmp(line, "rounding ", 9) != 0;
+           strncmp(line, "rounding ", 9) != 0 && strncmp(line, "frozen ", 7) != 0;
 }
 
 /* The line that begins with the same word; null. */
@@ -56,6 +56,18 @@ static bool follows_from_tiles(const char *line, const char *other)
            strcspn(line, "(") == strcspn(same, "(") && strncmp(line, same, strcspn(line, "(")) == 0;
 }
 
+/* Which tensors are frozen follows from globs that are told. */
+static bool follows_from_globs(const char *line, const char *of, const char *other)
+{
+    static const char *const globs[] = {"freeze ", "train-only "};
+    bool told = false;
+    for (size_t i = 0; i < sizeof globs / sizeof *globs; i++) {
+        const char *was = find_line(of, globs[i]), *is = find_line(other, globs[i]);
+        told = told || (was ? !is_in(other, was) : is != NULL);
+    }
+    return told && strncmp(line, "frozen ", 7) == 0;
+}
+
 /* It lists those of `of` that `other` has not got, and tells whether all are options. */
 static bool list(const char *of, const char *other, const char *first, const char *between,
                  struct lines *lines)
@@ -67,7 +79,8 @@ static bool list(const char *of, const char *other, const char *first, const cha
     if (batch && !is_in(other, batch))
         add(lines, first, batch);
     for (const char *line = of; *line; line += strcspn(line, "\n") + 1) {
-        if (line == batch || is_in(other, line) || (other_tiles && follows_from_tiles(line, other)))
+        if (line == batch || is_in(other, line) || follows_from_globs(line, of, other) ||
+            (other_tiles && follows_from_tiles(line, other)))
             continue;
         add(lines, lines->bytes ? between : first, line);
         options = options && is_option(line);

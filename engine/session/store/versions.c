@@ -64,9 +64,9 @@ static bool all_on_drives(const struct hst_engine *engine)
 {
     for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
         const struct unit_placement *home = &engine->placement.units[u];
-        const bool weights =
-            home->weights.tier != HST_TIER_NVME && !engine->plan_in.derived_weights;
-        if (home->tile_count > 0 && (weights || home->nvme_states < home->tile_count))
+        bool weights = home->weights.tier != HST_TIER_NVME && !engine->plan_in.derived_weights;
+        if (home->tile_count > 0 && !engine->layout.units[u].frozen &&
+            (weights || home->nvme_states < home->tile_count))
             return false; /* on whichever rank */
     }
     return true;
@@ -330,7 +330,7 @@ int versions_now(struct hst_engine *engine)
     if (!v->store || versions_last(engine) == engine->standing.number)
         return 0;
     double start_s = clock_seconds();
-    int rc = memory_move(&engine->exec, true);
+    int rc = memory_move(&engine->exec, memory_to_store(versions_last(engine) == HST_NO_VERSION));
     rc = rc ? rc : begin(engine, &v->last);
     while (rc == 0 && !made) {
         rc = versions_poll(engine, &made);
@@ -594,7 +594,7 @@ int versions_open(struct hst_engine *engine)
         return rc;
     other_run_tell_math(engine, engine->versions.math);
     double start_s = clock_seconds();
-    rc = memory_move(&engine->exec, false);
+    rc = memory_move(&engine->exec, MEMORY_RESUMED);
     v->save_s = clock_seconds() - start_s;
     return rc || !engine->plan_in.derived_weights ? rc : versions_derive(engine);
 }

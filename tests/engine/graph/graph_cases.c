@@ -418,6 +418,30 @@ static void random_orders(struct graph_case *c, uint64_t *seed)
     order[b] = unit;
 }
 
+/* Of one case in three some units are frozen, and the first ones of these rest, where the backward
+ * comes to them last. One trains. */
+static void random_frozen(struct graph_case *c, uint64_t *seed)
+{
+    const uint32_t n = c->in.unit_count, trains = pick(seed, n);
+    bool rest = pick(seed, 3) > 0;
+    if (pick(seed, 3) > 0)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        struct graph_unit *u = &c->units[c->backward[n - 1 - i]];
+        u->frozen = i < trains || (i > trains && pick(seed, 2));
+        u->rests = rest = rest && i < trains && !u->no_forward;
+        if (!u->frozen)
+            continue;
+        u->nvme_states = u->streamed_tiles = 0;
+        u->act_bytes = u->rests ? 0 : u->act_bytes;
+        u->recomputed = u->recomputed && !u->rests;
+    }
+    /* a segment begins with a checkpoint that is kept */
+    for (uint32_t i = 0; i + 1 < n; i++)
+        if (c->units[c->forward[i]].rests)
+            c->units[c->forward[i + 1]].recomputed = false;
+}
+
 void random_case(uint64_t seed, struct graph_case *c)
 {
     *c = (struct graph_case){0};
@@ -466,6 +490,7 @@ void random_case(uint64_t seed, struct graph_case *c)
         c->units[i].blind_backward = pick(&seed, 5) == 0;
     c->units[0].wide = pick(&seed, 2);
     c->units[c->in.unit_count - 1].wide |= pick(&seed, 2) > 0;
+    random_frozen(c, &segments);
 }
 
 void for_random_graphs(struct seeds seeds,

@@ -83,10 +83,16 @@ static bool is_resident(const struct model *m, uint32_t unit)
     return access_unit(m, unit)->weights == HST_TIER_HBM;
 }
 
-/* In the device's memory there is one. */
+/* In the device's memory there is one, and of what is frozen. */
 static int slot_of(const struct model *m, uint32_t unit)
 {
-    return is_resident(m, unit) ? 0 : m->slot;
+    return is_resident(m, unit) || access_unit(m, unit)->frozen ? 0 : m->slot;
+}
+
+/* Weights that are frozen stay as they were loaded. */
+static int64_t weights_age(const struct model *m, struct scheduled at, uint32_t unit)
+{
+    return access_unit(m, unit)->frozen ? 0 : access_step(m, at);
 }
 
 static struct cell *weights_in_host(struct model *m, struct scheduled at, uint32_t owner,
@@ -176,13 +182,14 @@ static void read_weights(struct model *m, struct scheduled at, struct accesses *
 /* Of several ranks: where the weights of a row come together. */
 static struct cell *gathered_row(struct model *m, struct scheduled at, uint32_t owner)
 {
-    return m->in->whole_weights ? &m->home_rows[m->slot][owner]
+    return m->in->whole_weights ? &m->home_rows[slot_of(m, owner)][owner]
                                 : &unit_rows(m, at, POOL_WEIGHTS)[owner];
 }
 
-static struct cell *gathered_tile(struct model *m, struct scheduled at, uint32_t tile)
+static struct cell *gathered_tile(struct model *m, struct scheduled at, uint32_t owner,
+                                  uint32_t tile)
 {
-    return m->in->whole_weights ? &m->weights[m->slot][tile]
+    return m->in->whole_weights ? &m->weights[slot_of(m, owner)][tile]
                                 : &unit_buffer(m, at, POOL_WEIGHTS)[tile];
 }
 
@@ -194,7 +201,8 @@ static void copy_weights(struct model *m, struct scheduled at, struct accesses *
         const struct graph_unit *u = access_unit(m, owner);
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
             copies(a,
-                   access_is_shared(m) ? gathered_tile(m, at, t) : weights_in_host(m, at, owner, t),
+                   access_is_shared(m) ? gathered_tile(m, at, owner, t)
+                                       : weights_in_host(m, at, owner, t),
                    &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
         if (access_is_shared(m) && u->row_elements > 0)
             copies(a, gathered_row(m, at, owner), &unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]);
@@ -207,9 +215,9 @@ static void gather_row(struct model *m, struct scheduled at, uint32_t owner, str
 {
     const struct graph_unit *u = access_unit(m, owner);
     const bool again = m->in->whole_weights && !access_is_late(&m->graph->nodes[at.node]);
-    int64_t step = access_step(m, at) + again;
+    int64_t step = weights_age(m, at, owner) + again;
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
-        struct cell *from = weights_in_host(m, at, owner, t), *to = gathered_tile(m, at, t);
+        struct cell *from = weights_in_host(m, at, owner, t), *to = gathered_tile(m, at, owner, t);
         reads(a, from, step);
         if (to != from)
             writes(a, to, ANY_AGE, step);
@@ -244,7 +252,7 @@ static struct cell *row_of_grads(struct model *m, struct scheduled at, uint32_t 
 static void exchange_row(struct model *m, struct scheduled at, uint32_t unit, struct accesses *a)
 {
     const int64_t step = access_step(m, at);
-    if (access_unit(m, unit)->row_elements == 0)
+    if (access_unit(m, unit)->row_elements == 0 || access_unit(m, unit)->frozen)
         return;
     reads(a, row_of_grads(m, at, unit), step);
     if (m->in->replicas)
@@ -275,7 +283,8 @@ static void gather_grads(struct model *m, struct scheduled at, struct accesses *
 static void leave_row(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
-    if (n->kind != NODE_BACKWARD || access_unit(m, n->unit)->row_elements == 0)
+    const struct graph_unit *u = access_unit(m, n->unit);
+    if (n->kind != NODE_BACKWARD || u->row_elements == 0 || u->frozen)
         return;
     writes(a,
            m->in->apart ? &unit_rows(m, at, POOL_DEVICE_GRADS)[n->unit]
@@ -303,13 +312,13 @@ static void visit_rows(struct model *m, struct scheduled at, bool weights, struc
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
             reads(a,
                   m->in->apart ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
-                               : gathered_tile(m, at, t),
-                  access_step(m, at));
+                               : gathered_tile(m, at, owner, t),
+                  weights_age(m, at, owner));
         if (u->row_elements > 0)
             reads(a,
                   m->in->apart ? &unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]
                                : gathered_row(m, at, owner),
-                  access_step(m, at));
+                  weights_age(m, at, owner));
     }
     leave_row(m, at, a);
 }
@@ -319,16 +328,18 @@ static void visit_tiles(struct model *m, struct scheduled at, bool weights, stru
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *unit = access_unit(m, n->unit);
     for (uint32_t i = 0; i <= unit->alias_count && weights; i++) {
-        const struct graph_unit *u = access_unit(m, view(m, n->unit, i));
+        const uint32_t owner = view(m, n->unit, i);
+        const struct graph_unit *u = access_unit(m, owner);
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
             reads(a,
                   is_copied(m, n->unit) ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
-                                        : weights_in_host(m, at, view(m, n->unit, i), t),
-                  access_step(m, at));
+                                        : weights_in_host(m, at, owner, t),
+                  weights_age(m, at, owner));
     }
     if (m->in->replicas)
         leave_row(m, at, a);
-    for (uint32_t t = 0; t < unit->tile_count && n->kind == NODE_BACKWARD && !m->in->replicas; t++)
+    const bool grads = n->kind == NODE_BACKWARD && !unit->frozen && !m->in->replicas;
+    for (uint32_t t = 0; t < unit->tile_count && grads; t++)
         writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE,
                access_step(m, at));
 }
@@ -449,6 +460,8 @@ static void revert(struct model *m, struct scheduled at, struct accesses *a)
     (void)at;
     for (uint32_t u = 0; u < m->graph->unit_count; u++) {
         const struct graph_unit *unit = access_unit(m, u);
+        if (unit->frozen) /* it has one slot, which nothing has written to */
+            continue;
         for (uint32_t t = unit->first_tile; t < unit->first_tile + unit->tile_count; t++) {
             writes(a, &m->nvme_weights[t], ANY_AGE, m->committed_weights[t]);
             writes(a, &m->nvme_states[t], ANY_AGE, m->committed_states[t]);

@@ -122,7 +122,8 @@ static void check_norms(struct model *m, struct scheduled at)
     const struct node *n = &m->graph->nodes[at.node];
     if (n->kind == (access_has_ranks(m) ? NODE_AGREE : NODE_CLIP))
         for (uint32_t i = 0; i < m->in->unit_count; i++)
-            if (access_unit(m, i)->tile_count > 0 && m->normed[i] != access_step(m, at))
+            if (access_unit(m, i)->tile_count > 0 && !access_unit(m, i)->frozen &&
+                m->normed[i] != access_step(m, at))
                 fail_msg("%s: the clip factor is wanted before unit %u's norm", m->name, i);
     if (n->kind == NODE_CLIP && access_has_ranks(m) && m->agreed != access_step(m, at))
         fail_msg("%s: the clip factor is wanted before ranks agree on the norm", m->name);
@@ -180,6 +181,8 @@ static void check_version(struct model *m, struct scheduled at)
     for (uint32_t u = 0; u < m->graph->unit_count; u++) {
         const struct graph_unit *unit = access_unit(m, u);
         bool offloaded = unit->weights == HST_TIER_NVME;
+        if (unit->frozen) /* the first version has it */
+            continue;
         for (uint32_t t = unit->first_tile; t < unit->first_tile + unit->tile_count; t++) {
             bool states = access_states_away(m, u, t), memory = m->in->stored;
             if (states || memory)

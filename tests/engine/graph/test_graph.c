@@ -166,6 +166,11 @@ static void check_updates(const struct graph_case *c, const struct graph *g)
             bool resident = c->units[u].weights == HST_TIER_HBM;
             bool passes = !c->in.optimistic && c->units[u].grads == HST_TIER_NVME;
             bool all = !c->in.deferred && (resident || passes);
+            if (c->units[u].frozen) {
+                if (updates_of(g, tile, UINT32_MAX) > 0)
+                    fail_msg("%s: tile %u is frozen and is updated", c->name, tile);
+                continue;
+            }
             tiles += !all;
             late += all ? 0 : updates_of(g, tile, PHASE_UPDATE);
             if (all && updates_of(g, tile, PHASE_UPDATE) != c->in.optimistic)
@@ -229,10 +234,35 @@ static void check_recomputes(const struct graph_case *c, const struct graph *g)
     for (uint32_t i = 0; i < c->in.unit_count; i++) {
         bool again = i + 1 < c->in.unit_count && c->units[c->forward[i + 1]].recomputed;
         uint32_t unit = c->forward[i];
-        if (visits_of(g, NODE_RECOMPUTE, unit) != again || visits_of(g, NODE_BACKWARD, unit) != 1)
+        const bool backward = !c->units[unit].rests;
+        if (visits_of(g, NODE_RECOMPUTE, unit) != again ||
+            visits_of(g, NODE_BACKWARD, unit) != backward)
             fail_msg("%s: unit %u is recomputed %u times", c->name, unit,
                      visits_of(g, NODE_RECOMPUTE, unit));
     }
+}
+
+/* Neither gradients nor states of it are in any node, and nothing writes it. */
+static void check_frozen(const struct graph_case *c, const struct graph *g)
+{
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        const struct operand *op = graph_operands(g, n);
+        if (c->units[n->unit].frozen && n->kind != NODE_REVERT && node_is_late(n))
+            fail_msg("%s: node %u is of an update of frozen unit %u", c->name, i, n->unit);
+        for (unsigned o = 0; o < n->operand_count && c->units[n->unit].frozen; o++)
+            if (op[o].what == EXTENT_GRADS || op[o].what == EXTENT_STATES ||
+                op[o].what == OPERAND_PARTIALS ||
+                (op[o].what == EXTENT_WEIGHTS && operand_end_is_offloaded(op[o].to)))
+                fail_msg("%s: node %u (%s) has something of frozen unit %u", c->name, i,
+                         node_kind_name((enum node_kind)n->kind), n->unit);
+    }
+}
+
+static void test_of_what_is_frozen_weights_are_read_and_nothing_else(void **state)
+{
+    (void)state;
+    for_random_graphs(seeds, check_frozen);
 }
 
 static void test_what_no_checkpoint_was_kept_for_is_computed_again_once(void **state)
@@ -498,6 +528,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_is_computed_again_goes_the_way_of_the_forward),
         cmocka_unit_test(test_every_tile_is_updated_once_and_a_share_of_them_late),
         cmocka_unit_test(test_weights_cross_each_link_at_most_once_for_each_visit),
+        cmocka_unit_test(test_of_what_is_frozen_weights_are_read_and_nothing_else),
         cmocka_unit_test(test_what_no_checkpoint_was_kept_for_is_computed_again_once),
         cmocka_unit_test(test_on_the_host_each_lane_moves_the_bytes_of_the_formula),
         cmocka_unit_test(test_weights_stay_from_recompute_to_backward_where_buffers_suffice),

@@ -403,7 +403,8 @@ static double work_of(const struct graph_in *in, const struct node *n)
     if (n->kind == NODE_GATHER_GRADS)
         return others(in, n->unit, in->grad_bytes);
     for (uint32_t i = 0; n->kind == NODE_EXCHANGE && i < in->unit_count; i++)
-        if (i == n->unit || (in->buckets && in->units[i].bucket == u->bucket))
+        if (i == n->unit ||
+            (in->buckets && in->units[i].bucket == u->bucket && !in->units[i].frozen))
             bytes += others(in, i, in->hand_bytes);
     if (n->kind != NODE_GATHER)
         return bytes;

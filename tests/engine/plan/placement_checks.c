@@ -83,14 +83,13 @@ static int by_start(const void *a, const void *b)
 }
 
 /* Bytes from an extent to its second slot; 0: it has one. */
-static uint64_t second(const struct placement *p, enum extent_kind kind, struct address at)
+static uint64_t second(const struct placement *p, enum extent_kind kind, uint32_t index,
+                       struct address at)
 {
     if (at.tier == HST_TIER_NVME)
-        return placement_second(p, kind, at.drive);
-    bool dram = at.tier == HST_TIER_DRAM;
-    return dram && kind == EXTENT_WEIGHTS  ? p->weights_slot
-           : dram && kind == EXTENT_STATES ? p->states_slot
-                                           : 0;
+        return placement_second(p, kind, index, at.drive);
+    bool dram = at.tier == HST_TIER_DRAM && (kind == EXTENT_WEIGHTS || kind == EXTENT_STATES);
+    return dram ? placement_second_in_dram(p, kind, index) : 0;
 }
 
 /* The extents of one tier (and drive), but for checkpoints in memory, which are not cut. */
@@ -108,7 +107,7 @@ static size_t tier_extents(const struct placement_in *in, const struct placement
             if (at.tier != tier || (tier == HST_TIER_NVME && at.drive != drive) || homeless)
                 continue;
             spans[n++] = (struct span){at.offset, at.offset + bytes};
-            uint64_t other = at.offset + second(p, (enum extent_kind)kind, at);
+            uint64_t other = at.offset + second(p, (enum extent_kind)kind, i, at);
             if (other > at.offset)
                 spans[n++] = (struct span){other, other + bytes};
         }

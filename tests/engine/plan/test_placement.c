@@ -428,7 +428,7 @@ static void table_of(const struct placement_in *in, uint64_t table[HST_CLASS_COU
     assert_int_equal(placement_plan(in, &p, why, sizeof why), 0);
     check_addresses(in, &p, HST_TIER_DRAM);
     if (in->stored)
-        assert_int_equal(placement_second(&p, EXTENT_STATES, 0), 0);
+        assert_int_equal(placement_second(&p, EXTENT_STATES, 0, 0), 0);
     else
         check_drives(in, &p);
     check_table(&p);

@@ -30,6 +30,7 @@ VALUES = {
     'reduce': 'f32', 'hop': 4, 'peer-timeout': 30.5, 'export-dtype': 'fp32', 'quiet': True,
     'eval-split': 0.05, 'eval-every': '5%', 'keep-best': True, 'patience': 3, 'samples': 4,
     'sample-tokens': 16, 'optimizer': 'adamw', 'group': '*norm*:lr=0.5x;a:decay=0.0,lr=2.0x',
+    'freeze': '*.1.*;*embed*', 'train-only': '*.[01].*',
 }
 
 

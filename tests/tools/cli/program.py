@@ -139,6 +139,7 @@ class Program(Case):
             'model config explain-config options print-options data data-format token-dtype '
             'allow-other-tokenizer '
             'pack long init steps '
+            'freeze train-only '
             'batch-tokens seq-len lr betas eps weight-decay group clip schedule lr-end warmup '
             'decay epochs seed order precision loss-scale loss-scaling skip-nonfinite state grain '
             'store hbm dram nvme durability update activations gpu-update keep keep-every place '

@@ -54,11 +54,26 @@ void table_print(const struct hst_memory *memory, uint32_t locals, FILE *out)
             text_s(memory->threads), memory->io);
 }
 
-void table_print_groups(const struct hst_group *groups, uint32_t count, FILE *out)
+static void print_frozen(const struct hst_frozen *frozen, FILE *out)
+{
+    char parameters[TEXT_BYTES];
+    if (frozen->params == 0)
+        return;
+    fprintf(out, "frozen: %" PRIu32 " tensor%s, %s parameters in %" PRIu32 " unit%s",
+            frozen->params, text_s(frozen->params),
+            text_count((double)frozen->elements, parameters), frozen->units, text_s(frozen->units));
+    if (frozen->resting_units > 0)
+        fprintf(out, ", the first %" PRIu32 " without a backward", frozen->resting_units);
+    fprintf(out, "\n");
+}
+
+void table_print_groups(const struct hst_group *groups, uint32_t count,
+                        const struct hst_frozen *frozen, FILE *out)
 {
     char parameters[TEXT_BYTES];
     for (uint32_t i = 0; i < count; i++)
         fprintf(out, "group '%s': %" PRIu32 " tensor%s, %s parameters\n", groups[i].text,
                 groups[i].params, text_s(groups[i].params),
                 text_count((double)groups[i].elements, parameters));
+    print_frozen(frozen, out);
 }

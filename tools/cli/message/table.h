@@ -11,6 +11,7 @@
  */
 void table_print(const struct hst_memory *memory, uint32_t locals, FILE *out);
 /** Below it, a line for each group of tensors with numbers of their own. */
-void table_print_groups(const struct hst_group *groups, uint32_t count, FILE *out);
+void table_print_groups(const struct hst_group *groups, uint32_t count,
+                        const struct hst_frozen *frozen, FILE *out);
 
 #endif

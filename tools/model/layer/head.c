@@ -75,7 +75,7 @@ static void block_gradient(struct pass *p, const struct chunk *c, struct block b
 {
     struct linear l = linear_of(p, b);
     size_t vocab = p->model->config.vocab;
-    float *grad = p->measure ? NULL : p->param[0].grad + b.here * l.in;
+    float *grad = p->measure || !p->param[0].grad ? NULL : p->param[0].grad + b.here * l.in;
     cross_entropy(p, c, b, logits, true);
     linear_weight_grad(p, c->tokens, l, logits, c->n, grad);
     if (vocab <= WEIGHT_BLOCK_ROWS) {

@@ -123,6 +123,8 @@ void linear_input_grad(struct pass *p, size_t tokens, struct linear l, const voi
 static void weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
                         const void *x, float *dweight, struct batch batch)
 {
+    if (!pass_trains(p, dweight))
+        return;
     for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS) {
         struct hst_matmul args = {
             .m = block_rows(l, row),

@@ -149,7 +149,7 @@ static void print_samples(const struct plan *p, FILE *out)
                 sweep_s * (double)sweeps, sweeps, text_s(sweeps));
 }
 
-/* Half of a store, whose files have two slots of everything. */
+/* Half of a store, whose files have two slots of everything but what is frozen. */
 static uint64_t kept_bytes(const struct plan *p)
 {
     struct hst_config config = p->t.options->engine;
@@ -159,8 +159,9 @@ static uint64_t kept_bytes(const struct plan *p)
         return 0;
     const bool follow =
         config.precision == HST_PRECISION_FP16; /* from masters: no bytes of theirs */
-    const double each = bytes.state + (follow ? 0 : bytes.weight);
-    return (uint64_t)((double)p->t.result.memory.parameters * each);
+    const double all = (double)p->t.result.memory.parameters;
+    const double trained = all - (double)p->t.result.frozen.elements;
+    return (uint64_t)(trained * bytes.state + (follow ? 0 : all * bytes.weight));
 }
 
 static void print_kept(const struct plan *p, FILE *out)
@@ -268,7 +269,7 @@ void plan_print(const struct plan *p, FILE *out)
     table_print(&p->t.result.memory, locals, out);
     print_shape(p, out);
     print_machine(p, out);
-    table_print_groups(p->t.result.groups, p->t.result.group_count, out);
+    table_print_groups(p->t.result.groups, p->t.result.group_count, &p->t.result.frozen, out);
     if (ranks > 1)
         fprintf(out, "rank 0 of %" PRIu32 " on %" PRIu32 " node%s, %" PRIu32 " way%s\n", ranks,
                 ranks / locals, ranks == locals ? "" : "s", r->ways, text_s(r->ways));
@@ -363,6 +364,18 @@ static void put_groups(struct json_writer *json, const struct train_result *resu
     json_put_end(json);
 }
 
+static void put_frozen(struct json_writer *json, const struct hst_frozen *frozen)
+{
+    if (frozen->params == 0)
+        return;
+    json_put_object(json, "frozen");
+    json_put_whole(json, "tensors", frozen->params);
+    json_put_whole(json, "parameters", frozen->elements);
+    json_put_whole(json, "units", frozen->units);
+    json_put_whole(json, "units_without_backward", frozen->resting_units);
+    json_put_end(json);
+}
+
 static void put_run(struct json_writer *json, const struct plan *p)
 {
     const struct train *t = &p->t;
@@ -378,6 +391,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "parameters", t->result.memory.parameters);
     json_put_whole(json, "tile_elements", t->result.memory.tile_elements);
     put_groups(json, &t->result);
+    put_frozen(json, &t->result.frozen);
     json_put_whole(json, "seq_len", t->run.seq_len);
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
     json_put_whole(json, "grain_tokens", t->run.micro_batch_tokens);

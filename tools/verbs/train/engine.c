@@ -159,8 +159,10 @@ static uint64_t load_bytes(const struct train *t)
     return llama_parameter_count(t->model) * hst_dtype_bytes(dtype);
 }
 
+/* Nothing where there is no plan. */
 static void take_groups(struct train *t)
 {
+    (void)hst_engine_frozen(t->engine, &t->result.frozen);
     uint32_t n = 0;
     while (n < HST_GROUPS_MOST && hst_engine_group(t->engine, n, &t->result.groups[n]) == 0)
         n++;

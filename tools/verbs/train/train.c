@@ -232,7 +232,7 @@ void train_tell_plan(struct train *t)
     tell_device(t);
     train_ranks_tell(t);
     table_print(&t->result.memory, t->part.locals, stdout);
-    table_print_groups(t->result.groups, t->result.group_count, stdout);
+    table_print_groups(t->result.groups, t->result.group_count, &t->result.frozen, stdout);
     if (t->rates_line[0])
         printf("rates: %s\n", t->rates_line);
     (void)say_flush(stdout); /* the end of the run looks at it again */

@@ -119,6 +119,7 @@ struct train_result {
     struct hst_memory memory;
     struct hst_group groups[HST_GROUPS_MOST];
     uint32_t group_count;
+    struct hst_frozen frozen;
     double first_loss, last_loss;
     double seconds;
     double step_s;                    /* mean, the first step left out where there are others */
