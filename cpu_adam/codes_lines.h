@@ -100,7 +100,7 @@ struct number_lines {
         .lowest_start = START(0, 7)                                                                \
     }
 
-/* Of the first byte of a pair, and of the second, times 256. */
+/* These are of the first byte of a pair, and of the second, times 256. */
 static const struct number_lines m_first_by_number = M_BY_NUMBER(TO, TO_START),
                                  m_second_by_number = M_BY_NUMBER(TO_256, TO_START_256),
                                  v_first_by_number = V_BY_NUMBER(TO, TO_START),

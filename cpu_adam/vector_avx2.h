@@ -124,7 +124,7 @@ INLINED uint32_t largest_word(words a)
     return (uint32_t)_mm_cvtsi128_si32(x);
 }
 
-/* Of the bits of a magnitude and of x without its sign the larger ones. */
+/* It returns, of the bits of a magnitude and of x without its sign the larger ones. */
 INLINED words larger_magnitude(words a, floats x)
 {
     return larger_words(a, both(words_of(x), all_words(0x7fffffff)));

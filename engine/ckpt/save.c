@@ -34,7 +34,7 @@ static bool takes_states(const struct save *s)
     return s->ckpt->derived_weights || (s->masters && s->ckpt->optimizer->has_master);
 }
 
-/* Of a frozen tile: its weights are all that there is. */
+/* A frozen tile has its weights alone. */
 static const void *frozen_values(const struct save *s, struct ckpt_part *part, uint32_t elements)
 {
     if (part->extent.kind == EXTENT_STATES)

@@ -44,8 +44,8 @@ static int open_plugin(const char *kind, const struct comm_config *config, struc
     return plugin->open(&filled, comm, failure);
 }
 
-/* Of host memory first: ranks agree by it on all that follows. After a failure that all ranks know
-   of it is closed; else others may be waiting, and the process's end is what tells them. */
+/* Host memory comes first: ranks agree by it on all that follows. After a failure that all ranks
+   know of it is closed; else others may be waiting, and the process's end is what tells them. */
 static int open_device(const struct comm_config *config, struct comm **comm,
                        struct comm_failure *failure)
 {

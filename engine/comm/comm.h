@@ -289,7 +289,7 @@ struct comm_ops {
     const struct comm_dev_ops *dev; /* null: it moves host memory alone */
 };
 
-/** Of a transport that moves device memory. */
+/** These are of a transport that moves device memory. */
 struct comm_dev_ops {
     int (*order)(struct comm *comm, uint64_t ticket, struct hst_stream *stream);
     int (*alloc)(struct comm *comm, size_t size_bytes, void **memory);

@@ -280,7 +280,7 @@ static bool take_ahead(const char **at, struct hst_rates *r)
     return false;
 }
 
-/* What each version of the text may say. */
+/* This tells what each version of the text may say. */
 static unsigned version_of(const char *text)
 {
     return strncmp(text, HEADER, strlen(HEADER)) == 0       ? 4

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of the weights and the record of one tile; of a frozen one, which has no record. */
+/* Bytes of the weights and the record of one tile; a frozen one has no record. */
 static uint64_t blocks_of_tile(const struct optimizer *optimizer, uint64_t elements, bool frozen)
 {
     return store_blocks_of(elements * optimizer_weight_bytes(optimizer)) +
@@ -67,7 +67,7 @@ static struct store_entry extent_of(const struct store *store, uint32_t extent)
     };
 }
 
-/* Of any rank: all of them have the same units. */
+/* This holds of any rank: all of them have the same units. */
 static bool has_fixed(const struct layout *layout)
 {
     for (uint32_t u = 0; u < layout->unit_count; u++)

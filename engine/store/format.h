@@ -124,7 +124,7 @@ enum store_flag {
     STORE_ZERO = 1u << 0,    /* never written: reads as zeros, no drive is asked */
     STORE_DERIVED = 1u << 1, /* has one slot and no bytes in a version: rebuilt after an open */
     STORE_UNIT = 1u << 2,    /* the first tile of a unit, or of such a slice: on rank 0 alone */
-    /* Of a tile that is frozen: its weights have one slot, that version 0 alone writes, and its
+    /* A tile may be frozen: its weights have one slot, that version 0 alone writes, and its
        states no bytes. */
     STORE_FIXED = 1u << 3,
     /* in memory only: a write is in flight. No manifest is written while there is any */

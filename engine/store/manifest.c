@@ -150,7 +150,7 @@ struct place {
     uint64_t block;
 };
 
-/* Of what is fixed states alone have no bytes, and these are never written. */
+/* States alone, of what is fixed, have no bytes, and these are never written. */
 static bool size_is_possible(const struct store_entry *e)
 {
     const bool none = (e->flags & STORE_FIXED) && e->kind == EXTENT_STATES;

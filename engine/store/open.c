@@ -198,7 +198,7 @@ static uint64_t wanted_bytes(const struct store *store, uint32_t extent)
     return bytes;
 }
 
-/* Of these extents sizes tell: no others have states without bytes. */
+/* Sizes tell of these extents: no others have states without bytes. */
 static bool is_frozen(const struct store *store, uint32_t extent)
 {
     const struct layout *layout = store->placement->layout;

@@ -167,7 +167,7 @@ struct hst_update_arrays {
     const void *grads;
     uint64_t index;
     float *m_scales, *v_scales; /* [⌈n/256⌉], beside moments in codes; else null */
-    /* So many elements ahead of those that are updated memory is asked for, as far as the range
+    /* Memory is asked for so many elements ahead of those that are updated, as far as the range
        goes; 0: HST_AHEAD_USUAL. What is faster depends on the machine; no bit does */
     uint32_t ahead;
 };

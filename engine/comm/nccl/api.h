@@ -91,7 +91,7 @@ typedef enum nccl_result nccl_recv(void *receive, size_t count, enum nccl_type t
                                    struct nccl_comm *comm, void *stream);
 typedef enum nccl_result nccl_group_call(void);
 
-/* What every library from NCCL_VERSION_LEAST on has, by its own names. */
+/* These are what every library from NCCL_VERSION_LEAST on has, by its own names. */
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(nccl_get_version, ncclGetVersion)                                                            \
     X(nccl_get_error_string, ncclGetErrorString)                                                   \
@@ -112,7 +112,7 @@ typedef enum nccl_result nccl_group_call(void);
     X(nccl_recv, ncclRecv)                                                                         \
     X(nccl_group_call, ncclGroupStart)                                                             \
     X(nccl_group_call, ncclGroupEnd)
-/* What later ones have; null before. */
+/* These are what later ones have; null before. */
 #define NCCL_LATER_FUNCTIONS(X)                                                                    \
     X(nccl_window_register, ncclCommWindowRegister, NCCL_VERSION_WINDOW)                           \
     X(nccl_window_deregister, ncclCommWindowDeregister, NCCL_VERSION_WINDOW)                       \

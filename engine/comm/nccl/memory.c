@@ -45,7 +45,7 @@ int nccl_alloc(struct nccl *n, size_t size_bytes, void **memory)
         block++;
     if (block == n->block + NCCL_WINDOWS)
         return -ENOMEM;
-    /* What enqueues makes the device's GPU this thread's, and NCCL takes memory of that. */
+    /* A call that enqueues makes the device's GPU this thread's, and NCCL takes memory of that. */
     int rc = n->ops->event_record(n->mark, n->stream);
     if (rc)
         return nccl_device_failed(n, rc, "device memory cannot be had");

@@ -87,7 +87,7 @@ int nccl_settle(struct nccl *n, struct nccl_comm *comm, enum nccl_result result,
 /* Waits until a communicator that is being made is there. */
 int nccl_settle_made(struct nccl *n, struct nccl_comm *parent, struct nccl_comm *const *made,
                      enum nccl_result result, const char *call);
-/* What NCCL tells of its communicators; 0 or the failure. */
+/* It returns what NCCL tells of its communicators; 0 or the failure. */
 int nccl_look(struct nccl *n);
 /* Seconds that ranks are waited for. */
 double nccl_limit_s(const struct nccl *n, const struct comm_op *op);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long the transport over NCCL waits, and what it says when it gives up. All communicators are
- * non-blocking: a call returns at once, and until NCCL says that it has taken it, the stream may
- * not hold it yet. NCCL does not know who is late, so ranks tell each other by the control comm
- * where they are, for as long as COMPARE_S.
+ * It decides how long the transport over NCCL waits, and what it says when it gives up. All
+ * communicators are non-blocking: a call returns at once, and until NCCL says that it has taken it,
+ * the stream may not hold it yet. NCCL does not know who is late, so ranks tell each other by the
+ * control comm where they are, for as long as COMPARE_S.
  */
 #include "comm/nccl/nccl_comm.h"
 
@@ -132,7 +132,7 @@ int nccl_look(struct nccl *n)
 
 /* ---- who is late ----------------------------------------------------------------------------- */
 
-/* How many operations each rank has begun; false where not all of them tell. */
+/* It tells how many operations each rank has begun; false where not all of them tell. */
 static bool compare(struct nccl *n, uint64_t *begun)
 {
     uint64_t ticket;

@@ -90,7 +90,7 @@ int drives_wait(struct executor *exec, enum lane lane, uint64_t wait_ns)
     return land(exec, wait_ns, &ignored);
 }
 
-/* What a version that is being made waits for is not all told by these. */
+/* These do not tell all that a version which is being made waits for. */
 int drives_descriptors(struct executor *exec, enum lane lane, int *fds, uint32_t room)
 {
     const struct extents_ops *ops = exec->extents->ops;

@@ -18,7 +18,7 @@
 /* While more than one lane is busy, the loop looks at those that have no short wait this often. */
 #define LOOK_NS 100000u
 
-/* Else it sleeps for so long at most. */
+/* It sleeps on descriptors for so long at most. */
 #define LONG_LOOK_MS 100
 
 /* In which order they are looked at, and in which they start; the host's own work comes last, when

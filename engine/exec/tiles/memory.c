@@ -40,7 +40,7 @@ uint32_t memory_save_count(const struct placement *placement, const struct place
     return (uint32_t)weights + keeps(placement, EXTENT_STATES, tile);
 }
 
-/* What is frozen is part of all versions once it is of the first. */
+/* A frozen tile is part of all versions once it is of the first. */
 static bool leaves_out(const struct executor *exec, const struct moving *moving, uint32_t tile)
 {
     return moving->move == MEMORY_TRAINED && is_frozen(exec->in.layout, tile);

@@ -50,7 +50,7 @@ static struct address home_tier_of(const struct executor *exec, enum extent_kind
                                   : placement_states(exec->in.placement, tile);
 }
 
-/* Of a frozen tile nobody can have states. */
+/* Nobody can have states of a frozen tile. */
 static bool wants(const struct stream_state *s, enum extent_kind kind, uint32_t tile,
                   unsigned access)
 {

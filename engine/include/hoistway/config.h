@@ -36,8 +36,8 @@ struct hst_trace_event {
 };
 typedef void hst_trace_fn(void *context, const struct hst_trace_event *event);
 
-/* Whether the loss scale of fp16 doubles and halves, or stays what it was at first. A step whose
-   gradients overflow is left out in both. */
+/* This says whether the loss scale of fp16 doubles and halves, or stays what it was at first. A
+   step whose gradients overflow is left out in both. */
 enum hst_loss_scaling { HST_LOSS_SCALING_DYNAMIC = 0, HST_LOSS_SCALING_STATIC };
 
 enum hst_precision {

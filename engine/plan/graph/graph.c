@@ -380,7 +380,8 @@ static int check_streamed(const struct graph_in *in)
     return 0;
 }
 
-/* What is frozen has no states; what rests is frozen, and comes behind all that has a backward. */
+/* A frozen unit has no states; one that rests is frozen, and comes behind all that has a backward.
+   */
 static int check_frozen(const struct graph_in *in)
 {
     bool rests = false;

@@ -20,8 +20,8 @@
 /* Likewise of where two steps ended, as a share of a step. */
 #define SAME_PLACE 1e-9
 
-/* Where lanes are as a step ends, counted from its own nodes on. What is done, which buffers are
- * lent and what is to come all follow from it. */
+/* It tells where lanes are as a step ends, counted from its own nodes on. What is done, which
+ * buffers are lent and what is to come all follow from it. */
 struct ending {
     uint64_t step_window;
     double at_s;

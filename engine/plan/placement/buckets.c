@@ -6,7 +6,7 @@
 
 #define BUCKETS_LEAST 4u
 
-/* What is frozen has no gradients, and is in no bucket. */
+/* A frozen unit has no gradients, and is in no bucket. */
 static uint64_t row_bytes(const struct placement_in *in, uint32_t unit)
 {
     return in->layout->units[unit].frozen ? 0 : placement_exchange_bytes(in, unit);

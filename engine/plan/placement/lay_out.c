@@ -162,7 +162,7 @@ static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
     return memory_bytes(in, unit) * (in->whole_weights ? in->layout->share.world : 1);
 }
 
-/* Of the units that are frozen, or of the others. */
+/* It places those of frozen units, or of the others. */
 static void take_weights(const struct placement_in *in, bool frozen, struct placement *p)
 {
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
@@ -176,7 +176,7 @@ static void take_weights(const struct placement_in *in, bool frozen, struct plac
     }
 }
 
-/* What is frozen lies behind the second slots of what is not, and has none. */
+/* Frozen weights lie behind the second slots of what is not, and has none. */
 static void place_weights(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
     uint64_t start = p->dram_bytes, starts[STRIPE_DRIVES_MAX];

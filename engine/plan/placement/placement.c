@@ -278,7 +278,7 @@ static uint64_t first_grads(const struct placement *p)
     return first;
 }
 
-/* Those of frozen units lie behind those of the others. */
+/* Tiles of frozen units lie behind those of the others. */
 static uint64_t first_weights(const struct placement *p)
 {
     uint64_t first = UINT64_MAX;

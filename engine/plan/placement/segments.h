@@ -4,7 +4,7 @@
 /* Which units keep their checkpoints where not all do. */
 #include "plan/placement/placement.h"
 
-/** Of `segment` units in a row that may be recomputed the first one keeps its checkpoint. */
+/** The first one of `segment` units in a row that may be recomputed keeps its checkpoint. */
 void segments_choose(const struct placement_in *in, uint32_t segment, struct placement *p);
 
 #endif

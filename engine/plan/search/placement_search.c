@@ -76,7 +76,7 @@ static bool may_be_near(const struct placement_in *in)
 
 /* ---- fitting ---- */
 
-/* What leaves which memory is found by bytes of memory alone, drives are laid out at the end. */
+/* It is found by bytes of memory alone, drives are laid out at the end. */
 typedef bool fit(const struct placement_in *in, const struct placement *p);
 
 static bool fits_hbm(const struct placement_in *in, const struct placement *p)

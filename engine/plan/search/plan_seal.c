@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the graph of a search whose outcome is simulated once more, where by the rough one it takes no
- * longer than so many times as long as what there is. */
+/* These are of the graph of a search whose outcome is simulated once more, where by the rough one
+ * it takes no longer than so many times as long as what there is. */
 #define ROUGH_TILES 128u
 #define ROUGH_MOST  1.05
 

@@ -213,7 +213,7 @@ static void permute(uint32_t n, enum leaving order[LEAVE_COUNT])
     }
 }
 
-/* Where its home is fixed a class leaves wholly or not at all, and has its usual place. */
+/* A class whose home is fixed leaves wholly or not at all, and has its usual place. */
 static bool tells(const struct place_wish *wish, const enum leaving order[LEAVE_COUNT])
 {
     static const enum hst_class class_of[LEAVE_COUNT] = {[LEAVE_STATES] = HST_CLASS_STATES,

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of so many bytes those of what is not frozen are there twice. */
+/* The bytes of what is not frozen are there twice. */
 static uint64_t once(uint64_t bytes, uint64_t frozen, bool twice)
 {
     return twice ? (bytes - frozen) / 2 + frozen : bytes;

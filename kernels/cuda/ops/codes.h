@@ -20,8 +20,8 @@ enum { M_BITS = 7, V_BITS = 8 };
 #define LINE_START  ((float)(6.0 / 7))
 
 /*
- * What a code stands for, as a part of the scale: 0 for code 0. With 2^i the code's highest bit it
- * is 8^(i-BITS+1)·(1/8 + 7/8·(code + 1/2 - 2^i) / 2^i), each operation of which is exact.
+ * This is what a code stands for, as a part of the scale: 0 for code 0. With 2^i the code's highest
+ * bit it is 8^(i-BITS+1)·(1/8 + 7/8·(code + 1/2 - 2^i) / 2^i), each operation of which is exact.
  */
 template <int BITS> static __device__ __forceinline__ float part_of_code(uint32_t code)
 {
@@ -70,7 +70,8 @@ struct code_scale {
     float value, inverse;
 };
 
-/* By the bits of a block's largest magnitude: a NaN's are beyond infinity's, those beyond all. */
+/* It goes by the bits of a block's largest magnitude: a NaN's are beyond infinity's, those beyond
+   all. */
 static __device__ __forceinline__ struct code_scale scale_of(uint32_t largest, float to_scale)
 {
     const float scale = __fmul_rn(__uint_as_float(largest), to_scale);

@@ -16,10 +16,10 @@
 
 /** From now on this is that rank. ended: a signal's number, once one has come; may be null. */
 void voice_of(uint32_t rank, const volatile sig_atomic_t *ended);
-/** What warnings and notes are of from now on, a name that stands before them; null: of all that
+/** Warnings and notes are of this from now on, a name that stands before them; null: of all that
  * the program does. It is borrowed. */
 void voice_about(const char *subject);
-/** That name, or null. */
+/** Returns that name, or null. */
 const char *voice_subject(void);
 /** True where it is not rank 0. */
 bool voice_is_other(void);

@@ -23,7 +23,7 @@
 /** As near as this is the same. */
 #define NEAR 0.02
 
-/* Of a checkpoint without gradients: weights in bf16, masters and two moments in fp32. */
+/* This is of a checkpoint without gradients: weights in bf16, masters and two moments in fp32. */
 static const struct hst_param_bytes checkpointed = {.weight = 2, .state = 12};
 
 enum says { SAYS_IS = 0, SAYS_AT_MOST, SAYS_AT_LEAST };
