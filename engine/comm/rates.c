@@ -196,8 +196,31 @@ static int measure_all(struct probe *p, struct comm_times *t)
     const double copied = t->gather_bytes * (1 - comm_crossing(&p->info).gather);
     rc = rc ? rc : measure(p, &gather, 0, 1, &t->gather_s);
     rc = rc ? rc : measure(p, &exchange, 0, 1, &t->exchange_s);
-    if (rc == 0 && p->info.shared && p->info.nodes > 1 && p->info.locals > 1)
+    /* all ranks alike, also one that is alone on its node */
+    if (rc == 0 && p->info.shared && p->info.nodes > 1 && p->info.ranks > p->info.nodes)
         rc = measure(p, NULL, (size_t)copied, 1, &t->copy_s);
+    return rc;
+}
+
+/* Nodes with other numbers of ranks see other parts of what crosses: of each rate the least holds
+ * that any rank has. */
+static int agree(struct probe *p, struct comm_rates *rates)
+{
+    enum { FIELDS = sizeof *rates / sizeof(double) };
+    double own[FIELDS], *all = calloc(p->info.ranks, sizeof own);
+    if (!all)
+        return -ENOMEM;
+    memcpy(own, rates, sizeof own);
+    int rc = run(p, &(struct comm_op){.kind = COMM_SHARE,
+                                      .name = "the network's rates",
+                                      .in = own,
+                                      .out = all,
+                                      .count = sizeof own});
+    for (uint32_t i = 0; rc == 0 && i < p->info.ranks * FIELDS; i++)
+        if (all[i] > 0 && (own[i % FIELDS] == 0 || all[i] < own[i % FIELDS]))
+            own[i % FIELDS] = all[i];
+    memcpy(rates, own, sizeof own);
+    free(all);
     return rc;
 }
 
@@ -227,11 +250,13 @@ int comm_rates_measure(struct comm *comm, enum hst_dtype dtype, struct comm_rate
     int rc = open_probe(&p);
     rc = rc ? rc : measure_all(&p, &times);
     if (rc == 0)
+        *rates = comm_rates_of(&p.info, &times);
+    rc = rc ? rc : agree(&p, rates);
+    if (rc == 0)
         rc = comm_free(comm, p.row); /* after a failure others may still write to it */
     free(p.sum);
     if (rc)
         return rc;
-    *rates = comm_rates_of(&p.info, &times);
     snprintf(how, 160, "%u ranks on %u node%s, %s, rows of %zu KiB, %.60s", p.info.ranks,
              p.info.nodes, p.info.nodes == 1 ? "" : "s",
              p.info.shared ? "memory is shared" : "by messages",

@@ -208,10 +208,17 @@ static void close_extents(struct extents *extents)
     store_close(&store);
 }
 
+static int store_descriptors(struct extents *extents, int *fds, uint32_t room)
+{
+    const struct store *store = (const struct store *)extents;
+    return extents_descriptors(store->aio, store->drives, fds, room);
+}
+
 static const struct extents_ops STORE_OPS = {
     .read = store_read,
     .write = store_write,
     .progress = store_progress,
+    .descriptors = store_descriptors,
     .close = close_extents,
 };
 

@@ -2,6 +2,8 @@
 /* This file has what is common to all providers of extents. */
 #include "tier/extent.h"
 
+#include <errno.h>
+
 /* A call that needs no drive is done by now: only a failure ends a transfer here. */
 static int begun(struct transfer *transfer, int rc)
 {
@@ -24,6 +26,16 @@ int extents_write(struct extents *extents, enum extent_kind kind, uint32_t index
 {
     *transfer = (struct transfer){.active = true, .write = true, .index = index, .kind = kind};
     return begun(transfer, extents->ops->write(extents, kind, index, buffer, transfer));
+}
+
+int extents_descriptors(struct hst_aio *const *aio, uint32_t count, int *fds, uint32_t room)
+{
+    if (count > room)
+        return -ENOTSUP;
+    for (uint32_t i = 0; i < count; i++)
+        if ((fds[i] = hst_aio_fd(aio[i])) < 0)
+            return fds[i];
+    return (int)count;
 }
 
 int extents_wait(struct extents *extents, struct transfer *transfer)

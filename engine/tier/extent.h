@@ -47,6 +47,9 @@ struct extents_ops {
     void (*close)(struct extents *extents);
 };
 
+/** For extents_ops.descriptors: those of these contexts. */
+int extents_descriptors(struct hst_aio *const *aio, uint32_t count, int *fds, uint32_t room);
+
 struct extents {
     const struct extents_ops *ops;
     struct extent_counters counters;

@@ -58,12 +58,7 @@ static int route_progress(struct extents *extents, uint64_t wait_ns)
 static int route_descriptors(struct extents *extents, int *fds, uint32_t room)
 {
     const struct route *route = (const struct route *)extents;
-    if (route->count > room)
-        return -ENOTSUP;
-    for (uint32_t i = 0; i < route->count; i++)
-        if ((fds[i] = hst_aio_fd(route->aio[i])) < 0)
-            return fds[i];
-    return (int)route->count;
+    return extents_descriptors(route->aio, route->count, fds, room);
 }
 
 static void route_close(struct extents *extents)

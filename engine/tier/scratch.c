@@ -188,10 +188,17 @@ static void scratch_close(struct extents *extents)
     scratch_free(scratch);
 }
 
+static int scratch_descriptors(struct extents *extents, int *fds, uint32_t room)
+{
+    const struct scratch *scratch = (const struct scratch *)extents;
+    return extents_descriptors(scratch->aio, scratch->drives, fds, room);
+}
+
 static const struct extents_ops SCRATCH_OPS = {
     .read = scratch_read,
     .write = scratch_write,
     .progress = scratch_progress,
+    .descriptors = scratch_descriptors,
     .close = scratch_close,
 };
 

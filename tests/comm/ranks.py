@@ -249,6 +249,15 @@ class Ranks(unittest.TestCase):
                     self.assertEqual(self.hashes(done), want)
                     self.assertIn('12 ranks on 3 nodes', done.stdout)
 
+    def test_a_node_of_one_rank_measures_with_the_others(self):
+        """What a node's own ranks bring each other is nothing there, and all have the same rates."""
+        with Nodes(self) as nodes:
+            for ranks in some(((2, 1), (1, 2)), 2):
+                with self.subTest(ranks=ranks):
+                    gather, exchange, between, _, far = self.rates(
+                        nodes.mpirun(ranks, '--ways', '3', '--link', '40e6'))
+                    self.assertGreater(min(gather, exchange, between, far), 0)
+
     @in_turn(0, 2)
     def test_with_the_link_cut_each_rank_ends_by_itself(self):
         options = ('--ways', '4', '--limit', '3', '--fault', 'pause', f'--of={os.getpid()}')

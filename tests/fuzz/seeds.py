@@ -341,6 +341,8 @@ def store_seeds():
     most = (1 << 64) - 1
     return {
         'good': b'',
+        'frozen': b'f',
+        'frozen-changed': changed((manifest, 1, 80, 3)) + b'f',
         'damaged': changed((unsealed | header, 1, 50, 7)),
         'magic': changed((header, 1, 0, 0)),
         'big-endian': changed((superblock, 4, 8, 0x04030201)),

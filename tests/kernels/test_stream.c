@@ -194,6 +194,10 @@ static void a_descriptor_tells_of_the_mark_that_was_asked_for_last(void **state)
             assert_int_equal(increment(&g, g.a, 0), 0);
         assert_int_equal(hst_event_record(g.event, g.a), 0);
         fd = hst_event_fd(g.event);
+        if (fd == -ENOTSUP) { /* a GPU: its events are looked at */
+            raze_ground(&g);
+            return;
+        }
         assert_true(fd >= 0);
         assert_true(tells(fd, 10000));
         assert_int_equal(hst_event_query(g.event), 1);

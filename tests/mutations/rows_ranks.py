@@ -37,7 +37,9 @@ mutate(
      '            link_readers_before(b, i);', ''),
     ('an alias reads a row at home too', 'reads = reads || u->alias_of[a] == unit;', '(void)u;'),
     ('a visit waits for a row that the step before has gathered',
-     '            link_to(b, i, b->units[n->unit].gathered);\n', ''),
+     '            link_gathered(b, i);', '            (void)link_gathered;'),
+    ('and of what it reads besides',
+     'link_to(b, node, b->units[u->alias_of[i]].gathered);', '(void)u;'),
 )
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',

@@ -305,6 +305,12 @@ int hst_aio_reap(struct hst_aio *aio, struct hst_aio_completion *completions, si
     return (int)n;
 }
 
+int hst_aio_fd(struct hst_aio *aio)
+{
+    (void)aio;
+    return -ENOTSUP;
+}
+
 size_t hst_aio_in_flight(const struct hst_aio *aio)
 {
     return aio->count;

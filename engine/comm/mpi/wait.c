@@ -14,13 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_S       3600.0
-#define NAP_NS           50000L
-#define SLEEP_NS         10000000L /* a sleep, at most */
-#define SLEEP_BETWEEN_NS 1000000L
-#define SILENT_NS        2000000000ull
-#define CUT_NS           5000000000ull /* at least, between nodes */
-#define NS_PER_SECOND    1000000000ull
+#define PATIENCE_S    3600.0
+#define NAP_NS        50000L
+#define SLEEP_NS      10000000L /* a sleep, at most */
+#define SILENT_NS     2000000000ull
+#define CUT_NS        5000000000ull /* at least, between nodes */
+#define NS_PER_SECOND 1000000000ull
 
 static uint64_t now_ns(void)
 {
@@ -165,10 +164,9 @@ void mpi_come(struct mpi *m)
         syscall(SYS_futex, &own->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Between nodes MPI moves what is on its way within its calls alone, of which a beat makes one. */
 bool mpi_sleep(struct mpi *m, uint32_t local)
 {
-    const struct timespec most = {.tv_nsec = m->info.nodes > 1 ? SLEEP_BETWEEN_NS : SLEEP_NS};
+    const struct timespec most = {.tv_nsec = SLEEP_NS};
     struct slot *other = m->slot[local];
     if (is_over(m))
         return true;

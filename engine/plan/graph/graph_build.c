@@ -165,6 +165,17 @@ static void link_readers_before(struct build *b, uint32_t node)
     }
 }
 
+/* A row at home that the backward before has left whole is there when it is. An alias comes before
+ * an owner that has no forward of its own. */
+static void link_gathered(struct build *b, uint32_t node)
+{
+    const uint32_t unit = b->graph->nodes[node].unit;
+    const struct graph_unit *u = &b->in->units[unit];
+    link_to(b, node, b->units[unit].gathered);
+    for (uint32_t i = 0; i < u->alias_count; i++)
+        link_to(b, node, b->units[u->alias_of[i]].gathered);
+}
+
 /* The nodes that a step begins with wait until it is known whether the last one's update stands. */
 static void link_verdict(struct build *b, uint32_t node)
 {
@@ -262,8 +273,7 @@ static void link_all(struct build *b)
         case NODE_BACKWARD:
             link_reader(b, i);
             link_verdict(b, i);
-            /* an alias comes behind its owner, which waits for the row of both */
-            link_to(b, i, b->units[n->unit].gathered);
+            link_gathered(b, i);
             break;
         case NODE_READ_TILE:
             link_tile(b, i);

@@ -226,8 +226,9 @@ static bool all_saved_on_drives(const struct placement *p, bool derived_weights)
 {
     for (uint32_t u = 0; u < p->layout->unit_count; u++) {
         const struct unit_placement *home = &p->units[u];
-        if (home->tile_count > 0 && (home->nvme_states < home->tile_count ||
-                                     (home->weights.tier != HST_TIER_NVME && !derived_weights)))
+        if (home->tile_count > 0 && !p->layout->units[u].frozen &&
+            (home->nvme_states < home->tile_count ||
+             (home->weights.tier != HST_TIER_NVME && !derived_weights)))
             return false;
     }
     return true;
@@ -247,6 +248,7 @@ static int time_both(const struct plan_in *in, struct homes *homes)
 {
     const struct planner_in of = drives_of(in, homes, false);
     if (homes->in.compute_tier != HST_TIER_DRAM || !in->update.either || !in->update.frees_all ||
+        !(homes->in.stored || homes->in.second_slots) ||
         !all_saved_on_drives(&homes->placement, homes->in.derived_weights))
         return 0;
     return planner_update(&of, &homes->placement, &homes->steps);
@@ -270,9 +272,15 @@ static int improve_on_drives(const struct plan_in *in, bool optimistic, const st
     return rc;
 }
 
+/* A step that does not clip wins enough, as drives wear, and more than one that clips loses. */
+static bool are_worth_drives(const struct update_steps *drives, const struct update_steps *others)
+{
+    const double was = planner_unclipped_s(others), won_s = was - planner_unclipped_s(drives);
+    return won_s > was * PLAN_DRIVES_GAIN_LEAST && won_s > drives->deferred_s - others->deferred_s;
+}
+
 /* More memory lets states stay there, and then an update has to wait for the norm. What was fast
- * with less memory is therefore tried with more, too, so that a plan is never much slower for it.
- * It has to win enough, as drives wear. */
+ * with less memory is therefore tried with more, too, so that a plan is never much slower for it. */
 static int try_drives(const struct plan_in *in, bool optimistic, struct homes *homes)
 {
     char why[384];
@@ -283,8 +291,7 @@ static int try_drives(const struct plan_in *in, bool optimistic, struct homes *h
     if (rc)
         return rc == -ENOMEM ? rc : 0; /* they do not fit */
     rc = improve_on_drives(in, optimistic, homes, &with);
-    const double most_s = planner_unclipped_s(&homes->steps) * (1 - PLAN_DRIVES_GAIN_LEAST);
-    if (rc || planner_unclipped_s(&with.steps) >= most_s) {
+    if (rc || !are_worth_drives(&with.steps, &homes->steps)) {
         placement_free(&with.placement);
         return rc;
     }

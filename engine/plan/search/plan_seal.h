@@ -59,7 +59,7 @@ struct plan {
  * 3. where the machine is known the fastest homes (planner_improve), and those for the sake of an
  *    optimistic update where their second slots are worth it (homes_slots_are_worth). Where the
  *    host computes, all weights and states on drives are tried for it as well, where a version has
- *    slots for them: more memory is never a reason for a slower plan;
+ *    slots for them: more memory is no reason for a much slower plan;
  * 4. then large units in slices, where homes that are found so are better (homes_are_better), and
  *    no store says how they are.
  *
@@ -67,7 +67,7 @@ struct plan {
  * slices, and `why` says what it lacks; -EINVAL a contradictory wish, or more than 2^32 tiles:
  * `why` alone; -ENOMEM: nothing.
  * Ownership: *plan, whatever is returned, is the caller's to free; it borrows in->layout.
- * Cost: that of planner_improve up to four times, and twice on a graph of few tiles.
+ * Cost: that of planner_improve up to four times, and as often on a graph of few tiles.
  */
 int plan_seal(const struct plan_in *in, struct plan *plan);
 /** Accepts one that has nothing. */

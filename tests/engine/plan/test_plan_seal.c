@@ -499,15 +499,18 @@ static void more_memory_makes_no_plan_slower(void **state)
                                               .update = rows[i].update,
                                               .norm = 1e9,
                                               .shared_cores = true};
-        double least_s = INFINITY;
+        struct update_steps best = {INFINITY, INFINITY};
         for (double bytes = (double)least_dram(in); bytes < 6e7; bytes *= 1.3) {
             in.placement.dram_budget = (uint64_t)bytes;
             struct plan plan = fitting(&in);
-            const double step_s = planner_unclipped_s(&plan.homes.steps);
-            if (step_s > least_s * (1 + PLAN_DRIVES_GAIN_LEAST + 2 * PLANNER_GAIN_LEAST))
+            const struct update_steps steps = plan.homes.steps;
+            const double step_s = planner_unclipped_s(&steps), least_s = planner_unclipped_s(&best);
+            /* unless a step that clips is shorter by as much */
+            if (step_s > least_s * (1 + PLAN_DRIVES_GAIN_LEAST + 2 * PLANNER_GAIN_LEAST) &&
+                step_s - least_s > best.deferred_s - steps.deferred_s)
                 fail_msg("row %zu: with %.3g bytes a step takes %.4g s, with less %.4g", i, bytes,
                          step_s, least_s);
-            least_s = fmin(least_s, step_s);
+            best = step_s < least_s ? steps : best;
             optimistic += planner_is_optimistic(&plan.homes.steps);
             plan_free(&plan);
         }

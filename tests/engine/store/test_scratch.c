@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,6 +177,33 @@ static void what_was_written_is_read_in_bf16(void **state)
     write_then_read(HST_PRECISION_BF16, 2);
 }
 
+/* Who waits for other things too polls them, and takes without waiting what they tell of. */
+static void each_drive_has_a_descriptor_that_tells(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, HST_PRECISION_FP32, 2);
+    int fds[2];
+    struct pollfd polled[2];
+    assert_int_equal(f.extents->ops->descriptors(f.extents, fds, 1), -ENOTSUP);
+    assert_int_equal(f.extents->ops->descriptors(f.extents, fds, 2), 2);
+    void *buffer = buffer_filled(extent_bytes(&f, EXTENT_STATES, 0), 7);
+    for (uint32_t tile = 0; tile < f.layout.tile_count; tile++) {
+        struct transfer transfer;
+        assert_int_equal(extents_write(f.extents, EXTENT_WEIGHTS, tile, buffer, &transfer), 0);
+        while (transfer.active) {
+            assert_int_equal(f.extents->ops->descriptors(f.extents, fds, 2), 2);
+            for (int i = 0; i < 2; i++)
+                polled[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+            assert_true(poll(polled, 2, 10000) > 0);
+            assert_int_equal(f.extents->ops->progress(f.extents, 0), 0);
+        }
+        assert_int_equal(transfer.error, 0);
+    }
+    hst_aio_buffer_free(buffer, extent_bytes(&f, EXTENT_STATES, 0));
+    close_fixture(&f);
+}
+
 static void closing_waits_for_writes_in_flight(void **state)
 {
     (void)state;
@@ -325,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_written_is_read_in_fp32),
         cmocka_unit_test(what_was_written_is_read_in_bf16),
+        cmocka_unit_test(each_drive_has_a_descriptor_that_tells),
         cmocka_unit_test(closing_waits_for_writes_in_flight),
         cmocka_unit_test(a_revert_forgets_what_was_written_since_it_was_settled),
         cmocka_unit_test(what_is_on_its_way_can_be_settled_and_not_reverted),

@@ -139,6 +139,8 @@ class Papers(case.Case):
                             f'Fix: {", ".join(NAMES[:-1])} or {NAMES[-1]}.')
         self.assert_refused(self.run_verb('--compare=a,b', '--accounting=paper'), 402, 2,
                             '--accounting out')
+        self.assert_refused(self.run_verb('--model=8B', '--world=2', '--accounting=paper',
+                                          '--freeze=lm_head.weight'), 402, 2, '--freeze')
         for more in ('--model=8B', '--html=page', '--save-rates=rates', '--probe', '--tokens=5',
                      '--accounting=paper', '--world=2', '--dram=1G', '--seq-len=16',
                      '--options=file'):

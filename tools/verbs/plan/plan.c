@@ -147,6 +147,11 @@ static int check(const struct plan_options *o, struct hst_error *error)
                       "--%s is for this machine's rates, --rates gives another's. Fix: leave one "
                       "of them out.",
                       o->probe ? "probe" : "save-rates");
+    if (!native && o->accounting != PLAN_ACCOUNTING_OURS &&
+        (o->train.engine.freeze[0] || o->train.engine.train_only[0]))
+        native = fail(error, FAIL_VALUE, -EINVAL,
+                      "--accounting paper counts models of which all trains. Fix: leave it, or "
+                      "--freeze and --train-only, out.");
     if (!native)
         native = rates_file_check(o->save_rates, error);
     if (!native && o->html && o->save_rates && strcmp(o->html, o->save_rates) == 0)
