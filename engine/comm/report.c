@@ -17,7 +17,8 @@ int comm_report(struct comm *comm, struct report *report, uint64_t step, int nat
                            strerror(-native));
     if (failure.native == -EPIPE)
         return report_fail(report, HST_E_RANK, failure.native,
-                           "%s%s. Fix: what that rank has said; then start all of them again",
+                           "%s%s. Fix: mend what that rank has said, then start all again, with "
+                           "--resume where a store is there",
                            failure.text, when);
     return report_fail(report, HST_E_COMM, failure.native, "%s%s. Fix: start all ranks again",
                        failure.text, when);

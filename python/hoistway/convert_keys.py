@@ -4,7 +4,7 @@ that are used, keys that change no number and are left out, keys that are refuse
 none of them is refused, too. A name may end in *."""
 from __future__ import annotations
 
-TRAINED = 'hoistway trains all weights'
+TRAINED = 'hoistway trains weights themselves: all of them, or those of --train-only'
 OPTIMIZER = 'hoistway has AdamW, Lion, Adagrad and SGD, with states in fp32, and AdamW in 8 bits'
 OBJECTIVE = 'hoistway learns the next token of what it is given, and nothing else'
 MODEL = 'the model is as its directory says'

@@ -250,7 +250,7 @@ class Ranks(unittest.TestCase):
                     self.assertIn('12 ranks on 3 nodes', done.stdout)
 
     def test_a_node_of_one_rank_measures_with_the_others(self):
-        """What a node's own ranks bring each other is nothing there, and all have the same rates."""
+        """Its own ranks bring each other nothing, and all have the same rates."""
         with Nodes(self) as nodes:
             for ranks in some(((2, 1), (1, 2)), 2):
                 with self.subTest(ranks=ranks):

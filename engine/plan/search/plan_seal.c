@@ -280,7 +280,7 @@ static bool are_worth_drives(const struct update_steps *drives, const struct upd
 }
 
 /* More memory lets states stay there, and then an update has to wait for the norm. What was fast
- * with less memory is therefore tried with more, too, so that a plan is never much slower for it. */
+ * with less memory is therefore tried with more: so no plan is much slower for it. */
 static int try_drives(const struct plan_in *in, bool optimistic, struct homes *homes)
 {
     char why[384];
