@@ -402,6 +402,15 @@ static int refuse_apart(const struct opening *o)
                         o->store->directories[0].path);
 }
 
+/* All is whole: some files are older than others. */
+static int refuse_moments(const struct opening *o)
+{
+    return store_refuse(o->error, HST_E_STORE_MIXED, -EBADMSG,
+                        "ranks have files of different moments in %s, and no version is in all of "
+                        "them. Fix: bring those of one moment together (hoistway ckpt list)",
+                        o->store->directories[0].path);
+}
+
 static int choose_of(struct opening *o, const struct store_candidates *all, uint32_t ranks)
 {
     const struct hst_error before = *o->error;
@@ -410,6 +419,8 @@ static int choose_of(struct opening *o, const struct store_candidates *all, uint
     o->none_damaged = !store_newest_damaged(all, ranks, &o->damaged_step);
     if (!x && ranks > o->store->world)
         return refuse_apart(o);
+    if (!x && ranks > 1 && o->none_damaged)
+        return refuse_moments(o);
     if (!x)
         return refuse_damaged(o, -EBADMSG,
                               ranks > 1 ? "has no version that all ranks have"

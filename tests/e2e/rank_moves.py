@@ -147,6 +147,19 @@ class Numbers(unittest.TestCase):
             os.rename(run.path('lost'), run.path('store1/r00001.d0.blk'))
             run.go_on()
 
+    def test_a_file_of_another_moment_is_no_damage(self):
+        """One that was copied before the run went on, and is found again."""
+        with Run(PROGRAMS, KINDS[0], 2) as run:
+            run.end_early(End('kill', 0, *LEFT))
+            name = os.path.join(run.store, 'r00001.d0.blk')
+            shutil.copy(name, run.path('old'))
+            run.end_early(End('kill', 0, 'agree', 6))
+            os.rename(name, run.path('new'))
+            shutil.copy(run.path('old'), name)
+            self.refused(run, r'error\[E613\] ranks have files of different moments')
+            os.rename(run.path('new'), name)
+            run.go_on()
+
     def test_one_process_becomes_several(self):
         with Run(PROGRAMS, KINDS[0], 1, steps=5) as run:
             child = run.start(launcher=())
