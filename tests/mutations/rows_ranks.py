@@ -206,5 +206,6 @@ mutate(
 )
 mutate(
     'engine/store/open.c', 'e2e/rank_moves',
-    ('files of other moments are no damage', 'if (!x && ranks > 1 && o->none_damaged)', 'if (false)'),
+    ('files of other moments are no damage',
+     'if (!x && ranks > 1 && o->none_damaged)', 'if (false)'),
 )

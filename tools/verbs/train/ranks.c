@@ -131,7 +131,11 @@ static int same_arguments(struct train *t)
     native = same(t, "the number of arguments", what, strlen(what));
     for (int i = next_compared(o, 0); i < o->argument_count && !native;
          i = next_compared(o, i + 1)) {
-        snprintf(what, sizeof what, "argument %d", i + 1);
+        const char *before = i > 0 ? o->arguments[i - 1] : "";
+        if (o->arguments[i][0] != '-' && strncmp(before, "--", 2) == 0)
+            snprintf(what, sizeof what, "argument %d (of %.100s)", i + 1, before);
+        else
+            snprintf(what, sizeof what, "argument %d", i + 1);
         native = same(t, what, o->arguments[i], strlen(o->arguments[i]));
     }
     return native;
