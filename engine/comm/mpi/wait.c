@@ -195,8 +195,11 @@ int mpi_late(struct mpi *m, int rank, const char *what)
         rank = silent;
         what = "has not answered: it is stopped or gone";
     }
-    return mpi_fail(m, -EPIPE, rank, "rank %d %s; waited %.0f s for it in the %s", rank, what,
-                    waited_s, operation);
+    const bool elsewhere =
+        (uint32_t)rank - first >= m->info.locals && m->info.ranks > m->info.nodes;
+    return mpi_fail(m, -EPIPE, rank, "rank %d%s %s; waited %.0f s for it in the %s", rank,
+                    elsewhere ? ", or one of its node that it waits for," : "", what, waited_s,
+                    operation);
 }
 
 int mpi_finish(struct mpi *m, MPI_Request *request)
