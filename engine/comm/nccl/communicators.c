@@ -74,9 +74,11 @@ static int find_uniform(struct nccl *n)
     const struct hst_launch *launch = &n->config.launch;
     uint32_t *locals = calloc(n->info.ranks, sizeof *locals);
     uint64_t ticket;
-    int rc = locals ? 0 : nccl_fail(n, -ENOMEM, COMM_NOBODY, "no memory for the numbers of ranks");
+    int rc = 0;
+    if (!locals)
+        return nccl_fail(n, -ENOMEM, COMM_NOBODY, "no memory for the numbers of ranks");
     n->uniform = launch->locals && launch->ranks % launch->locals == 0;
-    if (!rc && n->control) {
+    if (n->control) {
         rc = comm_share(n->control, "ranks of nodes", &n->info.locals, locals, sizeof *locals,
                         &ticket);
         rc = rc ? rc : comm_wait(n->control, ticket);

@@ -198,7 +198,8 @@ static int describe(struct nccl *n, const struct comm_op *op, struct hops *h)
     h->mid_widest = sizes_of(&h->outer_sum, n->size + n->info.ranks);
     h->mid_size = n->size + n->info.ranks;
     const size_t in = (size_t)n->group * groups * h->in_widest, mid = groups * h->mid_widest;
-    h->most = n->config.piece_bytes / (in + 2 * mid) / ALIGN * ALIGN;
+    const size_t of_each = in + 2 * mid; /* bytes of an element of each shard */
+    h->most = of_each ? n->config.piece_bytes / of_each / ALIGN * ALIGN : 0;
     if (!h->most)
         return too_small(n);
     h->parts = n->ring;

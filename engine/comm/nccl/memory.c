@@ -83,7 +83,7 @@ void nccl_free_all(struct nccl *n, bool together)
 
 int nccl_take_ring(struct nccl *n)
 {
-    void *memory;
+    void *memory = NULL;
     if (n->ring)
         return 0;
     int rc = nccl_alloc(n, n->config.piece_bytes, &memory);
