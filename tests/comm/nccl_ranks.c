@@ -16,6 +16,7 @@
 #include "comm/comm.h"
 #include "comm/exact.h"
 #include "comm/report.h"
+#include "sum_bytes.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -135,17 +136,6 @@ static void compare(const char *name, const void *have, size_t bytes)
         }
 }
 
-/* Bytes of an element of the sums of `count` ranks, of all such sums in ranks [first, last). */
-static uint64_t bytes_of(const struct hst_sum_tree *tree, uint32_t count, uint32_t first,
-                         uint32_t last)
-{
-    const uint32_t each = tree->ways / g.info.ranks;
-    uint64_t bytes = 0;
-    for (uint32_t r = first; r < last; r += count)
-        bytes += hst_dtype_bytes(hst_sum_type(tree, (struct hst_sum_node){r * each, count * each}));
-    return bytes;
-}
-
 /* What a sum and its gather bring to this rank, and from other nodes. */
 static void expect_bytes(const struct hst_sum_tree *tree)
 {
@@ -155,12 +145,13 @@ static void expect_bytes(const struct hst_sum_tree *tree)
     const uint64_t shard = ROW / ranks, out = hst_dtype_bytes(tree->root);
     g.net += (ranks - 1) * shard * out;
     g.between += (ranks - locals) * shard * out;
+    g.net += shard * (sum_bytes(tree, ranks, group, 0, ranks) -
+                      sum_bytes(tree, ranks, group, first, first + group));
+    g.between += shard * (sum_bytes(tree, ranks, group, 0, ranks) -
+                          sum_bytes(tree, ranks, group, head, head + locals));
     g.net +=
-        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, first, first + group));
-    g.between +=
-        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, head, head + locals));
-    g.net += shard * (ranks / group) *
-             (bytes_of(tree, 1, first, first + group) - bytes_of(tree, 1, own, own + 1));
+        shard * (ranks / group) *
+        (sum_bytes(tree, ranks, 1, first, first + group) - sum_bytes(tree, ranks, 1, own, own + 1));
 }
 
 /* Both are begun before the row is there, and read before the host knows of an end. */

@@ -20,6 +20,7 @@
 #include "comm/exact.h"
 #include "comm/rates.h"
 #include "comm/wrap.h"
+#include "sum_bytes.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -283,17 +284,6 @@ static void misbehave(void)
                "another operation");
 }
 
-/* Bytes of an element of the sums of `count` ranks, of all such sums in ranks [first, last). */
-static uint64_t bytes_of(const struct hst_sum_tree *tree, uint32_t count, uint32_t first,
-                         uint32_t last)
-{
-    const uint32_t each = tree->ways / g.info.ranks;
-    uint64_t bytes = 0;
-    for (uint32_t r = first; r < last; r += count)
-        bytes += hst_dtype_bytes(hst_sum_type(tree, (struct hst_sum_node){r * each, count * each}));
-    return bytes;
-}
-
 /* What a sum and its gather bring to this rank, and from other nodes. */
 static void expect_bytes(const struct hst_sum_tree *tree)
 {
@@ -304,14 +294,14 @@ static void expect_bytes(const struct hst_sum_tree *tree)
     g.net += (ranks - 1) * shard * out;
     g.between += (g.uniform && g.info.shared ? nodes - 1 : ranks - locals) * shard * out;
     /* one hop, of groups of one rank; or two */
-    const uint64_t exchanged =
-        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, first, first + group));
+    const uint64_t exchanged = shard * (sum_bytes(tree, ranks, group, 0, ranks) -
+                                        sum_bytes(tree, ranks, group, first, first + group));
     g.net += exchanged;
-    g.between +=
-        shard * (bytes_of(tree, group, 0, ranks) - bytes_of(tree, group, head, head + locals));
+    g.between += shard * (sum_bytes(tree, ranks, group, 0, ranks) -
+                          sum_bytes(tree, ranks, group, head, head + locals));
     const uint64_t inner =
         shard * (ranks / group) *
-        (bytes_of(tree, 1, first, first + group) - bytes_of(tree, 1, own, own + 1));
+        (sum_bytes(tree, ranks, 1, first, first + group) - sum_bytes(tree, ranks, 1, own, own + 1));
     g.net += inner;
     if (g.shared[0] && g.uniform)
         g.in_place += nodes > 1 ? inner : exchanged;

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef HST_TESTS_COMM_SUM_BYTES_H
+#define HST_TESTS_COMM_SUM_BYTES_H
+/* What sums of ranks take on their way, for the tests of either transport. */
+#include <hoistway/ways.h>
+#include <stdint.h>
+
+/* Bytes of an element of the sums of `count` ranks, of all such sums in ranks [first, last). */
+static inline uint64_t sum_bytes(const struct hst_sum_tree *tree, uint32_t ranks, uint32_t count,
+                                 uint32_t first, uint32_t last)
+{
+    const uint32_t each = tree->ways / ranks;
+    uint64_t bytes = 0;
+    for (uint32_t r = first; r < last; r += count)
+        bytes += hst_dtype_bytes(hst_sum_type(tree, (struct hst_sum_node){r * each, count * each}));
+    return bytes;
+}
+
+#endif
