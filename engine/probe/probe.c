@@ -176,6 +176,7 @@ int hst_probe(const struct hst_probe *in, struct hst_rates *rates)
     hst_dev_close(&host);
     workers_destroy(&probe.workers);
     date(rates);
+    rates_round(rates);
     rates->seconds = clock_seconds() - start;
     if (!probe_is_stopped(&probe))
         return 0;

@@ -22,6 +22,11 @@ struct probe {
 /** It checks what hst_probe would refuse: 0 or -EINVAL. */
 int probe_check(const struct hst_probe *in);
 
+/* rates.c */
+
+/** To the whole numbers that hst_rates_format writes: a figure reads the same from a cache. */
+void rates_round(struct hst_rates *rates);
+
 /* probe_burn.c */
 #define PROBE_BURN_S 0.5
 /** Products on a device with memory of its own for PROBE_BURN_S; nothing on the host. */

@@ -4,8 +4,9 @@
  * that no locale's decimal point comes into it. The reader takes nothing that the writer would not
  * have written. Pure.
  */
+#include "probe/probe.h"
+
 #include <hoistway/cpu_adam.h>
-#include <hoistway/machine.h>
 
 #include <ctype.h>
 #include <errno.h>
@@ -124,6 +125,27 @@ static void put(struct writer *w, const char *format, ...)
 static uint64_t whole(double value)
 {
     return value <= 0 ? 0 : value < 1 ? 1 : (uint64_t)(value + 0.5);
+}
+
+static void round_figures(struct hst_figure *figures, uint32_t count)
+{
+    for (struct hst_figure *f = figures; f < figures + count; f++) {
+        f->value = (double)whole(f->value);
+        f->least = (double)whole(f->least);
+        f->most = (double)whole(f->most);
+    }
+}
+
+void rates_round(struct hst_rates *rates)
+{
+    round_figures(rates->figures, HST_RATE_COUNT);
+    round_figures(rates->gemms, rates->gemm_count);
+    round_figures(rates->operations, rates->operation_count);
+    for (uint32_t d = 0; d < rates->drive_count; d++)
+        for (unsigned i = 0; i < DRIVE_RATES; i++)
+            round_figures(drive_figure(&rates->drives[d], i), 1);
+    for (struct hst_ahead *a = rates->ahead; a < rates->ahead + HST_AHEAD_COUNT; a++)
+        *a = (struct hst_ahead){(double)whole(a->asking), (double)whole(a->silent)};
 }
 
 /* The end of a line, which nothing in it ends before. */

@@ -14,7 +14,8 @@
 static inline void assert_measured(const struct hst_figure *f, double least, double most)
 {
     if (!(f->value > least && f->value < most && f->least > 0 && f->least <= f->value &&
-          f->value <= f->most && isfinite(f->most) && f->rounds > 0 && f->how[0]))
+          f->value <= f->most && isfinite(f->most) && f->rounds > 0 && f->how[0] &&
+          f->value == round(f->value)))
         fail_msg("%g [%g, %g] of %u: %s", f->value, f->least, f->most, f->rounds, f->how);
 }
 
