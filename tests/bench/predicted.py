@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `hoistway plan` says of a step and of memory, beside what `hoistway train` takes: 12 runs.
+
+    predicted.py PATH_OF_HOISTWAY [--folder DIR[,DIR]] [--json FILE] [--rows N,...] [--smoke]
+
+97.5 million parameters, whose weights and states are 1.09 GiB. Rates are measured right before a
+run and right after it. Where they differ by more than a tenth, the machine did something else as
+well: the run is made again, three times at most, and each is shown. --folder is where stores lie;
+a second folder, on another drive, is what "two" means. --smoke runs a tiny model once.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import peers  # noqa: E402
+
+SHAPE = dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, vocab_size=8192,
+             num_attention_heads=12, num_key_value_heads=12)
+PLACES = {'dram': 'weights=dram,states=dram', 'nvme': 'weights=dram,states=nvme',
+          'all': 'weights=nvme,states=nvme', 'two': 'weights=nvme,states=nvme'}
+RUNS = [  # listed before any of them was made: homes, precision, tokens of a step, update
+    ('dram', 'fp32', 512, 'deferred'), ('dram', 'bf16', 2048, 'deferred'),
+    ('dram', 'fp32', 2048, 'optimistic'), ('nvme', 'fp32', 512, 'deferred'),
+    ('nvme', 'bf16', 512, 'optimistic'), ('nvme', 'fp32', 2048, 'deferred'),
+    ('all', 'fp32', 512, 'optimistic'), ('all', 'bf16', 512, 'deferred'),
+    ('all', 'bf16', 2048, 'optimistic'), ('two', 'fp32', 512, 'deferred'),
+    ('two', 'bf16', 2048, 'deferred'), ('two', 'bf16', 512, 'optimistic')]
+STEPS, TRIES, APART = 8, 3, 0.1
+RATES = ('compute', 'update-fp32', 'update-bf16', 'read', 'write', 'mixed')
+
+
+class Bench:
+    def __init__(self, arguments, folder):
+        self.program = os.path.abspath(arguments.program)
+        self.folder, self.stores = folder, [os.path.join(at, 'hoistway-predicted')
+                                            for at in arguments.folder.split(',')]
+        for at in arguments.folder.split(','):
+            os.makedirs(at, exist_ok=True)
+        self.model = os.path.join(folder, 'model')
+        os.makedirs(self.model)
+        shape = peers.TINY if arguments.smoke else SHAPE
+        with open(os.path.join(self.model, 'config.json'), 'w', encoding='utf-8') as file:
+            json.dump({**peers.COMMON, **shape}, file)
+        with open(os.path.join(self.model, 'tokens.bin'), 'wb') as file:
+            for at in range(STEPS * 2048 + 1):
+                file.write((at * at % shape['vocab_size']).to_bytes(2, 'little'))
+        self.least_kib = self.run('--version')[1]
+
+    def run(self, *words):
+        """-> what it printed, and the most memory that it held, in KiB"""
+        with tempfile.TemporaryFile('w+') as out, tempfile.TemporaryFile('w+') as told:
+            process = subprocess.Popen([self.program, *words], stdout=out, stderr=told)
+            _, status, usage = os.wait4(process.pid, 0)
+            out.seek(0)
+            told.seek(0)
+            if os.waitstatus_to_exitcode(status):
+                sys.exit(f'{" ".join(words)}: {told.read()}')
+            return out.read(), usage.ru_maxrss
+
+    def options(self, home, precision, tokens, update):
+        stores = ','.join(self.stores if home == 'two' else self.stores[:1])
+        return ['--device=host', '--model', self.model, '--seq-len=256', '--durability=none',
+                f'--batch-tokens={tokens}', '--precision', precision, '--update', update,
+                '--place', PLACES[home] + ',grads=dram,acts=dram', '--store', stores]
+
+    def plan(self, row):
+        return json.loads(self.run('plan', *self.options(*row), '--probe', '--json')[0])
+
+    def train(self, row):
+        """-> a step's seconds, the median behind the second, and the memory that training held"""
+        log = os.path.join(self.folder, 'log')
+        _, most_kib = self.run('train', *self.options(*row), '--init=random', '--data',
+                               os.path.join(self.model, 'tokens.bin'), '--token-dtype=u16',
+                               f'--steps={STEPS}', '--log', log, '--quiet')
+        with open(log, encoding='utf-8') as file:
+            lines = [json.loads(line) for line in file]
+        os.remove(log)
+        for store in self.stores:
+            shutil.rmtree(store, ignore_errors=True)
+        seconds = [line['seconds'] for line in lines if line['kind'] == 'step'][2:]
+        return statistics.median(seconds), (most_kib - self.least_kib) * 1024
+
+    def once(self, row):
+        before = self.plan(row)
+        step_s, held = self.train(row)
+        after = self.plan(row)
+        known = [(before['rates'][name], after['rates'][name]) for name in RATES]
+        apart = max(max(pair) / min(pair) - 1 for pair in known if all(pair))
+        planned = before['memory']['total']['dram']
+        return {'homes': row[0], 'precision': row[1], 'tokens': row[2], 'update': row[3],
+                'step_s': step_s, 'predicted_s': before['predicted_step_s'],
+                'bound_s': before['bound_s'], 'bound_by': before['bound_by'],
+                'planned_bytes': planned, 'held_bytes': held, 'rates_apart': apart}
+
+
+def show(case):
+    print(f'{case["homes"]:5} {case["precision"]} {case["tokens"]:5} {case["update"]:10} '
+          f'{case["step_s"]:7.3f} s {case["predicted_s"] / case["step_s"]:6.3f} '
+          f'{case["bound_s"] / case["step_s"]:6.3f} {case["held_bytes"] / 2**20:8.1f} MiB '
+          f'{case["held_bytes"] / case["planned_bytes"]:6.3f}   {case["rates_apart"]:5.1%}',
+          flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('program')
+    parser.add_argument('--folder', default='.')
+    parser.add_argument('--json')
+    parser.add_argument('--rows', default=','.join(str(row) for row in range(len(RUNS))))
+    parser.add_argument('--smoke', action='store_true')
+    arguments = parser.parse_args()
+    rows = [RUNS[int(number)] for number in arguments.rows.split(',')]
+    if ',' not in arguments.folder:
+        print('two: skipped: one folder was given')
+        rows = [row for row in rows if row[0] != 'two']
+    print('homes, precision, tokens, update, step, predicted / step, bound / step, memory, '
+          'memory / planned, rates before and after')
+    last = []
+    with tempfile.TemporaryDirectory(prefix='hoistway-predicted-') as folder:
+        bench = Bench(arguments, folder)
+        for row in rows:
+            for _ in range(1 if arguments.smoke else TRIES):
+                case = bench.once(row)
+                show(case)
+                if arguments.json:
+                    with open(arguments.json, 'a', encoding='utf-8') as file:
+                        file.write(json.dumps(case) + '\n')
+                if case['rates_apart'] <= APART:
+                    break
+            last.append(case)
+    off = [abs(case['predicted_s'] / case['step_s'] - 1) for case in last]
+    held = max(case['held_bytes'] / case['planned_bytes'] for case in last)
+    print(f'predictions are off by {statistics.median(off):.1%} (median; wanted: <= 10 %), '
+          f'{max(off):.1%} (worst; <= 25 %); memory is at most {held:.3f} of the plan (<= 1.05)')
+
+
+if __name__ == '__main__':
+    main()
