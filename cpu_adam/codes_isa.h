@@ -15,6 +15,7 @@ struct moment_block {
 
 struct moment_blocks {
     floats m_scale, v_scale;     /* of the codes that are read */
+    floats half_v_scale;
     floats m_inverse, v_inverse; /* of the scales that are written */
     uint8_t *m_codes, *v_codes;  /* where these go; null: they are there already */
     struct moment_block m, v;
@@ -23,6 +24,11 @@ struct moment_blocks {
 INLINED words magnitude(floats x)
 {
     return both(words_of(x), all_words(0x7fffffff));
+}
+
+INLINED struct pair magnitudes(struct pair x)
+{
+    return (struct pair){floats_of(magnitude(x.low)), floats_of(magnitude(x.high))};
 }
 
 /* m and v of a pair of codes: the even elements are the first bytes of 16 bits, the odd ones the
@@ -45,6 +51,32 @@ INLINED struct pair v_values(const uint8_t *codes, floats scale)
     return (struct pair){times(low, scale), times(high, scale)};
 }
 
+typedef void write_fn(uint8_t *codes, struct pair first, struct pair second, floats inverse);
+
+#ifdef CODES_BY_64
+INLINED words code_of(const struct number_lines *lines, floats x, floats inverse)
+{
+    return words_from(number_on_line(lines, times_plus(x, inverse, all(Y_LEAST))));
+}
+
+INLINED words code_bytes(const struct number_lines *lines, struct pair x, struct pair y,
+                         floats inverse)
+{
+    return packed_bytes(code_of(lines, x.low, inverse), code_of(lines, x.high, inverse),
+                        code_of(lines, y.low, inverse), code_of(lines, y.high, inverse));
+}
+
+INLINED void write_m_codes(uint8_t *codes, struct pair x, struct pair y, floats inverse)
+{
+    const words bytes = code_bytes(&m_first_by_number, magnitudes(x), magnitudes(y), inverse);
+    store_packed_bytes(codes, with_sign_bits(bytes, packed_signs(x, y)));
+}
+
+INLINED void write_v_codes(uint8_t *codes, struct pair x, struct pair y, floats inverse)
+{
+    store_packed_bytes(codes, code_bytes(&v_first_by_number, x, y, inverse));
+}
+#else
 /* Both codes of a pair's elements, of x beside the scale; no x is negative. */
 INLINED words two_codes(const struct number_lines *first, const struct number_lines *second,
                         struct pair x, floats inverse)
@@ -57,17 +89,26 @@ INLINED words two_codes(const struct number_lines *first, const struct number_li
 
 INLINED words m_codes(struct pair x, floats inverse)
 {
-    const words low = words_of(x.low), high = words_of(x.high);
-    const struct pair without_sign = {floats_of(magnitude(x.low)), floats_of(magnitude(x.high))};
-    words two = two_codes(&m_first_by_number, &m_second_by_number, without_sign, inverse);
-    two = with_bits(two, shifted(low, 24), 0x80);
-    return with_bits(two, shifted(high, 16), 0x8000);
+    words two = two_codes(&m_first_by_number, &m_second_by_number, magnitudes(x), inverse);
+    two = with_bits(two, shifted(words_of(x.low), 24), 0x80);
+    return with_bits(two, shifted(words_of(x.high), 16), 0x8000);
 }
 
 INLINED words v_codes(struct pair x, floats inverse)
 {
     return two_codes(&v_first_by_number, &v_second_by_number, x, inverse);
 }
+
+INLINED void write_m_codes(uint8_t *codes, struct pair x, struct pair y, floats inverse)
+{
+    store_codes(codes, m_codes(x, inverse), m_codes(y, inverse));
+}
+
+INLINED void write_v_codes(uint8_t *codes, struct pair x, struct pair y, floats inverse)
+{
+    store_codes(codes, v_codes(x, inverse), v_codes(y, inverse));
+}
+#endif
 
 /* The first n elements of a pair, zeros in place of the others. */
 INLINED struct pair first_of_pair(struct pair x, size_t n)
@@ -85,11 +126,6 @@ INLINED void hold(struct moment_block *block, size_t nth, struct pair x)
     block->largest = larger_magnitude(larger_magnitude(block->largest, x.low), x.high);
 }
 
-INLINED struct pair magnitudes(struct pair x)
-{
-    return (struct pair){floats_of(magnitude(x.low)), floats_of(magnitude(x.high))};
-}
-
 INLINED void note_nan(struct moment_block *block, struct pair x)
 {
     const words larger = larger_words(magnitude(x.low), magnitude(x.high));
@@ -97,13 +133,12 @@ INLINED void note_nan(struct moment_block *block, struct pair x)
 }
 
 /* The pair's weights are updated, and its moments held; n of its elements are real. */
-INLINED void update_coded_pair(struct hst_update_kind kind, const struct constants *k,
-                               const struct hst_update_arrays *a, struct moment_blocks *blocks,
-                               size_t nth, size_t n)
+INLINED void update_valued_pair(struct hst_update_kind kind, const struct constants *k,
+                                const struct hst_update_arrays *a, struct moment_blocks *blocks,
+                                size_t nth, size_t n, struct pair m, struct pair v)
 {
     const struct pair g = read_numbers(EVEN_ODD, kind.grads, a->grads);
     struct pair p = read_masters(EVEN_ODD, kind.weights, a);
-    struct pair m = m_values(a->m, blocks->m_scale), v = v_values(a->v, blocks->v_scale);
 
     update_vector(kind.optimizer, k, &p.low, &m.low, &v.low, g.low);
     update_vector(kind.optimizer, k, &p.high, &m.high, &v.high, g.high);
@@ -120,6 +155,14 @@ INLINED void update_coded_pair(struct hst_update_kind kind, const struct constan
     write_masters(EVEN_ODD, kind.weights, a, p);
     hold(&blocks->m, nth, m);
     hold(&blocks->v, nth, v);
+}
+
+INLINED void update_coded_pair(struct hst_update_kind kind, const struct constants *k,
+                               const struct hst_update_arrays *a, struct moment_blocks *blocks,
+                               size_t nth, size_t n)
+{
+    update_valued_pair(kind, k, a, blocks, nth, n, m_values(a->m, blocks->m_scale),
+                       v_values(a->v, blocks->v_scale));
 }
 
 /* n < PAIR elements, as update_rest. */
@@ -142,18 +185,15 @@ INLINED void update_coded_rest(struct hst_update_kind kind, const struct constan
     memcpy(a->master, master, n * sizeof *master);
 }
 
-typedef words code_fn(struct pair x, floats inverse);
-
 /* Codes of two pairs of a block, from `i` and from `j` on. */
-INLINED void write_code_pairs(const struct moment_block *block, size_t i, size_t j, code_fn *code,
+INLINED void write_code_pairs(const struct moment_block *block, size_t i, size_t j, write_fn *write,
                               floats inverse, uint8_t *codes)
 {
-    store_codes(codes, code(load_f32(block->at + i), inverse),
-                code(load_f32(block->at + j), inverse));
+    write(codes, load_f32(block->at + i), load_f32(block->at + j), inverse);
 }
 
 /* The codes of a block's first n elements; without an inverse they are 0. */
-INLINED void write_codes(const struct moment_block *block, code_fn *code, float inverse,
+INLINED void write_codes(const struct moment_block *block, write_fn *write, float inverse,
                          uint8_t *codes, size_t n)
 {
     uint8_t rest[2 * PAIR];
@@ -164,10 +204,10 @@ INLINED void write_codes(const struct moment_block *block, code_fn *code, float 
         return;
     }
     for (; n - i >= 2 * PAIR; i += 2 * PAIR)
-        write_code_pairs(block, i, i + PAIR, code, all(inverse), codes + i);
+        write_code_pairs(block, i, i + PAIR, write, all(inverse), codes + i);
     if (i < n) {
         const size_t second = n - i > PAIR ? i + PAIR : i;
-        write_code_pairs(block, i, second, code, all(inverse), rest);
+        write_code_pairs(block, i, second, write, all(inverse), rest);
         memcpy(codes + i, rest, n - i);
     }
 }
@@ -176,6 +216,7 @@ INLINED void begin_blocks(struct moment_blocks *blocks, const struct hst_update_
 {
     blocks->m_scale = all(*a->m_scales);
     blocks->v_scale = all(*a->v_scales);
+    blocks->half_v_scale = all(0.5f * *a->v_scales);
     blocks->m.largest = blocks->v.largest = blocks->m.nan = blocks->v.nan = all_words(0);
 }
 
@@ -199,16 +240,16 @@ INLINED void end_blocks(struct moment_blocks *blocks, const struct hst_update_ar
     blocks->m_codes = later ? a->m : NULL;
     blocks->v_codes = a->v;
     if (!later) {
-        write_codes(&blocks->m, m_codes, m.inverse, a->m, n);
-        write_codes(&blocks->v, v_codes, v.inverse, a->v, n);
+        write_codes(&blocks->m, write_m_codes, m.inverse, a->m, n);
+        write_codes(&blocks->v, write_v_codes, v.inverse, a->v, n);
     }
 }
 
 /* Codes that were left, two pairs of each. */
 INLINED void write_left_pairs(const struct moment_blocks *b, size_t i)
 {
-    write_code_pairs(&b->m, i, i + PAIR, m_codes, b->m_inverse, b->m_codes + i);
-    write_code_pairs(&b->v, i, i + PAIR, v_codes, b->v_inverse, b->v_codes + i);
+    write_code_pairs(&b->m, i, i + PAIR, write_m_codes, b->m_inverse, b->m_codes + i);
+    write_code_pairs(&b->v, i, i + PAIR, write_v_codes, b->v_inverse, b->v_codes + i);
 }
 
 INLINED void write_left(const struct moment_blocks *blocks)
@@ -217,15 +258,57 @@ INLINED void write_left(const struct moment_blocks *blocks)
         write_left_pairs(blocks, i);
 }
 
+#ifdef CODES_BY_64
+/* The codes of a block may be read as halves: v's are twice as large, beside half of the scale,
+ * which is exact where that is no denormal. */
+INLINED bool may_be_halves(const struct hst_update_arrays *a)
+{
+    const float scale = float_of(bits_of(*a->v_scales) & 0x7fffffffu);
+    return !(scale < 2 * FLT_MIN) || scale == 0;
+}
+
+/* Two pairs from element i of a block on. */
 INLINED void update_coded_pairs(struct hst_update_kind kind, const struct constants *k,
                                 const struct hst_update_arrays *a, struct moment_blocks *blocks,
-                                size_t i)
+                                size_t i, bool halves)
 {
+    const struct hst_update_arrays first = arrays_at(kind, a, i);
+    const struct hst_update_arrays second = arrays_at(kind, a, i + PAIR);
+    _Alignas(64) uint16_t m[2 * PAIR], v[2 * PAIR];
+    if (!halves) {
+        update_coded_pair(kind, k, &first, blocks, i / PAIR, PAIR);
+        update_coded_pair(kind, k, &second, blocks, i / PAIR + 1, PAIR);
+        return;
+    }
+    m_halves(first.m, m);
+    twice_v_halves(first.v, v);
+    /* They go by memory: there a conversion takes one operation less than between registers. */
+    __asm__("" : "+m"(m), "+m"(v));
+    update_valued_pair(kind, k, &first, blocks, i / PAIR, PAIR,
+                       values_of_halves(m, blocks->m_scale),
+                       values_of_halves(v, blocks->half_v_scale));
+    update_valued_pair(kind, k, &second, blocks, i / PAIR + 1, PAIR,
+                       values_of_halves(m + PAIR, blocks->m_scale),
+                       values_of_halves(v + PAIR, blocks->half_v_scale));
+}
+#else
+INLINED bool may_be_halves(const struct hst_update_arrays *a)
+{
+    (void)a;
+    return false;
+}
+
+INLINED void update_coded_pairs(struct hst_update_kind kind, const struct constants *k,
+                                const struct hst_update_arrays *a, struct moment_blocks *blocks,
+                                size_t i, bool halves)
+{
+    (void)halves;
     const struct hst_update_arrays first = arrays_at(kind, a, i);
     const struct hst_update_arrays second = arrays_at(kind, a, i + PAIR);
     update_coded_pair(kind, k, &first, blocks, i / PAIR, PAIR);
     update_coded_pair(kind, k, &second, blocks, i / PAIR + 1, PAIR);
 }
+#endif
 
 /* A whole block, and the codes of the one before. Its updates wait for divisions and roots, in
  * whose time there is room for codes. */
@@ -234,14 +317,19 @@ INLINED void update_block(struct hst_update_kind kind, const struct constants *k
                           const struct moment_blocks *before)
 {
     begin_blocks(blocks, a);
-    if (before->m_codes) {
+    if (before->m_codes && may_be_halves(a)) {
         for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR) {
-            update_coded_pairs(kind, k, a, blocks, i);
+            update_coded_pairs(kind, k, a, blocks, i, true);
+            write_left_pairs(before, i);
+        }
+    } else if (before->m_codes) {
+        for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR) {
+            update_coded_pairs(kind, k, a, blocks, i, false);
             write_left_pairs(before, i);
         }
     } else {
         for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR)
-            update_coded_pairs(kind, k, a, blocks, i);
+            update_coded_pairs(kind, k, a, blocks, i, false);
     }
     end_blocks(blocks, a, HST_CODE_BLOCK);
 }

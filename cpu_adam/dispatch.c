@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #include <stdatomic.h>
 
-enum level { LEVEL_C, LEVEL_AVX2, LEVEL_AVX512 };
+enum level { LEVEL_C, LEVEL_AVX2, LEVEL_AVX512, LEVEL_AVX512VBMI };
 
 /* Bits of XCR0: state that the operating system saves. */
 enum { XCR0_YMM = 0x06, XCR0_ZMM = 0xe6 };
@@ -45,7 +45,7 @@ static enum level read_level(void)
         return LEVEL_C;
     if (!has_all(b, avx512_7b) || !has_all(saved, XCR0_ZMM))
         return LEVEL_AVX2;
-    return LEVEL_AVX512;
+    return has_all(c, bit_AVX512VBMI | bit_AVX512VBMI2) ? LEVEL_AVX512VBMI : LEVEL_AVX512;
 }
 
 /* It is read once: in a virtual machine each CPUID leaves to the host, for tens of microseconds. */
@@ -66,6 +66,7 @@ const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)
         [LEVEL_C] = &hst_cpu_adam_ops_c,
         [LEVEL_AVX2] = &hst_cpu_adam_ops_avx2,
         [LEVEL_AVX512] = &hst_cpu_adam_ops_avx512,
+        [LEVEL_AVX512VBMI] = &hst_cpu_adam_ops_avx512vbmi,
     };
     enum level best = cpu_level();
 
@@ -78,6 +79,8 @@ const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)
         return best >= LEVEL_AVX2 ? tables[LEVEL_AVX2] : NULL;
     case HST_CPU_ISA_AVX512:
         return best >= LEVEL_AVX512 ? tables[LEVEL_AVX512] : NULL;
+    case HST_CPU_ISA_AVX512VBMI:
+        return best >= LEVEL_AVX512VBMI ? tables[LEVEL_AVX512VBMI] : NULL;
     case HST_CPU_ISA_NEON:
         break;
     }
@@ -97,6 +100,7 @@ const struct hst_cpu_adam_ops *hst_cpu_adam_ops(enum hst_cpu_isa isa)
         return &hst_cpu_adam_ops_c;
     case HST_CPU_ISA_AVX2:
     case HST_CPU_ISA_AVX512:
+    case HST_CPU_ISA_AVX512VBMI:
         break;
     }
     return NULL;

@@ -9,6 +9,7 @@ extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_c;
 /* on x86-64 */
 extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx2;
 extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx512;
+extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_avx512vbmi;
 /* on aarch64 */
 extern const struct hst_cpu_adam_ops hst_cpu_adam_ops_neon;
 

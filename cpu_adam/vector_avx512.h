@@ -195,6 +195,20 @@ INLINED struct pair load_upper(enum order order, const uint16_t *x)
                          floats_of(_mm512_slli_epi32(load_widened(x + LANES), 16))};
 }
 
+/* Halves of w above those of r. */
+INLINED struct pair interleaved(words r, words w)
+{
+#ifdef __AVX512VBMI2__
+    const words crossed = _mm512_shrdi_epi32(r, w, 16);
+    return (struct pair){floats_of(_mm512_mask_mov_epi16(r, ODD_HALVES, crossed)),
+                         floats_of(_mm512_mask_mov_epi16(crossed, ODD_HALVES, w))};
+#else
+    return (struct pair){
+        floats_of(_mm512_mask_mov_epi16(r, ODD_HALVES, _mm512_slli_epi32(w, 16))),
+        floats_of(_mm512_mask_mov_epi16(_mm512_srli_epi32(r, 16), ODD_HALVES, w))};
+#endif
+}
+
 INLINED struct pair load_joined(enum order order, const uint16_t *weight, const int16_t *remainder)
 {
     const uint16_t *low_half = (const uint16_t *)remainder;
@@ -202,9 +216,7 @@ INLINED struct pair load_joined(enum order order, const uint16_t *weight, const 
         words r = _mm512_loadu_si512(low_half);
         /* a negative remainder borrows from the weight */
         words w = _mm512_add_epi16(_mm512_loadu_si512(weight), _mm512_srai_epi16(r, 15));
-        return (struct pair){
-            floats_of(_mm512_mask_mov_epi16(r, ODD_HALVES, _mm512_slli_epi32(w, 16))),
-            floats_of(_mm512_mask_mov_epi16(_mm512_srli_epi32(r, 16), ODD_HALVES, w))};
+        return interleaved(r, w);
     }
     struct pair upper = load_upper(order, weight);
     const __m256i *r = (const __m256i *)(const void *)low_half;

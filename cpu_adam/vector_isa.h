@@ -134,6 +134,12 @@ INLINED struct pair read_masters(enum order order, enum hst_cpu_type type,
 INLINED void write_masters(enum order order, enum hst_cpu_type type,
                            const struct hst_update_arrays *a, struct pair p)
 {
+#ifdef CODES_BY_64
+    if (type == HST_CPU_BF16 && order == EVEN_ODD) {
+        store_split(a->weights, a->master, words_of(p.low), words_of(p.high));
+        return;
+    }
+#endif
     if (type == HST_CPU_BF16) {
         words low = words_of(p.low), high = words_of(p.high), half = all_words(0x8000);
         store_upper(order, a->weights, plus_words(low, half), plus_words(high, half));

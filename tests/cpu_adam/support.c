@@ -12,7 +12,7 @@ size_t tables_list(const struct hst_cpu_adam_ops *out[TABLES_MAX])
 {
     size_t count = 0;
 
-    for (int isa = HST_CPU_ISA_C; isa <= HST_CPU_ISA_NEON; isa++) {
+    for (int isa = HST_CPU_ISA_C; isa <= HST_CPU_ISA_AVX512VBMI; isa++) {
         out[count] = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
         count += out[count] != NULL;
     }

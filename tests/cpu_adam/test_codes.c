@@ -198,6 +198,31 @@ static void a_v_too_small_for_the_map_makes_no_step_longer(void **state)
     }
 }
 
+/* Half of such a scale is a denormal, which would lose its last bit. */
+static void the_least_scales_have_all_of_their_bits(void **state)
+{
+    static const struct hst_adam_hyper hyper = {1e-3, 0.9, 0.999, 1e-30, 0};
+    static struct memory begin, want, at;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof begin; i++)
+        ((unsigned char *)&begin)[i] = (unsigned char)random_u64(&rng);
+    memset(begin.grads, 0, sizeof begin.grads);
+    for (int i = 0; i < COUNT; i++)
+        begin.weights[i] = bf16_of(1);
+    for (int block = 0; block < COUNT / BLOCK; block++) {
+        begin.m_scales[block] = 1e-19f;
+        begin.v_scales[block] = nextafterf(0x1p-125f, 0);
+    }
+    want = begin;
+    run(hst_cpu_adam_ops(HST_CPU_ISA_C), &hyper, 1, &want, COUNT);
+    for (size_t t = 0; t < table_count; t++) {
+        at = begin;
+        run(tables[t], &hyper, 1, &at, COUNT);
+        assert_memory_equal(&at, &want, sizeof at);
+    }
+}
+
 /* Of a store that nobody wrote, with a negative scale: v is next to nothing by its gradient, as the
  * 31 elements that vectors have behind this one have none. */
 static void elements_behind_a_range_are_in_no_scale(void **state)
@@ -268,6 +293,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_largest_of_a_block_is_kept_whatever_its_sign),
         cmocka_unit_test(blocks_without_a_scale_are_zero_or_not_a_number),
         cmocka_unit_test(a_v_too_small_for_the_map_makes_no_step_longer),
+        cmocka_unit_test(the_least_scales_have_all_of_their_bits),
         cmocka_unit_test(elements_behind_a_range_are_in_no_scale),
         cmocka_unit_test(weights_go_the_way_of_float64),
     };

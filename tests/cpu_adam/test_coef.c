@@ -163,7 +163,7 @@ static void the_hash_of_a_step_is_the_first_number_of_splitmix64(void **state)
 static void tables_are_those_that_the_cpu_and_its_system_support(void **state)
 {
     const struct hst_cpu_adam_ops *best = hst_cpu_adam_ops(HST_CPU_ISA_C);
-    bool avx2 = false, avx512 = false;
+    bool avx2 = false, avx512 = false, vbmi = false;
     (void)state;
 
 #ifdef __x86_64__
@@ -171,10 +171,12 @@ static void tables_are_those_that_the_cpu_and_its_system_support(void **state)
     avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    vbmi = avx512 && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
 #endif
     assert_string_equal(best->name, "c");
     assert_int_equal(hst_cpu_adam_ops(HST_CPU_ISA_AVX2) != NULL, avx2);
     assert_int_equal(hst_cpu_adam_ops(HST_CPU_ISA_AVX512) != NULL, avx512);
+    assert_int_equal(hst_cpu_adam_ops(HST_CPU_ISA_AVX512VBMI) != NULL, vbmi);
     if (avx2) {
         best = hst_cpu_adam_ops(HST_CPU_ISA_AVX2);
         assert_string_equal(best->name, "avx2");
@@ -182,6 +184,10 @@ static void tables_are_those_that_the_cpu_and_its_system_support(void **state)
     if (avx512) {
         best = hst_cpu_adam_ops(HST_CPU_ISA_AVX512);
         assert_string_equal(best->name, "avx512");
+    }
+    if (vbmi) {
+        best = hst_cpu_adam_ops(HST_CPU_ISA_AVX512VBMI);
+        assert_string_equal(best->name, "avx512vbmi");
     }
 #ifdef __aarch64__
     best = hst_cpu_adam_ops(HST_CPU_ISA_NEON);

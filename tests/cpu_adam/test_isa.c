@@ -272,7 +272,7 @@ static void any_cut_of_a_range(void **state)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {NULL, "c", "avx2", "avx512", "neon"};
+    static const char *const names[] = {NULL, "c", "avx2", "avx512", "neon", "avx512vbmi"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_small_size_between_guard_pages),
         cmocka_unit_test(sizes_around_the_blocks_of_a_norm),
@@ -281,7 +281,7 @@ int main(int argc, char **argv)
     };
 
     plain = hst_cpu_adam_ops(HST_CPU_ISA_C);
-    for (int isa = HST_CPU_ISA_C; argc > 1 && isa <= HST_CPU_ISA_NEON; isa++)
+    for (int isa = HST_CPU_ISA_C; argc > 1 && isa <= HST_CPU_ISA_AVX512VBMI; isa++)
         if (strcmp(argv[1], names[isa]) == 0)
             tested = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
     if (!tested) {

@@ -384,7 +384,8 @@ enum hst_cpu_isa {
     HST_CPU_ISA_C = 1,
     HST_CPU_ISA_AVX2 = 2,
     HST_CPU_ISA_AVX512 = 3,
-    HST_CPU_ISA_NEON = 4
+    HST_CPU_ISA_NEON = 4,
+    HST_CPU_ISA_AVX512VBMI = 5 /* AVX512 with VBMI and VBMI2: moments in codes are faster */
 };
 
 /**

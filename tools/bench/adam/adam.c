@@ -256,7 +256,7 @@ static void add_null(struct bench *bench, const struct contestant *like, bool ah
 /* Every table but the plain one, the best first. */
 static void add_tables(struct bench *bench, const struct contestant *like)
 {
-    for (int isa = HST_CPU_ISA_NEON; isa > HST_CPU_ISA_C; isa--) {
+    for (int isa = HST_CPU_ISA_AVX512VBMI; isa > HST_CPU_ISA_C; isa--) {
         const struct hst_cpu_adam_ops *ops = hst_cpu_adam_ops((enum hst_cpu_isa)isa);
         struct contestant c = *like;
         if (!ops)

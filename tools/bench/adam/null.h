@@ -26,6 +26,7 @@ struct adam_null_table {
     /* plain, ahead; bf16_one has one moment, all others two */
     adam_null *f32[2], *bf16[2], *bf16_one[2], *bf16_moments[2], *bf16_codes[2], *f16[2];
 };
-extern const struct adam_null_table adam_null_c, adam_null_avx2, adam_null_avx512, adam_null_neon;
+extern const struct adam_null_table adam_null_c, adam_null_avx2, adam_null_avx512;
+extern const struct adam_null_table adam_null_avx512vbmi, adam_null_neon;
 
 #endif

@@ -8,6 +8,7 @@ static const struct adam_null_table *table_of(const char *isa)
 {
     static const struct adam_null_table *const tables[] = {
 #if defined(__x86_64__)
+        &adam_null_avx512vbmi,
         &adam_null_avx512,
         &adam_null_avx2,
 #elif defined(__aarch64__)
