@@ -77,7 +77,8 @@ def refuse(m: Making) -> None:
 
 def words_of(options: dict[str, object]) -> list[str]:
     return [word for option, value in options.items()
-            for word in ((option,) if value is True else (option, f'{value}'))]
+            for one in (value if isinstance(value, list) else [value])
+            for word in ((option,) if one is True else (option, f'{one}'))]
 
 
 def lines(m: Making) -> list[str]:

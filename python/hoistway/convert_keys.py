@@ -5,7 +5,7 @@ none of them is refused, too. A name may end in *."""
 from __future__ import annotations
 
 TRAINED = 'hoistway trains weights themselves: all of them, or those of --train-only'
-OPTIMIZER = 'hoistway has AdamW, Lion, Adagrad and SGD, with states in fp32, and AdamW in 8 bits'
+OPTIMIZER = 'hoistway has it not, or not with such states: --optimizer and --state of train list them'
 OBJECTIVE = 'hoistway learns the next token of what it is given, and nothing else'
 MODEL = 'the model is as its directory says'
 DATA = 'rows are as the files have them'
@@ -58,7 +58,7 @@ TRAINER_HARMLESS = {'train_sampling_strategy': ('random',), 'dataloader_drop_las
 
 LORA = {name: TRAINED for name in (
     'adapter', 'lora_*', 'qlora*', 'loraplus_*', 'peft*', 'load_in_8bit', 'load_in_4bit', 'relora*',
-    'jagged_restart_*', 'unfrozen_parameters', 'gptq*', 'bnb_config_kwargs', 'quantization*',
+    'jagged_restart_*', 'gptq*', 'bnb_config_kwargs', 'quantization*',
     'finetuning_args', 'freeze_*', 'use_galore', 'galore_*', 'use_badam', 'badam_*', 'use_apollo',
     'apollo_*', 'use_dora', 'use_rslora', 'pissa_*', 'create_new_adapter', 'additional_target',
     'use_llama_pro', 'adapter_*', 'oft_*', 'qat', 'fp8*')}
@@ -71,7 +71,7 @@ AXOLOTL_USED = TRAINER_USED + (
     'base_model', 'datasets', 'test_datasets', 'sequence_len', 'sample_packing', 'micro_batch_size',
     'num_epochs', 'optimizer', 'lr_scheduler', 'val_set_size', 'train_on_inputs', 'chat_template',
     'special_tokens', 'tokenizer_config', 'excess_length_strategy', 'early_stopping_patience',
-    'cosine_min_lr_ratio', 'plugins')
+    'cosine_min_lr_ratio', 'plugins', 'unfrozen_parameters')
 AXOLOTL_LEFT = TRAINER_LEFT + (
     'model_type', 'tokenizer_type', 'trust_remote_code', 'is_*_derived_model', 'strict',
     'dataset_prepared_path', 'dataset_processes', 'dataset_num_proc', 'dataset_keep_in_memory',
@@ -107,7 +107,7 @@ FACTORY_USED = TRAINER_USED + (
     'model_name_or_path', 'stage', 'finetuning_type', 'dataset', 'dataset_dir', 'eval_dataset',
     'template', 'cutoff_len', 'packing', 'neat_packing', 'per_device_train_batch_size',
     'num_train_epochs', 'lr_scheduler_type', 'optim', 'val_size', 'train_on_prompt',
-    'mask_history')
+    'mask_history', 'freeze_trainable_layers', 'freeze_trainable_modules', 'freeze_extra_modules')
 FACTORY_LEFT = TRAINER_LEFT + (
     'overwrite_cache', 'preprocessing_num_workers', 'preprocessing_batch_size', 'plot_loss',
     'flash_attn', 'enable_liger_kernel', 'use_unsloth', 'use_unsloth_gc', 'trust_remote_code',

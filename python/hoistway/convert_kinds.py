@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Callable
 
-from hoistway import convert_keys as tables
+from hoistway import convert_frozen as frozen, convert_keys as tables
 from hoistway.errors import cut
 from hoistway.keyed import Keys
 
@@ -22,6 +22,7 @@ OPTIMIZERS = {**dict.fromkeys(('adamw_torch', 'adamw_torch_fused', 'adamw_hf', '
 EIGHT_BITS = ('adamw_bnb_8bit', 'adamw_8bit', 'paged_adamw_8bit')  # AdamW, its moments in them
 WARMED = {'cosine': 'cosine', 'linear': 'linear', 'constant_with_warmup': 'constant',
           'cosine_with_min_lr': 'cosine'}
+FREEZES = ('freeze_trainable_layers', 'freeze_trainable_modules', 'freeze_extra_modules')
 DATASET = ('import sys, datasets; datasets.load_dataset(sys.argv[1], split=sys.argv[2])'
            '.to_json(sys.argv[3])')
 
@@ -282,6 +283,7 @@ def axolotl(m: Making) -> None:
     kinds = {rows for _, rows in found}
     if len(kinds) > 1:
         m.refuse('datasets', 'sets of unlike types are made by several runs of prep')
+    frozen.axolotl(m)
     template(m, 'chat_template', ('tokenizer_default',))
     finish(m, model, [name for name, _ in found], kinds.pop() if len(kinds) == 1 else None)
     whole = m.prep.get('--rows') == 'text'
@@ -341,9 +343,10 @@ def factory(m: Making) -> None:
     seq_len = m.number('cutoff_len', 2048, 1)
     if stage not in ('sft', 'pt'):
         m.refuse('stage', f'{cut(str(stage))}: {tables.OBJECTIVE}')
-    if m.keys.get('finetuning_type', 'lora') != 'full':
+    kind = m.keys.get('finetuning_type', 'lora')
+    if kind not in ('full', 'freeze'):
         m.refuse('finetuning_type', f'{cut(str(m.keys.get("finetuning_type", "lora (absent)")))}: '
-                                    f'{tables.TRAINED}: full')
+                                    f'{tables.TRAINED}: full, or freeze')
     trainer(m, {'optimizer': 'optim', 'schedule': 'lr_scheduler_type',
                 'epochs': 'num_train_epochs'},
             {'optimizer': 'adamw_torch', 'schedule': 'linear', 'epochs': 3.0,
@@ -360,6 +363,10 @@ def factory(m: Making) -> None:
     kinds = {rows for _, rows in found if rows}
     if len(kinds) > 1:
         m.refuse('dataset', 'sets of unlike rows are made by several runs of prep')
+    if kind == 'freeze':
+        frozen.llama_factory(m)
+    else:
+        m.left += [key for key in m.keys.values if key in FREEZES]
     if stage == 'sft':
         template(m, 'template', ())
     finish(m, model, [name for name, _ in found], kinds.pop() if len(kinds) == 1 else None)

@@ -390,6 +390,73 @@ class Convert(unittest.TestCase):
             self.assertIn('error[E404]', self.start(path).stderr)
         self.assertEqual(self.start('a', '--modle').returncode, 2)
 
+    def model(self, layers, **more):
+        folder = os.path.join(self.folder, f'm{layers}{len(more)}')
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as file:
+            json.dump({'num_hidden_layers': layers, **more}, file)
+        return '--model', folder
+
+    def only(self, *words):
+        train = self.commands(*words)[0][-1]
+        return [train[i + 1] for i, word in enumerate(train) if word == '--train-only']
+
+    def test_parameters_that_axolotl_leaves_unfrozen(self):
+        every = ['model.embed_tokens.weight', 'model.norm.weight', 'model.layers.[0-9].*',
+                 'model.layers.[12][0-9].*', 'model.layers.3[01].*']
+        for patterns, globs in (
+                (['^lm_head.weight$', 'model.layers.3[01]+.'],
+                 ['lm_head.weight', 'model.layers.3[01].*']),
+                (['model.layers.2.', 'model.layers.(28|30|31).'],
+                 ['model.layers.2.*', 'model.layers.28.*', 'model.layers.3[01].*']),
+                (['model.'], every), (['.+head'], ['lm_head.weight']), (['model', 'lm'], [])):
+            text = f'{AXOLOTL}unfrozen_parameters: {json.dumps(patterns)}\n'
+            with self.subTest(patterns):
+                self.assertEqual(self.only(text, *self.model(32)), globs)
+        for patterns, why in ((['layers.3'], 'no tensor of the model would train'),
+                              (['model.layers.3.mlp'], 'model.layers.3.mlp.gate_proj.weight and '
+                                                       'not self_attn.q_proj.weight'),
+                              (['.+weight'], 'q_proj.weight and not self_attn.q_proj.bias'),
+                              (['^model.embed_tokens.weight$[:320]'], 'not some of its rows'),
+                              (['('], 'no expression'), ([3], 'want a list'), ({'a': 1}, 'want a'),
+                              ([f'model.layers.{n}{n}.' for n in range(1, 10)], '9 globs')):
+            text = f'{AXOLOTL}unfrozen_parameters: {json.dumps(patterns)}\n'
+            with self.subTest(patterns):
+                self.refuse(text, 'unfrozen_parameters: ', *self.model(100))
+                self.refuse(text, why, *self.model(100))
+        head = AXOLOTL + 'unfrozen_parameters: [lm_head]\n'
+        self.refuse(head, 'no tensor', *self.model(2, tie_word_embeddings=True))
+        self.refuse(head.replace('bf16: auto', 'fp16: true'), 'fp16 has no froz', *self.model(2))
+        self.refuse(head, 'Fix: --model DIR with its config.json')
+        for layers in (0, True, 'many', 10**9):
+            self.refuse(head, 'num_hidden_layers', *self.model(layers))
+
+    def test_layers_that_llama_factory_freezes(self):
+        self.put_deepspeed()
+        freeze = FACTORY.replace('finetuning_type: full', 'finetuning_type: freeze')
+        data = ('--data', 'a.jsonl', '--rows', 'alpaca', *self.model(32))
+        for more, globs in (('', ['model.layers.3[01].*']),
+                            ('freeze_trainable_layers: 12', ['model.layers.2[0-9].*',
+                                                             'model.layers.3[01].*']),
+                            ('freeze_trainable_layers: -3', ['model.layers.[0-2].*']),
+                            ('freeze_trainable_layers: 99', ['model.layers.[0-9].*',
+                                                             'model.layers.[12][0-9].*',
+                                                             'model.layers.3[01].*']),
+                            ('freeze_trainable_layers: 1\nfreeze_extra_modules: lm_head',
+                             ['lm_head.weight', 'model.layers.31.*'])):
+            with self.subTest(more):
+                self.assertEqual(self.only(freeze + more, *data), globs)
+        for more, why in (('freeze_trainable_layers: 0', 'freeze_trainable_layers: want a whole'),
+                          ('freeze_trainable_modules: mlp', 'freeze_trainable_modules: mlp: a l'),
+                          ('freeze_extra_modules: norm', 'freeze_extra_modules: it trains model.la'),
+                          ('use_llama_pro: true', 'use_llama_pro: ')):
+            with self.subTest(more):
+                self.refuse(freeze + more, why, *data)
+        self.refuse(freeze, 'Fix: --model DIR with its config.json', *data[:4])
+        made, told = self.commands(FACTORY + 'freeze_trainable_layers: 3', *data)
+        self.assertNotIn('--train-only', made[-1])
+        self.assertIn('freeze_trainable_layers', told)
+
     def test_a_key_of_a_table_is_in_one_of_them_alone(self):
         for kind in convert_kinds.KINDS:
             for key in kind.used:
