@@ -211,3 +211,12 @@ int hst_engine_frozen(const struct hst_engine *engine, struct hst_frozen *frozen
     }
     return 0;
 }
+
+bool hst_engine_is_frozen(const struct hst_engine *engine, const char *name)
+{
+    const struct layout *layout = engine->layout.whole ? &engine->whole : &engine->layout;
+    for (uint32_t i = 0; engine->phase != PHASE_DESCRIBE && i < layout->param_count; i++)
+        if (strcmp(layout->params[i].name, name) == 0)
+            return layout->params[i].frozen;
+    return false;
+}

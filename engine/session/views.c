@@ -73,5 +73,6 @@ void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
         .rows = u->rows,
         .kept = kept_of(engine, unit),
         .saved = saved_of(engine, unit, sweep),
+        .first_backward = gradients && u->first_backward,
     };
 }

@@ -27,8 +27,8 @@ PROGRAM, ROOT, KILLS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else random.randrange(1 << 32)
 MODEL = os.path.join(ROOT, 'tests', 'golden', 'untied-mha')
 # weights and states on drives; states in memory, updates that are made again where the norm clips,
-# in some of the steps; both in memory; without clipping; both in a device's memory; there of some
-# units, whose updates wait, and of others in the host's memory
+# in some of the steps; both in memory; without clipping; both in a device's memory; most tensors
+# frozen; in a device's memory of some units, whose updates wait, and of others in the host's
 KINDS = (
     ('--precision=bf16', '--place=states=nvme,weights=nvme'),
     ('--precision=fp32', '--place=states=dram,weights=nvme', '--durability=step',
@@ -36,6 +36,7 @@ KINDS = (
     ('--precision=fp16', '--place=states=dram,weights=dram', '--durability=3'),
     ('--precision=bf16', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme', '--clip=0'),
     ('--precision=bf16', '--device=far', '--place=weights=hbm', '--durability=step'),
+    ('--precision=bf16', '--train-only=model.layers.1.*', '--place=states=nvme,weights=nvme'),
     ('--precision=bf16', '--device=far', '--hbm=2M', '--place=acts=hbm', '--durability=step',
      '--update=optimistic', '--clip=4.8'),
 )

@@ -242,6 +242,19 @@ class Optimizers(unittest.TestCase):
             self.assertRegex(self.refused(402, *self.train('none', 1, word)), why)
         self.assertIn('fp16', self.refused(402, *self.train('none', 1, '--precision=fp16', *words)))
 
+    def test_frozen_tensors_that_bf16_rounds_are_told_when_a_run_begins(self):
+        model = os.path.join(ROOT, 'tests', 'golden', 'tied-gqa')  # in F32
+        words = ('train', '--device=host', '--model', model, '--data',
+                 os.path.join(model, 'tokens.bin'), '--seq-len=24', '--batch-tokens=24',
+                 '--durability=step', '--freeze=model.layers.0.*')
+        for store, more, count in (('wide', ('--precision=bf16', '--steps=1'), 1),
+                                   ('wide', ('--precision=bf16', '--steps=2', '--resume'), 0),
+                                   ('exact', ('--precision=fp32', '--steps=1'), 0)):
+            done = self.call(*words, *more, '--store', self.path(store))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = done.stderr.count('warning[W415] 9 frozen tensors of ')
+            self.assertEqual(told, count, done.stderr)
+
     def test_moments_of_8_bits_are_resumed_cut_anew_and_of_any_ranks(self):
         words = (*EIGHT, '--place=states=nvme')
         whole = self.run_of('one', 4, '--ways=2', *words)

@@ -41,6 +41,7 @@ float toy_initial(uint32_t unit, uint64_t i)
 }
 
 uint64_t toy_saved_bytes;
+bool (*toy_is_frozen)(const char *name);
 
 int toy_describe(struct hst_engine *engine)
 {
@@ -48,9 +49,14 @@ int toy_describe(struct hst_engine *engine)
         char name[16];
         uint32_t unit;
         bool inner = u > 0 && u + 1 < TOY_UNITS;
+        struct hst_param_desc params[2];
+        memcpy(params, toy_units[u].params, toy_units[u].count * sizeof *params);
+        for (uint32_t i = 0; i < toy_units[u].count; i++)
+            if (toy_is_frozen && toy_is_frozen(params[i].name))
+                params[i].flags |= HST_PARAM_FROZEN;
         snprintf(name, sizeof name, "unit %u", u);
         struct hst_unit_desc desc = {.name = name,
-                                     .params = toy_units[u].params,
+                                     .params = params,
                                      .param_count = toy_units[u].count,
                                      .act_bytes_per_token = 64,
                                      .work_bytes = 100,

@@ -23,6 +23,8 @@ float toy_initial(uint32_t unit, uint64_t i);
 
 /** saved_bytes of the units between the first and the last one; 0 until it is set. */
 extern uint64_t toy_saved_bytes;
+/** Which parameters have HST_PARAM_FROZEN; null: none. */
+extern bool (*toy_is_frozen)(const char *name);
 /** Describes the units; the engine is then ready to be sealed. */
 int toy_describe(struct hst_engine *engine);
 int toy_load(struct hst_engine *engine);

@@ -448,7 +448,7 @@ class Convert(unittest.TestCase):
                 self.assertEqual(self.only(freeze + more, *data), globs)
         for more, why in (('freeze_trainable_layers: 0', 'freeze_trainable_layers: want a whole'),
                           ('freeze_trainable_modules: mlp', 'freeze_trainable_modules: mlp: a l'),
-                          ('freeze_extra_modules: norm', 'freeze_extra_modules: it trains model.la'),
+                          ('freeze_extra_modules: norm', 'freeze_extra_modules: it trains mod'),
                           ('use_llama_pro: true', 'use_llama_pro: ')):
             with self.subTest(more):
                 self.refuse(freeze + more, why, *data)

@@ -28,6 +28,8 @@ const char *hf_model_tokenizer(const struct hf_model *model);
  * of most elements of its files. False, *dtype untouched, where neither tells one.
  */
 bool hf_model_dtype(const struct hf_model *model, enum hst_dtype *dtype);
+/** What the files call the type of their tensor with this name ("F32"); null: they have none. */
+const char *hf_model_tensor_type(const struct hf_model *model, const char *name);
 /** Ids with which the model ends what it says (eos_token_id), at most `most`. Returns how many. */
 size_t hf_model_ends(const struct hf_model *model, uint32_t *ids, size_t most);
 /** A thing about the model that a user should know, with which it is still used. */

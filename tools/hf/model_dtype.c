@@ -50,3 +50,9 @@ bool hf_model_dtype(const struct hf_model *model, enum hst_dtype *dtype)
     hf_model_close(&files);
     return told;
 }
+
+const char *hf_model_tensor_type(const struct hf_model *model, const char *name)
+{
+    const struct st_tensor *tensor = hf_tensor_find(model, name);
+    return tensor ? tensor->dtype->name : NULL;
+}

@@ -231,13 +231,16 @@ static void head_micro_backward(struct visit *v, struct pass *p)
     struct head_work work = head_work_of(v, p);
     bool first = p->first_row + p->rows == p->model->config.vocab;
     void *n = acquire(v, p, HST_HIDDEN, HST_READ);
-    void *dn = acquire(v, p, HST_HIDDEN_GRAD, first ? HST_WRITE : HST_READ | HST_WRITE);
+    const bool wanted = !v->view->first_backward;
+    void *dn =
+        wanted ? acquire(v, p, HST_HIDDEN_GRAD, first ? HST_WRITE : HST_READ | HST_WRITE) : NULL;
     struct head_io io = head_io_of(v, n, dn);
     if (is_slice(p))
         head_slice_backward(p, &work, &io);
     else
         head_loss(p, &work, &io);
-    release(v, p, HST_HIDDEN_GRAD);
+    if (wanted)
+        release(v, p, HST_HIDDEN_GRAD);
     release(v, p, HST_HIDDEN);
 }
 

@@ -435,6 +435,9 @@ struct hst_unit_view {
        another, the first one 4 KiB aligned. A backward finds there what the forward of its step has
        left; null elsewhere and in evaluations. It is the same in both sweeps of a step. */
     struct hst_work saved;
+    /* In HST_BACKWARD: all units before it are frozen and have none, so nobody reads the gradient
+     * of its input. The caller may leave it out. */
+    bool first_backward;
 };
 
 /**

@@ -165,6 +165,8 @@ struct hst_frozen {
 };
 /** After seal. Errors: -EINVAL before. */
 int hst_engine_frozen(const struct hst_engine *engine, struct hst_frozen *frozen);
+/** After seal: true where a tensor is not trained, by any of its names. Cost: O(tensors). */
+bool hst_engine_is_frozen(const struct hst_engine *engine, const char *name);
 
 #ifdef __cplusplus
 }

@@ -6,10 +6,13 @@
 #include "plan/placement/placement.h"
 
 /** A backward is twice the forward's products, for the gradient of its input and those of its
- * weights, unless these are frozen; and the forward again where its activations were not kept. */
+ * weights, unless these are frozen; and the forward again where its activations were not kept. Of
+ * the first backward a unit of one product (without a checkpoint) leaves out that of its input;
+ * others need it for weights of their own. */
 static inline double step_backward_forwards(const struct layout_unit *unit, bool kept)
 {
-    return (unit->frozen ? 1.0 : 2.0) + (kept ? 0.0 : 1.0);
+    const bool no_input = unit->first_backward && unit->act_bytes_per_token == 0;
+    return (unit->frozen ? 0.0 : 1.0) + (no_input ? 0.0 : 1.0) + (kept ? 0.0 : 1.0);
 }
 
 /* The visits of a step as a client made them. */

@@ -338,6 +338,15 @@ bool layout_is_mixed(const struct layout *layout, uint32_t unit, uint32_t two[2]
     return has[0] && has[1];
 }
 
+/* Slices of the unit that begins behind those that rest are all as good as its first. */
+static bool is_first(const struct layout *layout, uint32_t unit)
+{
+    const uint32_t first = layout->resting_units;
+    return unit == first ||
+           (unit > first && layout_is_slice(layout, unit) && layout_is_slice(layout, first) &&
+            layout->units[unit].whole == layout->units[first].whole);
+}
+
 /* A unit without parameters rests among others that do; where nothing is frozen none rests. */
 void layout_rest(struct layout *layout)
 {
@@ -355,8 +364,10 @@ void layout_rest(struct layout *layout)
         if (rests && unit->frozen)
             layout->resting_units = u + 1;
     }
-    for (uint32_t u = 0; u < layout->unit_count; u++)
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
         layout->units[u].rests = u < layout->resting_units;
+        layout->units[u].first_backward = layout->resting_units > 0 && is_first(layout, u);
+    }
 }
 
 static uint64_t tiles_in(uint64_t elements, uint32_t tile_elements)

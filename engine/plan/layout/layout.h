@@ -62,6 +62,7 @@ struct layout_unit {
        parameters, as a store's, is told. */
     bool frozen;
     bool rests; /* likewise all units before it: it has no backward */
+    bool first_backward; /* all units before it rest, and there are some: a slice's, before all */
     uint64_t block_rows;  /* it may be cut between so many rows; 0: never */
     /* of a slice: in place of work_bytes; kept for each token of a step */
     uint64_t slice_work_bytes, slice_token_bytes;

@@ -248,9 +248,28 @@ static void a_rank_with_fewer_tiles_than_were_planned_has_a_graph(void **state)
     layout_free(&layout);
 }
 
+static void a_backward_has_the_products_of_the_gradients_that_are_wanted(void **state)
+{
+    (void)state;
+    static const struct {
+        struct layout_unit unit;
+        double products;
+    } cases[] = {
+        {{.act_bytes_per_token = 4}, 2},
+        {{.act_bytes_per_token = 4, .frozen = true}, 1},
+        {{.act_bytes_per_token = 4, .first_backward = true}, 2}, /* its own norm wants them */
+        {{.first_backward = true}, 1},                           /* a head */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(step_backward_forwards(&cases[i].unit, true) == cases[i].products);
+        assert_true(step_backward_forwards(&cases[i].unit, false) == cases[i].products + 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_backward_has_the_products_of_the_gradients_that_are_wanted),
         cmocka_unit_test(each_stage_keeps_what_zero_says),
         cmocka_unit_test(sums_come_to_lie_in_the_ranks_own_part),
         cmocka_unit_test(a_bucket_has_as_many_units_as_it_may),

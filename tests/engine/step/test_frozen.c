@@ -62,6 +62,35 @@ static void globs_name_what_is_frozen_or_what_is_not(void **state)
     }
 }
 
+static bool is_embed_or_c(const char *name)
+{
+    return strcmp(name, "embed") == 0 || strncmp(name, "c.", 2) == 0;
+}
+
+/* The flag of a tensor is as good as a glob, of which it needs none; globs add to it. */
+static void a_flag_freezes_as_a_glob_does(void **state)
+{
+    (void)state;
+    static struct toy_result want, got;
+    const struct hst_config by_globs = config_of("embed;c.*;a.*;last", NULL);
+    const struct hst_config by_flags = config_of("a.*;last", NULL);
+    struct hst_engine *engine;
+    struct hst_frozen frozen;
+    toy_run(&by_globs, &want);
+    toy_is_frozen = is_embed_or_c;
+    toy_run(&by_flags, &got);
+    assert_int_equal(seal(&by_flags, &engine), 0);
+    toy_is_frozen = NULL;
+    assert_int_equal(hst_engine_frozen(engine, &frozen), 0);
+    assert_int_equal(frozen.params, 6);
+    assert_true(hst_engine_is_frozen(engine, "c.w") && hst_engine_is_frozen(engine, "head"));
+    assert_false(hst_engine_is_frozen(engine, "b.w") || hst_engine_is_frozen(engine, "none"));
+    hst_engine_destroy(&engine);
+    assert_int_equal(got.weights.used, want.weights.used);
+    assert_memory_equal(got.weights.bytes, want.weights.bytes, want.weights.used);
+    assert_memory_equal(got.norms, want.norms, sizeof got.norms);
+}
+
 static void what_cannot_be_frozen_is_refused(void **state)
 {
     (void)state;
@@ -158,6 +187,7 @@ static void gradients_are_of_what_trains_and_the_first_units_have_no_backward(vo
             assert_non_null(view->param[i].data);
             assert_int_equal(view->param[i].grad == NULL, u == 4);
         }
+        assert_int_equal(view->first_backward, u == 2); /* behind those that rest */
         toy_must(engine, hst_unit_grad_ready(engine, u));
         toy_must(engine, hst_unit_release(engine, u));
     }
@@ -367,6 +397,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(globs_name_what_is_frozen_or_what_is_not),
+        cmocka_unit_test(a_flag_freezes_as_a_glob_does),
         cmocka_unit_test(what_cannot_be_frozen_is_refused),
         cmocka_unit_test(globs_that_cannot_be_are_refused),
         cmocka_unit_test(a_group_of_frozen_tensors_is_refused),

@@ -194,6 +194,7 @@ class OptionsFile(Folder):
                 (402, '{"quiet": "true"}', ':1:2: --quiet: want true or false'),
                 (402, '{"place": true}', ':1:2: --place: want a number, or a text'),
                 (402, '{"betas": [0.9, 0.99]}', ':1:2: --betas: want a number, or a text'),
+                (402, '{"train-only": ["a"]}', ":1:2: --train-only: want a text, with ';' between"),
                 (402, '{"lr": null}', ':1:2: --lr: want a number'),
                 (402, '{"lr": {"lr": 1}}', ':1:2: --lr: want a number'),
                 (402, '{"schedule": "cos"}', ":1:2: --schedule: not understood (got 'cos'"),

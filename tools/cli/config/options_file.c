@@ -116,5 +116,7 @@ int options_file_value(const struct options_file *f, const struct hjson_entry *e
     return fail(error, FAIL_VALUE, -EINVAL, "%s--%s: want %s. Fix: correct it, or leave it out.",
                 options_file_place(f, entry, place), option->name,
                 flag ? "true or false"
-                     : "a number, or a text as on the command line, \"0.9,0.999\"");
+                : option->type == HST_OPTION_TEXTS
+                    ? "a text, with ';' between several: \"a;b\""
+                    : "a number, or a text as on the command line, \"0.9,0.999\"");
 }

@@ -32,7 +32,7 @@ enum cli_code {
     CLI_NO_THREAD = 310, /* nothing shows what the program is at */
     CLI_VALUE = 402,     /* a value is not used as it was given */
     CLI_CONFIG = 405,    /* what of a DeepSpeed configuration has no effect, or is overruled */
-    CLI_TENSOR = 415,    /* a tensor of the model is not used, or not finite */
+    CLI_TENSOR = 415,    /* a tensor of the model is not used, not finite, or rounded */
     CLI_PASSES = 421,    /* the data is short: sequences come more than once */
     CLI_SMALL_IDS = 422, /* ids of the data are far below the vocabulary, or too short for it */
     CLI_PACKED = 423,    /* how documents became rows */

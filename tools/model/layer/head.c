@@ -78,6 +78,8 @@ static void block_gradient(struct pass *p, const struct chunk *c, struct block b
     float *grad = p->measure || !p->param[0].grad ? NULL : p->param[0].grad + b.here * l.in;
     cross_entropy(p, c, b, logits, true);
     linear_weight_grad(p, c->tokens, l, logits, c->n, grad);
+    if (!p->measure && !c->dn)
+        return; /* nothing before the head trains */
     if (vocab <= WEIGHT_BLOCK_ROWS) {
         linear_input_grad(p, c->tokens, l, weight_of(p, b), logits, c->dn, NULL);
         return;

@@ -167,6 +167,25 @@ uint64_t train_weight_bytes(const struct train *t)
     return train_dtype(t) == HST_F32 ? 4 : 2;
 }
 
+/* A frozen tensor has no states, which of the others keep what bf16 cuts off. */
+void train_warn_rounded(const struct train *t)
+{
+    uint32_t count = 0;
+    const struct llama_tensor *tensor;
+    if (t->options->init == TRAIN_INIT_RANDOM || !t->source || train_dtype(t) != HST_BF16)
+        return;
+    for (size_t i = 0; (tensor = llama_tensor(t->model, i)) != NULL; i++) {
+        const char *type = hf_model_tensor_type(t->source, tensor->name);
+        count += type && strcmp(type, "BF16") != 0 && hst_engine_is_frozen(t->engine, tensor->name);
+    }
+    if (count)
+        cli_warn(CLI_TENSOR,
+                 "%" PRIu32 " frozen tensor%s of %.150s %s F32 or F16: what bf16 cannot hold of "
+                 "%s is rounded, also in an export. Fix: --precision fp32 keeps %s.",
+                 count, text_s(count), t->options->model, count == 1 ? "is" : "are",
+                 count == 1 ? "it" : "them", count == 1 ? "it" : "them");
+}
+
 static bool keeps_versions(const struct train_options *o)
 {
     const char *durability = o->engine.durability;

@@ -276,6 +276,8 @@ void train_resumed_bytes(void *context, uint64_t done_bytes, uint64_t total_byte
 enum hst_precision train_precision(const struct train *t);
 /** They are the type of its weights, and the bytes of one. */
 enum hst_dtype train_dtype(const struct train *t);
+/** Warns where frozen tensors of the model are of a type that bf16 cannot hold. */
+void train_warn_rounded(const struct train *t);
 uint64_t train_weight_bytes(const struct train *t);
 
 #endif

@@ -180,11 +180,11 @@ static int load_or_resume(struct train *t)
     if (t->nonfinite_count)
         cli_warn(CLI_TENSOR,
                  "%.150s has weights that are infinite%s or not a number (%" PRIu64
-                 ", the first in "
-                 "%.100s): the loss cannot be finite. Fix: %s.",
+                 ", the first in %.100s): the loss cannot be finite. Fix: %s.",
                  t->options->model, f16 ? " (in fp16: beyond 65504)" : "", t->nonfinite_count,
                  t->nonfinite_tensor,
                  f16 ? "--precision bf16, or weights without them" : "use weights without them");
+    train_warn_rounded(t);
     return 0;
 }
 
