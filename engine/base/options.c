@@ -24,7 +24,7 @@ static_assert(offsetof(struct hst_config, beta2) ==
                   offsetof(struct hst_config, beta1) + sizeof(double),
               "a pair is stored as double[2]");
 
-#define QUOTED(name) #name,
+#define QUOTED(name, value) [HST_OPTIMIZER_##value] = #name,
 static const char *const optimizer_choices[] = {OPTIMIZERS(QUOTED) NULL};
 static const char *const io_choices[] = {"auto", "uring", "threads", NULL};
 static const char *const precision_choices[] = {"fp32", "bf16", "fp16", NULL};

@@ -12,10 +12,13 @@
 
 /* ---- the table ---- */
 
-#define ADDRESS(name) &optimizer_##name,
-static const struct optimizer_table *const tables[] = {OPTIMIZERS(ADDRESS)};
+#define PLACED(name, value) [HST_OPTIMIZER_##value] = &optimizer_##name,
+static const struct optimizer_table *const tables[] = {OPTIMIZERS(PLACED)};
 enum { TABLES = sizeof tables / sizeof *tables };
-static_assert(TABLES == HST_OPTIMIZER_ADAGRAD + 1, "one table for each value but ADAM");
+
+/* So no value has none. */
+#define COUNTED(name, value) +1
+static_assert(TABLES == 0 OPTIMIZERS(COUNTED), "one table for each value but ADAM");
 
 /* Null: there is no such optimizer. */
 static const struct optimizer_table *table_of(enum hst_optimizer optimizer)

@@ -130,7 +130,7 @@ struct optimizer_table {
 };
 
 /** Each of base/optimizers.h has one. */
-#define OPTIMIZER_DECLARE(name) extern const struct optimizer_table optimizer_##name;
+#define OPTIMIZER_DECLARE(name, value) extern const struct optimizer_table optimizer_##name;
 OPTIMIZERS(OPTIMIZER_DECLARE)
 
 /** "adamw"; null: there is no such optimizer. */

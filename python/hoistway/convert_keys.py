@@ -5,7 +5,7 @@ none of them is refused, too. A name may end in *."""
 from __future__ import annotations
 
 TRAINED = 'hoistway trains weights themselves: all of them, or those of --train-only'
-OPTIMIZER = 'hoistway has it not, or not with such states: --optimizer and --state of train list them'
+OPTIMIZER = 'hoistway has it not, or not with such states: --optimizer and --state list them'
 OBJECTIVE = 'hoistway learns the next token of what it is given, and nothing else'
 MODEL = 'the model is as its directory says'
 DATA = 'rows are as the files have them'

@@ -40,7 +40,7 @@ const struct ds_key ds_keys[] = {
            .words = "where the command line has --optimizer, that counts, and its own numbers but "
                     "the rate; keys that are not there get the defaults of DeepSpeed"),
     OPTION("optimizer.type", TEXT,
-           .words = "--optimizer: Adam and AdamW are AdamW; Lion, Adagrad, SGD; no others"),
+           .words = "--optimizer: Adam and AdamW are AdamW; what it has not is refused"),
     OPTION("optimizer.params", SECTION, .words = "what follows"),
     OPTION("optimizer.params.lr", REAL, .absent = "1e-3", .automatic = "5e-5",
            .words = "--lr; of Adagrad 1e-2 where it is absent"),
