@@ -43,7 +43,7 @@ const struct ds_key ds_keys[] = {
            .words = "--optimizer: Adam and AdamW are AdamW; what it has not is refused"),
     OPTION("optimizer.params", SECTION, .words = "what follows"),
     OPTION("optimizer.params.lr", REAL, .absent = "1e-3", .automatic = "5e-5",
-           .words = "--lr; of Adagrad 1e-2 where it is absent"),
+           .words = "--lr; where it is absent, that of its class"),
     OPTION("optimizer.params.betas", REALS, .absent = "0.9,0.999", .automatic = "0.9,0.999",
            .words = "--betas"),
     OPTION("optimizer.params.eps", REAL, .absent = "1e-8", .automatic = "1e-8", .words = "--eps"),
