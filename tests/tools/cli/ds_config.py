@@ -240,6 +240,60 @@ class Configured(Folder):
         self.assertEqual(rows['_note'], '[...] - its name begins with _')
         self.assertRegex(rows['steps_per_print'], '^9 - hoistway tells')
 
+    def explain(self, config, *args):
+        """The rows of a configuration: the key, and the rest of its row; a key may have two."""
+        done = run('train', '--explain-config', '--seq-len=32', '--config',
+                   self.put(json.dumps(config)), *args)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()[1:]]
+        return [(key, ' '.join(rest.split())) for key, rest in rows]
+
+    def test_all_options_of_a_key_are_explained_and_all_keys_of_an_option(self):
+        drive = {'device': 'nvme', 'nvme_path': '/d'}
+        rows = self.explain({
+            'train_micro_batch_size_per_gpu': 2, 'gradient_accumulation_steps': 4,
+            'fp16': {'enabled': True, 'loss_scale': 128}, 'bf16': {'enabled': False},
+            'zero_optimization': {'stage': 3, 'offload_optimizer': drive, 'offload_param': drive},
+            'tensorboard': {'enabled': True, 'output_path': 'logs', 'job_name': 'x'}})
+        homes = '--place states=nvme,weights=nvme'
+        for key, row in (
+                ('train_micro_batch_size_per_gpu', '2 --batch-tokens 256'),
+                ('gradient_accumulation_steps',
+                 '4 --batch-tokens 256 see train_micro_batch_size_per_gpu'),
+                ('fp16.loss_scale', '128 --loss-scale 128'),
+                ('fp16.loss_scale', '128 --loss-scaling static'),
+                ('bf16.enabled', 'false --precision fp16 see fp16.enabled'),
+                ('zero_optimization.offload_optimizer.device', f'"nvme" {homes}'),
+                ('zero_optimization.offload_param.device',
+                 f'"nvme" {homes} see zero_optimization.offload_optimizer.device'),
+                ('zero_optimization.offload_param.nvme_path',
+                 '"/d" --store /d see zero_optimization.offload_optimizer.nvme_path'),
+                ('tensorboard.job_name', '"x" --tfevents logs/x see tensorboard.enabled')):
+            self.assertIn((key, row), rows)
+
+    def test_the_rates_of_a_scheduler_are_explained(self):
+        config = {'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': 'auto'}},
+                  'bf16': {'enabled': 'auto'},
+                  'scheduler': {'type': 'WarmupDecayLR', 'params': {
+                      'warmup_max_lr': 'auto', 'warmup_num_steps': 'auto',
+                      'total_num_steps': 'auto'}}}
+        rows = dict(self.explain(config, '--steps=50', '--warmup=10%'))
+        self.assertEqual(rows['scheduler.type'][:42],
+                         '"WarmupDecayLR" the rates of WarmupDecayLR')
+        for key, row in (('params.warmup_max_lr', '"auto" --lr 0.0003 see optimizer.params.lr'),
+                         ('params.warmup_num_steps', '"auto" 5 steps "auto": --warmup'),
+                         ('params.warmup_type', "absent log DeepSpeed's default"),
+                         ('params.warmup_min_lr', "absent 0 DeepSpeed's default")):
+            self.assertEqual(rows[f'scheduler.{key}'], row)
+        self.assertRegex(rows['scheduler.params.total_num_steps'], '^"auto" 50 steps ')
+        self.assertRegex(rows['bf16.enabled'], '^"auto" - "auto": left to the command line; ')
+        rows = dict(self.explain(config, '--optimizer=sgd', '--schedule=constant', '--lr=1e-3'))
+        wins = 'the command line wins, which has its own'
+        self.assertEqual(rows['scheduler.type'], f'"WarmupDecayLR" - {wins}')
+        self.assertEqual(rows['optimizer.params.betas'], f'"auto" - {wins}')
+        self.assertEqual(rows['optimizer.params.lr'],
+                         '0.0003 --lr of the command line the command line wins')
+
 
 load_tests = by_turns
 

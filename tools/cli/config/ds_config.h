@@ -42,6 +42,7 @@ int ds_refuse(const struct ds_config *config, const struct hjson_entry *entry,
 
 enum ds_why { DS_SAID = 0, DS_ABSENT, DS_AUTO };
 
+#define DS_MAX_ALSO 3u
 /** An option of ours that a configuration decides. */
 struct ds_option {
     const char *option; /* "clip" */
@@ -49,6 +50,8 @@ struct ds_option {
     const char *refusal;
     const struct ds_key *key;
     const struct hjson_entry *entry; /* null: its section is there without it */
+    /* Others of the file that it comes from, too, or that give way to `entry`; null where fewer. */
+    const struct hjson_entry *also[DS_MAX_ALSO];
     enum ds_why why;
 };
 

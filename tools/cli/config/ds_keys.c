@@ -160,7 +160,7 @@ const struct ds_key ds_keys[] = {
     OPTION("fp16.loss_scale", REAL, .absent = "0",
            .words = "--loss-scale with --loss-scaling static; 0: it adapts itself"),
     OPTION("fp16.initial_scale_power", WHOLE, .absent = "16", .automatic = "16",
-           .words = "--loss-scale: 2 to this power"),
+           .words = "--loss-scale: 2 to this power, where fp16.loss_scale is 0 or absent"),
     NOTED("fp16.auto_cast", BOOL, .words = ONE),
     NOTED("fp16.loss_scale_window", REAL,
           .words =

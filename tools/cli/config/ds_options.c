@@ -68,6 +68,17 @@ static struct ds_option *add(struct made *m, const char *option, struct found fr
     return o;
 }
 
+/* Another key of the file is about the option, too. */
+static void share(struct ds_option *o, struct found with)
+{
+    size_t i = 0;
+    while (i < DS_MAX_ALSO && o->also[i])
+        i++;
+    assert(i < DS_MAX_ALSO);
+    if (with.entry && with.entry != o->entry)
+        o->also[i] = with.entry;
+}
+
 /* Its value; a text that is too long for an option is refused when it is used. */
 static int set(struct made *m, struct ds_option *option, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -151,6 +162,8 @@ static int batch(struct made *m)
     o->refusal =
         "a batch is a number of sequences, and how long one is is not said. Fix: --seq-len "
         "with the tokens of a sequence, or --batch-tokens.";
+    for (int i = 0; i < 3; i++)
+        share(o, f[i]);
     return m->run.seq_len ? set(m, o, "%.0f", rows * (double)m->run.seq_len) : 0;
 }
 
@@ -234,8 +247,11 @@ static int optimizer(struct made *m)
         bad = number(m, "optimizer.params.betas", "betas", k->betas);
     bad = bad ? bad : number(m, "optimizer.params.momentum", "momentum", k->momentum);
     bad = bad ? bad : number(m, "optimizer.params.eps", "eps", k->eps);
-    if (!bad && !decay.entry && is_on(m->c, "optimizer.params.torch_adam"))
-        return set(m, add(m, "weight-decay", decay), "0.01");
+    if (!bad && !decay.entry && is_on(m->c, "optimizer.params.torch_adam")) {
+        struct ds_option *o = add(m, "weight-decay", decay);
+        share(o, get(m->c, "optimizer.params.torch_adam"));
+        return set(m, o, "0.01");
+    }
     return bad ? bad : plain(m, "optimizer.params.weight_decay", "weight-decay");
 }
 
@@ -316,12 +332,20 @@ static int peak(struct made *m)
     const struct found most = get(m->c, "scheduler.params.warmup_max_lr");
     const bool own = kind == PEER_WARMUP || kind == PEER_WARMUP_DECAY;
     const bool optimizer = get(m->c, "optimizer").entry != NULL;
-    if (own && most.entry && (!most.automatic || !optimizer))
-        return plain(m, "scheduler.params.warmup_max_lr", "lr");
-    if (kind == PEER_WARMUP_DECAY && !most.entry)
-        return set(m, add(m, "lr", most), "0.001");
     const struct ds_class *k = class_of(m->c);
-    return optimizer ? number(m, "optimizer.params.lr", "lr", k ? k->lr : "1e-3") : 0;
+    const size_t made = m->o->count;
+    int bad = 0;
+    if (own && most.entry && (!most.automatic || !optimizer))
+        bad = plain(m, "scheduler.params.warmup_max_lr", "lr");
+    else if (kind == PEER_WARMUP_DECAY && !most.entry)
+        bad = set(m, add(m, "lr", most), "0.001");
+    else if (optimizer)
+        bad = number(m, "optimizer.params.lr", "lr", k ? k->lr : "1e-3");
+    if (!bad && m->o->count > made) {
+        share(&m->o->list[made], most);
+        share(&m->o->list[made], get(m->c, "optimizer.params.lr"));
+    }
+    return bad;
 }
 
 /* ---- precision ---- */
@@ -332,9 +356,10 @@ static int loss_scale(struct made *m)
     const double scale = fixed.entry && !fixed.automatic ? strtod(fixed.entry->text, NULL) : 0;
     if (scale != 0 && !(scale >= 1 && scale <= 0x1p32))
         return ds_refuse(m->c, fixed.entry, m->error, "want 0, or 1 to 2^32. Fix: correct it.");
-    if (scale != 0)
-        return set(m, add(m, "loss-scale", fixed), "%s", fixed.entry->text) ||
-               set(m, add(m, "loss-scaling", fixed), "static");
+    if (scale != 0) {
+        const int bad = set(m, add(m, "loss-scale", fixed), "%s", fixed.entry->text);
+        return bad ? bad : set(m, add(m, "loss-scaling", fixed), "static");
+    }
     const struct found f = get(m->c, "fp16.initial_scale_power");
     const char *power = f.entry && !f.automatic ? f.entry->text : f.key->absent;
     const double p = strtod(power, NULL);
@@ -351,10 +376,12 @@ static int precision(struct made *m)
         return ds_refuse(m->c, fp16.entry, m->error,
                          "bf16.enabled is true, too. Fix: false for one of them.");
     int bad = 0;
-    if (b || f)
-        bad = set(m, add(m, "precision", b ? bf16 : fp16), b ? "bf16" : "fp16");
-    else if ((bf16.entry || fp16.entry) && !bf16.automatic && !fp16.automatic)
-        bad = set(m, add(m, "precision", bf16.entry ? bf16 : fp16), "fp32");
+    if (b || f || ((bf16.entry || fp16.entry) && !bf16.automatic && !fp16.automatic)) {
+        struct ds_option *o = add(m, "precision", b || (!f && bf16.entry) ? bf16 : fp16);
+        share(o, bf16);
+        share(o, fp16);
+        bad = set(m, o, b ? "bf16" : f ? "fp16" : "fp32");
+    }
     if (!bad && f)
         bad = loss_scale(m);
     if (!bad && is_on(m->c, "bf16.bf16_optimizer_states"))
@@ -409,7 +436,11 @@ static int place(struct made *m)
     bad = bad ? bad : home_of(m, &homes[0], states, &from);
     if (bad || (!states[0] && !weights[0] && !acts))
         return bad;
-    bad = set(m, add(m, "place", from), "%s%s%s", states, weights, acts ? "acts=dram," : "");
+    struct ds_option *o = add(m, "place", from);
+    for (size_t i = 0; i < 2; i++)
+        share(o, get(m->c, get(m->c, homes[i].device).entry ? homes[i].device : homes[i].old));
+    share(o, get(m->c, "activation_checkpointing.cpu_checkpointing"));
+    bad = set(m, o, "%s%s%s", states, weights, acts ? "acts=dram," : "");
     if (!bad)
         m->o->texts[m->o->used - 2] = '\0'; /* the last comma */
     return bad;
@@ -427,6 +458,8 @@ static int store(struct made *m)
     if (count == 0)
         return 0;
     struct ds_option *o = add(m, "store", paths[0]);
+    if (count == 2)
+        share(o, paths[1]);
     if (count == 2 && strcmp(paths[0].entry->text, paths[1].entry->text) != 0)
         o->refusal = "offload_param has another nvme_path, and hoistway spreads all that it stores "
                      "over all drives. Fix: one path, or --store A,B.";
@@ -456,7 +489,9 @@ static int monitor(struct made *m, const char *name, const char *option, const c
     struct ds_option *o = add(m, option, get(m->c, path));
     snprintf(path, sizeof path, "%s.output_path", name);
     const char *folder = text_of(m->c, path);
+    share(o, get(m->c, path));
     snprintf(path, sizeof path, "%s.job_name", name);
+    share(o, get(m->c, path));
     o->refusal = "it has no output_path. Fix: one, or --tfevents DIR or --csv FILE.";
     if (!folder[0])
         return 0;

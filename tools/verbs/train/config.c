@@ -66,8 +66,9 @@ int train_config_scheduler(const struct train_options *o, struct schedule_peer *
     return 0;
 }
 
+/* *rates: those of the scheduler that counts, for a run of these options. */
 static int read_config(struct cli_parser *parser, struct train_options *options, uint32_t ranks,
-                       struct hst_error *error)
+                       struct schedule_peer *rates, struct hst_error *error)
 {
     struct train_config *tc = calloc(1, sizeof *tc);
     if (!tc)
@@ -82,7 +83,7 @@ static int read_config(struct cli_parser *parser, struct train_options *options,
     native = native ? native : ds_config_options(&tc->config, run, &tc->options, error);
     for (size_t i = 0; i < tc->options.count && !native; i++)
         native = take(parser, tc, i, error);
-    return native ? native : train_config_scheduler(options, &(struct schedule_peer){0}, error);
+    return native ? native : train_config_scheduler(options, rates, error);
 }
 
 void train_config_close(struct train_options *options)
@@ -101,50 +102,151 @@ static void print_row(const char *key, const char *file, const char *here, const
     printf("%-52s %-22s %-32s %s\n", key, file, here, why);
 }
 
-static void effect(const struct train_config *tc, size_t i, char here[128], char why[256])
+struct row {
+    char here[128], why[256];
+};
+
+static void effect(const struct train_config *tc, size_t i, struct row *row)
 {
     static const char *const from[] = {"", "DeepSpeed's default", "\"auto\": what Trainer takes"};
     const struct ds_option *o = &tc->options.list[i];
-    snprintf(here, 128, "--%s %s", o->option, o->value ? o->value : "");
-    snprintf(why, 256, "%s", from[o->why]);
+    snprintf(row->here, sizeof row->here, "--%s %s", o->option, o->value ? o->value : "");
+    snprintf(row->why, sizeof row->why, "%s", from[o->why]);
     if (tc->how[i] == CLI_OVERRULED) {
-        snprintf(here, 128, "--%s of the command line", o->option);
-        snprintf(why, 256, "the command line wins");
+        snprintf(row->here, sizeof row->here, "--%s of the command line", o->option);
+        snprintf(row->why, sizeof row->why, "the command line wins");
     } else if (tc->how[i] == CLI_NO_OPTION) {
-        snprintf(why, 256, "an option of train alone");
+        snprintf(row->why, sizeof row->why, "an option of train alone");
     }
 }
 
-static void explain_entry(const struct train_config *tc, size_t entry)
+static bool has_also(const struct ds_option *o, const struct hjson_entry *e)
+{
+    for (size_t i = 0; i < DS_MAX_ALSO; i++)
+        if (o->also[i] == e)
+            return true;
+    return false;
+}
+
+/* A row for each option that the entry is about; where another key decides it, that is named.
+ * Returns how many there are. */
+static size_t explain_options(const struct train_config *tc, const struct hjson_entry *e,
+                              const char *path, const char *value)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < tc->options.count; i++) {
+        const struct ds_option *o = &tc->options.list[i];
+        char from[HJSON_PATH_BYTES];
+        struct row row;
+        if (o->entry != e && !has_also(o, e))
+            continue;
+        effect(tc, i, &row);
+        if (o->entry != e && tc->how[i] == CLI_TAKEN)
+            snprintf(row.why, sizeof row.why, "see %s",
+                     o->entry ? path_of(tc, o->entry, from) : o->key->path);
+        print_row(path, value, row.here, row.why);
+        rows++;
+    }
+    return rows;
+}
+
+/* The command line has an optimizer, or a schedule, and with it all that the section says. */
+static bool is_overruled(const struct train_config *tc, const char *path)
+{
+    for (size_t i = 0; i < tc->options.count; i++) {
+        const struct ds_option *o = &tc->options.list[i];
+        const size_t section = strcspn(o->key->path, ".");
+        if (tc->how[i] == CLI_OVERRULED &&
+            (strcmp(o->option, "optimizer") == 0 || strcmp(o->option, "schedule") == 0) &&
+            strncmp(path, o->key->path, section) == 0 && path[section] == '.')
+            return true;
+    }
+    return false;
+}
+
+/* none: what is said where the run has not told them yet. */
+static void steps_text(uint64_t steps, const char *none, char here[128])
+{
+    if (steps > 0)
+        snprintf(here, 128, "%llu steps", (unsigned long long)steps);
+    else
+        snprintf(here, 128, "%s", none);
+}
+
+/* A scheduler is no option: its rates are followed step by step. What has no part in them is left
+ * as it is. */
+static void explain_rates(const struct schedule_peer *p, const char *key, char here[128])
+{
+    const bool cosine = p->kind == PEER_WARMUP_COSINE;
+    const char *const at = strrchr(key, '.') + 1;
+    if (p->kind == PEER_NONE)
+        return;
+    if (strcmp(at, "type") == 0)
+        snprintf(here, 128, "the rates of %s", PEER_NAMES[p->kind - PEER_WARMUP]);
+    else if (strcmp(at, "warmup_type") == 0)
+        snprintf(here, 128, "%s", p->linear ? "linear" : "log");
+    else if (strcmp(at, cosine ? "warmup_min_ratio" : "warmup_min_lr") == 0)
+        snprintf(here, 128, "%g", p->lr_begin);
+    else if (strcmp(at, "cos_min_ratio") == 0 && cosine)
+        snprintf(here, 128, "%g", p->lr_end);
+    else if (strcmp(at, "warmup_num_steps") == 0)
+        steps_text(p->warmup_steps, "those of --warmup", here);
+    else if (strcmp(at, "total_num_steps") == 0 && p->kind != PEER_WARMUP)
+        steps_text(p->total_steps, "all of the run", here);
+}
+
+static void explain_entry(const struct train_config *tc, const struct schedule_peer *rates,
+                          size_t entry)
 {
     const struct hjson_entry *e = &tc->config.hjson.entries[entry];
-    const struct ds_key *key;
-    char path[HJSON_PATH_BYTES], here[128] = "-", why[256], value[64];
+    char path[HJSON_PATH_BYTES], value[64];
+    const struct ds_key *key = ds_key_find(path_of(tc, e, path));
+    const bool automatic = e->type == JSN_STRING && strcmp(e->text, "auto") == 0;
+    struct row row = {.here = "-"};
     snprintf(value, sizeof value, e->type == JSN_STRING ? "\"%.40s\"" : "%.40s",
              e->type == JSN_OBJECT  ? "{...}"
              : e->type == JSN_ARRAY ? "[...]"
                                     : e->text);
-    key = ds_key_find(path_of(tc, e, path));
-    snprintf(why, sizeof why, "%s", key ? key->words : "its name begins with _");
-    for (size_t i = 0; i < tc->options.count; i++)
-        if (tc->options.list[i].entry == e)
-            effect(tc, i, here, why);
-    print_row(path, value, here, why);
+    if (explain_options(tc, e, path, value) > 0)
+        return;
+    snprintf(row.why, sizeof row.why, "%s", key ? key->words : "its name begins with _");
+    if (key && key->verdict == DS_OPTION && is_overruled(tc, key->path))
+        snprintf(row.why, sizeof row.why, "the command line wins, which has its own");
+    else if (key && strncmp(key->path, "scheduler.", strlen("scheduler.")) == 0)
+        explain_rates(rates, key->path, row.here);
+    else if (key && key->verdict == DS_OPTION && automatic)
+        snprintf(row.why, sizeof row.why, "\"auto\": left to the command line; %s", key->words);
+    print_row(path, value, row.here, row.why);
 }
 
-static void explain(const struct train_config *tc)
+/* Keys that a scheduler has though the file does not say them. */
+static void explain_absent_rates(const struct train_config *tc, const struct schedule_peer *rates)
 {
-    char here[128], why[256];
+    for (size_t i = 0; i < ds_key_count; i++) {
+        char here[128] = "";
+        if (tc->config.of[i] || ds_keys[i].verdict != DS_OPTION ||
+            strncmp(ds_keys[i].path, "scheduler.params.", strlen("scheduler.params.")) != 0)
+            continue;
+        explain_rates(rates, ds_keys[i].path, here);
+        if (here[0])
+            print_row(ds_keys[i].path, "absent", here, "DeepSpeed's default");
+    }
+}
+
+static void explain(const struct train_config *tc, const struct schedule_peer *rates)
+{
     print_row("key", "in the file", "here", "why");
     for (size_t i = 1; i < tc->config.hjson.count; i++)
         if (tc->config.place[i] == DS_AT_USED || tc->config.place[i] == DS_AT_NOTED)
-            explain_entry(tc, i);
+            explain_entry(tc, rates, i);
     for (size_t i = 0; i < tc->options.count; i++) {
+        struct row row;
         if (tc->options.list[i].entry)
             continue;
-        effect(tc, i, here, why);
-        print_row(tc->options.list[i].key->path, "absent", here, why);
+        effect(tc, i, &row);
+        print_row(tc->options.list[i].key->path, "absent", row.here, row.why);
     }
+    explain_absent_rates(tc, rates);
 }
 
 /* ---- as a part of the command line ---- */
@@ -157,9 +259,10 @@ static int more(struct cli_parser *parser, struct train_options *options, uint32
                     "--explain-config is about --config, which is not given. Fix: --config FILE.");
     if (!options->config)
         return 0;
-    const int native = read_config(parser, options, ranks, error);
+    struct schedule_peer rates = {.kind = PEER_NONE};
+    const int native = read_config(parser, options, ranks, &rates, error);
     if (!native && options->explain_config)
-        explain(options->from_file);
+        explain(options->from_file, &rates);
     *done = options->explain_config;
     return native;
 }
