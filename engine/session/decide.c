@@ -187,7 +187,7 @@ int decide_update(struct hst_engine *engine)
     int rc = 0;
     if ((engine->chooses || engine->optimistic) &&
         predict_machine(engine, engine->config.rates, &in.machine))
-        rc = planner_update(&in, &engine->placement, &steps);
+        rc = planner_update(&in, &engine->placement, NULL, &steps);
     if (rc)
         return engine_fail_tables(engine, rc);
     if (engine->chooses && engine->config.plan) /* training tries both, and keeps the faster one */

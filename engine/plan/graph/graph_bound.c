@@ -11,16 +11,26 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Nodes of one lane that come after one anchor and are due for one: a window has all or none. All
+ * of them pass through host memory, or none does. */
+struct group {
+    int32_t span; /* anchors between the two */
+    uint32_t lane, next;
+    double seconds, dram_s, way_in, way_out; /* of all; the shortest ways */
+};
+
 struct bounds {
     const struct graph *graph;
     const struct sim_rates *rates;
     struct graph_order order;
-    double *seconds;    /* [nodes] alone */
-    double *way_in;     /* [nodes] from the end of the anchor it comes after until it can begin */
-    double *way_out;    /* [nodes] from its end until the anchor it must be done for can begin */
-    double *anchored_s; /* [2 anchors + 1] seconds of all anchors before this one, in two step
+    double *seconds;      /* [nodes] alone */
+    double *way_in;       /* [nodes] from the end of the anchor it comes after until it can begin */
+    double *way_out;      /* [nodes] from its end until the anchor it must be done for can begin */
+    double *anchored_s;   /* [2 anchors + 1] seconds of all anchors before this one, in two step
                            windows */
-    uint32_t *due_first, *due_next; /* [anchors], [nodes] lists of what is due for an anchor */
+    struct group *groups; /* [group_count] at most one for each node */
+    uint32_t group_count;
+    uint32_t *due_first; /* [anchors] the groups that are due for an anchor; GRAPH_NONE: none */
     double *window; /* [anchors][anchors + 1] seconds from one's end to the later ones' begin */
     double *chain;  /* [anchors + 1] */
 };
@@ -39,13 +49,13 @@ static int32_t before(const struct bounds *b, uint32_t node)
     return o->anchor[node] >= 0 ? o->anchor[node] + 1 : o->before[node];
 }
 
-static double node_seconds(const struct bounds *b, uint32_t node)
+/* What is kept from the step window before need not be read. */
+static double node_seconds(const struct graph *graph, const struct sim_rates *rates, uint32_t node)
 {
-    const struct node *n = &b->graph->nodes[node];
+    const struct node *n = &graph->nodes[node];
     bool kept = node_kind_is_retained(n->kind) &&
-                b->graph->reservations[n->reservation[0]].legacy != GRAPH_NONE; /* nothing to be
-                                                                                   read */
-    return kept ? 0 : sim_node_seconds(b->rates, n);
+                graph->reservations[n->reservation[0]].legacy != GRAPH_NONE;
+    return kept ? 0 : sim_node_seconds(rates, n);
 }
 
 /* A node and one it depends on that lie between the same anchors lengthen each other's ways. */
@@ -67,7 +77,7 @@ static void measure_nodes(struct bounds *b)
     const struct graph *g = b->graph;
     int32_t n = b->order.anchors;
     for (uint32_t i = 0; i < g->node_count; i++) {
-        b->seconds[i] = node_seconds(b, i);
+        b->seconds[i] = node_seconds(g, b->rates, i);
         if (b->order.anchor[i] >= 0)
             b->anchored_s[b->order.anchor[i] + 1] = b->seconds[i];
     }
@@ -107,23 +117,32 @@ static struct work no_work(void)
     return work;
 }
 
-static void add_load(struct load *load, double seconds, double in, double out)
+/* fmin and fmax are calls, where nothing is a NaN. */
+static double lesser(double a, double b)
 {
-    load->seconds += seconds; /* what follows is no fmin, which is a call */
-    load->in = in < load->in ? in : load->in;
-    load->out = out < load->out ? out : load->out;
+    return a < b ? a : b;
 }
 
-/* in, out: see struct load, from and to the same anchor for all nodes of a window. */
-static void add_work(const struct bounds *b, uint32_t node, double in, double out,
-                     struct work *work)
+static void add_load(struct load *load, double seconds, double in, double out)
 {
-    const struct node *n = &b->graph->nodes[node];
-    double dram = b->rates->dram > 0 ? n->dram_bytes / b->rates->dram : 0;
-    if (b->seconds[node] > 0)
-        add_load(&work->of[n->lane], b->seconds[node], in, out);
-    if (b->seconds[node] > 0 && dram > 0)
-        add_load(&work->of[LOAD_DRAM], dram, in, out);
+    load->seconds += seconds;
+    load->in = lesser(in, load->in);
+    load->out = lesser(out, load->out);
+}
+
+static double dram_seconds(const struct sim_rates *rates, const struct node *node)
+{
+    return rates->dram > 0 ? node->dram_bytes / rates->dram : 0;
+}
+
+/* in, out: see struct load, from and to the same anchor for all work of a window. */
+static void add_work(struct work *work, uint32_t lane, double seconds, double dram_s, double in,
+                     double out)
+{
+    if (seconds > 0)
+        add_load(&work->of[lane], seconds, in, out);
+    if (seconds > 0 && dram_s > 0)
+        add_load(&work->of[LOAD_DRAM], dram_s, in, out);
 }
 
 /* With its ways in and out, which are infinite where there is nothing to do. */
@@ -163,6 +182,21 @@ static double work_seconds(const struct sim_rates *r, const struct work *work, d
 
 /* ---- windows ---- */
 
+static struct group *group_of(struct bounds *b, uint32_t due, int32_t span, uint32_t lane,
+                              bool dram)
+{
+    uint32_t *at = &b->due_first[due];
+    for (; *at != GRAPH_NONE; at = &b->groups[*at].next) {
+        struct group *g = &b->groups[*at];
+        if (g->span == span && g->lane == lane && (g->dram_s > 0) == dram)
+            return g;
+    }
+    *at = b->group_count++;
+    b->groups[*at] = (struct group){
+        .span = span, .lane = lane, .next = GRAPH_NONE, .way_in = INFINITY, .way_out = INFINITY};
+    return &b->groups[*at];
+}
+
 /* It sorts what is due for which anchor; nodes that may outlast a step, or take no time, are in no
  * window. */
 static void sort_by_due(struct bounds *b)
@@ -172,12 +206,17 @@ static void sort_by_due(struct bounds *b)
         return;
     for (uint32_t i = 0; i < (uint32_t)anchors; i++)
         b->due_first[i] = GRAPH_NONE;
-    for (uint32_t i = b->graph->node_count; i-- > 0;) {
-        if (!order_has(b->graph, i) || before(b, i) - after(b, i) > anchors || b->seconds[i] <= 0)
+    for (uint32_t i = 0; i < b->graph->node_count; i++) {
+        const int32_t span = before(b, i) - after(b, i);
+        if (!order_has(b->graph, i) || span > anchors || b->seconds[i] <= 0)
             continue;
         uint32_t due = (uint32_t)((before(b, i) % anchors + anchors) % anchors);
-        b->due_next[i] = b->due_first[due];
-        b->due_first[due] = i;
+        const double dram_s = dram_seconds(b->rates, &b->graph->nodes[i]);
+        struct group *g = group_of(b, due, span, b->graph->nodes[i].lane, dram_s > 0);
+        g->seconds += b->seconds[i];
+        g->dram_s += dram_s;
+        g->way_in = lesser(g->way_in, b->way_in[i]);
+        g->way_out = lesser(g->way_out, b->way_out[i]);
     }
 }
 
@@ -190,12 +229,13 @@ static void find_windows(struct bounds *b, int32_t from)
     const double *anchored_s = b->anchored_s;
     struct work work = no_work();
     for (int32_t to = from + 1; to <= from + anchors; to++) {
-        for (uint32_t i = b->due_first[to % anchors]; i != GRAPH_NONE; i = b->due_next[i]) {
-            int32_t begin = to - (before(b, i) - after(b, i)); /* the anchor it comes after */
+        for (uint32_t i = b->due_first[to % anchors]; i != GRAPH_NONE; i = b->groups[i].next) {
+            const struct group *g = &b->groups[i];
+            const int32_t begin = to - g->span; /* the anchor it comes after */
             if (begin < from)
                 continue;
-            double in = anchored_s[begin + 1] - anchored_s[from + 1] + b->way_in[i];
-            add_work(b, i, in, b->way_out[i] - anchored_s[to], &work);
+            const double in = anchored_s[begin + 1] - anchored_s[from + 1] + g->way_in;
+            add_work(&work, g->lane, g->seconds, g->dram_s, in, g->way_out - anchored_s[to]);
         }
         window[to - from] = work_seconds(b->rates, &work, anchored_s[to]);
     }
@@ -203,21 +243,27 @@ static void find_windows(struct bounds *b, int32_t from)
 
 /* ---- chains ---- */
 
-/* The longest chain of anchors and windows from the end of an anchor to its end a step later. */
+/* The longest chain of anchors and windows from the end of an anchor to its end a step later. Each
+ * place hands what follows it on to all later ones, so that memory is read in its order. */
 static double longest_chain(struct bounds *b, uint32_t from)
 {
-    uint32_t anchors = (uint32_t)b->order.anchors;
-    b->chain[0] = 0;
-    for (uint32_t to = 1; to <= anchors; to++) {
-        double begin = 0;
-        for (uint32_t by = 0, at = from; by < to; by++, at = at + 1 < anchors ? at + 1 : 0) {
-            double window = b->window[(size_t)at * (anchors + 1) + to - by];
-            begin = fmax(begin, b->chain[by] + window);
+    const uint32_t anchors = (uint32_t)b->order.anchors;
+    double *restrict const chain = b->chain; /* behind `by`: when what was handed on lets them
+                                                begin */
+    for (uint32_t to = 0; to <= anchors; to++)
+        chain[to] = 0;
+    for (uint32_t by = 0; by <= anchors; by++) {
+        const uint32_t at = (from + by) % anchors;
+        const double *restrict window = &b->window[(size_t)at * ((size_t)anchors + 1)];
+        if (by > 0)
+            chain[by] = chain[by] + b->anchored_s[at + 1] - b->anchored_s[at];
+        const double ended = chain[by];
+        for (uint32_t to = by + 1; to <= anchors; to++) {
+            const double begin = ended + window[to - by];
+            chain[to] = begin > chain[to] ? begin : chain[to];
         }
-        uint32_t anchor = (from + to) % anchors;
-        b->chain[to] = begin + b->anchored_s[anchor + 1] - b->anchored_s[anchor];
     }
-    return b->chain[anchors];
+    return chain[anchors];
 }
 
 static double longest_of_chains(struct bounds *b)
@@ -248,7 +294,7 @@ static int bounds_open(struct bounds *b)
     if (rc)
         return rc;
     b->due_first = array(anchors, sizeof *b->due_first, &rc);
-    b->due_next = array(b->graph->node_count, sizeof *b->due_next, &rc);
+    b->groups = array(b->graph->node_count, sizeof *b->groups, &rc);
     b->seconds = array(b->graph->node_count, sizeof *b->seconds, &rc);
     b->way_in = array(b->graph->node_count, sizeof *b->way_in, &rc);
     b->way_out = array(b->graph->node_count, sizeof *b->way_out, &rc);
@@ -266,22 +312,37 @@ static void bounds_close(struct bounds *b)
     free(b->way_out);
     free(b->way_in);
     free(b->seconds);
-    free(b->due_next);
+    free(b->groups);
     free(b->due_first);
     graph_order_free(&b->order);
+}
+
+/* All of a step's. */
+static struct work work_of_step(const struct graph *graph, const struct sim_rates *rates,
+                                unsigned phases)
+{
+    struct work step = no_work();
+    for (uint32_t i = 0; i < graph->node_count; i++)
+        if (order_has(graph, i) || (graph->nodes[i].phases & phases))
+            add_work(&step, graph->nodes[i].lane, node_seconds(graph, rates, i),
+                     dram_seconds(rates, &graph->nodes[i]), 0, 0);
+    return step;
+}
+
+double graph_busiest(const struct graph *graph, const struct sim_rates *rates, unsigned phases)
+{
+    const struct work step = work_of_step(graph, rates, phases);
+    return work_seconds(rates, &step, 0);
 }
 
 int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned phases,
                 struct graph_bound *bound)
 {
     struct bounds b = {.graph = graph, .rates = rates};
-    struct work step = no_work();
     int rc = bounds_open(&b);
     if (rc == 0) {
+        const struct work step = work_of_step(graph, rates, phases);
         measure_nodes(&b);
-        for (uint32_t i = 0; i < graph->node_count; i++)
-            if (order_has(graph, i) || (graph->nodes[i].phases & phases))
-                add_work(&b, i, 0, 0, &step);
         *bound = (struct graph_bound){.drives_s = drive_seconds(rates, &step),
                                       .cores_s = core_seconds(rates, &step),
                                       .dram_s = step.of[LOAD_DRAM].seconds,

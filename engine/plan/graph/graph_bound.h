@@ -31,4 +31,7 @@ struct graph_bound {
 int graph_bound(const struct graph *graph, const struct sim_rates *rates, unsigned phases,
                 struct graph_bound *bound);
 
+/** The first of the two bounds alone, graph_bound.busiest_s. Cost: O(nodes), without memory. */
+double graph_busiest(const struct graph *graph, const struct sim_rates *rates, unsigned phases);
+
 #endif

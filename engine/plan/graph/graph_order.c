@@ -14,6 +14,8 @@
 /* More than that, and the visits alone are anchors: a bound costs their number times the nodes'. */
 #define ANCHORS_MOST 512
 
+#define BACK_BUFFERS 4u /* see back_most */
+
 /* It holds users of a reservation in one lane: those numbered below that are due for an anchor. */
 struct hold {
     int32_t due;
@@ -32,7 +34,9 @@ struct finder {
     /* graph.pool, without reservations that a whole step has no use for */
     uint32_t *pool[POOL_COUNT], pool_count[POOL_COUNT];
     int32_t *ends[POOL_COUNT]; /* [buffers] the latest ends of reservations so far, falling */
+    bool *held;                /* of the reservations before the one at hand, see back_most */
     bool *fixed;               /* [nodes] is an anchor */
+    bool lowered;              /* a pass backward has found something new */
 };
 
 static void raise_to(int32_t *value, int32_t least)
@@ -41,10 +45,12 @@ static void raise_to(int32_t *value, int32_t least)
         *value = least;
 }
 
-static void lower_to(int32_t *value, int32_t most)
+static void lower_to(struct finder *f, int32_t *value, int32_t most)
 {
-    if (*value > most)
-        *value = most;
+    if (*value <= most)
+        return;
+    *value = most;
+    f->lowered = true;
 }
 
 /* Anchors from a node to one that depends on it: a step window more where that is of the next
@@ -145,7 +151,7 @@ static bool is_held(const struct finder *f, struct earlier e, uint32_t place, in
 /* Reservations that may hold up another one. Those that last over a turn are not far behind it. */
 static uint32_t back_most(const struct finder *f, uint32_t pool)
 {
-    uint32_t most = 4 * f->graph->buffers[pool], all = f->pool_count[pool] - 1;
+    uint32_t most = BACK_BUFFERS * f->graph->buffers[pool], all = f->pool_count[pool] - 1;
     return most < all ? most : all;
 }
 
@@ -158,11 +164,13 @@ static void hold_in_lane(struct finder *f, uint32_t pool, uint32_t place, uint32
     for (uint32_t back = 1; back <= back_most(f, pool); back++) {
         struct earlier e = earlier_reservation(f, pool, place, back);
         size_t at = (size_t)e.reservation * LANE_COUNT + (size_t)lane;
-        if (f->last[at] == GRAPH_NONE || is_held(f, e, place, need))
+        if (f->last[at] == GRAPH_NONE || f->held[back])
             continue;
         int32_t due = need + (e.before ? f->order->anchors : 0);
-        if (spare == 0 && due < f->holds[at].due)
+        if (spare == 0 && due < f->holds[at].due) {
             f->holds[at] = (struct hold){due, below[e.before]};
+            f->lowered = true;
+        }
         if (spare == 0)
             continue;
         spare--;
@@ -179,8 +187,12 @@ static void hold(struct finder *f, uint32_t number)
     uint32_t spare = f->graph->buffers[pool] - 1, held = 0;
     if (reservation->legacy != GRAPH_NONE || f->need[number] >= ORDER_FAR)
         return; /* it goes on with a buffer, or nothing waits for it */
-    for (uint32_t back = 1; back <= back_most(f, pool) && held <= spare; back++)
-        held += is_held(f, earlier_reservation(f, pool, place, back), place, f->need[number]);
+    const uint32_t most = back_most(f, pool);
+    for (uint32_t back = 1; back <= most && held <= spare; back++) {
+        f->held[back] =
+            is_held(f, earlier_reservation(f, pool, place, back), place, f->need[number]);
+        held += f->held[back];
+    }
     for (int lane = 0; held <= spare && lane < LANE_COUNT; lane++)
         if (f->pool_lanes[pool] >> lane & 1)
             hold_in_lane(f, pool, place, spare - held, lane);
@@ -196,15 +208,15 @@ static void pass_backward(struct finder *f)
         for (unsigned l = 0; l < NODE_RESERVATIONS && n->reservation[l] != GRAPH_NONE; l++) {
             const struct hold *h = &f->holds[(size_t)n->reservation[l] * LANE_COUNT + n->lane];
             if (i < h->below)
-                lower_to(&f->order->before[i], h->due);
+                lower_to(f, &f->order->before[i], h->due);
         }
         for (unsigned l = 0; l < NODE_RESERVATIONS && n->reservation[l] != GRAPH_NONE; l++)
             if (g->reservations[n->reservation[l]].first_user == i) {
-                lower_to(&f->need[n->reservation[l]], due(f, i));
+                lower_to(f, &f->need[n->reservation[l]], due(f, i));
                 hold(f, n->reservation[l]);
             }
         for (uint32_t d = n->first_dep; d < n->first_dep + n->dep_count; d++)
-            lower_to(&f->order->before[g->deps[d] & ~DEP_BEFORE],
+            lower_to(f, &f->order->before[g->deps[d] & ~DEP_BEFORE],
                      due(f, i) + step_windows_of(f, g->deps[d]));
     }
 }
@@ -228,8 +240,11 @@ static void find_order(struct finder *f)
         f->holds[i] = (struct hold){ORDER_FAR, 0};
     for (int pass = 0; pass < PASSES; pass++)
         pass_forward(f);
-    for (int pass = 0; pass < PASSES; pass++)
+    f->lowered = true;
+    for (int pass = 0; pass < PASSES && f->lowered; pass++) {
+        f->lowered = false;
         pass_backward(f);
+    }
 }
 
 /* ---- anchors ---- */
@@ -316,7 +331,11 @@ static void find_pool(struct finder *f, int pool)
 static int finder_open(struct finder *f)
 {
     const struct graph *g = f->graph;
+    uint32_t most = 0;
     int rc = 0;
+    for (int p = 0; p < POOL_COUNT; p++)
+        most = g->buffers[p] > most ? g->buffers[p] : most;
+    f->held = array((size_t)BACK_BUFFERS * most, sizeof *f->held, &rc);
     f->order->anchor = array(g->node_count, sizeof(int32_t), &rc);
     f->order->after = array(g->node_count, sizeof(int32_t), &rc);
     f->order->before = array(g->node_count, sizeof(int32_t), &rc);
@@ -343,6 +362,7 @@ static void finder_close(struct finder *f)
         free(f->ends[p]);
         free(f->pool[p]);
     }
+    free(f->held);
     free(f->holds);
     free(f->last);
     free(f->place);

@@ -35,6 +35,7 @@ struct lane_run {
     uint32_t first, count, room;
     bool busy;
     double left_s;  /* of the node that is served, at full speed */
+    double until_s; /* its end, from now on, at its speed */
     double dram;    /* bytes/s that it asks of host memory then */
     double speed;   /* now, of the full one */
     double start_s; /* when it began */
@@ -109,11 +110,20 @@ static double lane_seconds(const struct sim_rates *r, const struct node *node)
     default:
         break;
     }
-    const double rates[LANE_COUNT] = {
-        [LANE_READ] = r->read, [LANE_WRITE] = r->write, [LANE_H2D] = r->h2d, [LANE_D2H] = r->d2h};
-    if (node->lane == LANE_NET)
+    switch ((enum lane)node->lane) {
+    case LANE_READ:
+        return over(node->work, r->read);
+    case LANE_WRITE:
+        return over(node->work, r->write);
+    case LANE_H2D:
+        return over(node->work, r->h2d);
+    case LANE_D2H:
+        return over(node->work, r->d2h);
+    case LANE_NET:
         return net_seconds(&r->net, node);
-    return over(node->work, rates[node->lane]);
+    default:
+        return 0;
+    }
 }
 
 double sim_node_seconds(const struct sim_rates *rates, const struct node *node)
@@ -151,7 +161,7 @@ static void set_speeds(struct run *run)
 
 static void count_buffers(struct run *run)
 {
-    for (int p = 0; p < POOL_COUNT; p++) {
+    for (int p = 0; p < POOL_COUNT && !run->in->brief; p++) {
         uint32_t lent = run->in->graph->buffers[p] - run->scheduler.free_count[p];
         if (run->sim->peak[p] < lent)
             run->sim->peak[p] = lent;
@@ -274,12 +284,13 @@ static void account(struct run *run, double seconds)
 {
     if (run->ended_s[1] == 0 || run->ended_s[2] > 0)
         return; /* before or after what is measured */
+    run->stalled_s += run->lane[LANE_COMPUTE].busy ? 0 : seconds;
+    if (run->in->brief)
+        return;
     for (int l = 0; l < LANE_COUNT; l++)
         run->sim->busy_s[l] += run->lane[l].busy ? seconds : 0;
-    if (run->lane[LANE_COMPUTE].busy)
-        return;
-    run->stalled_s += seconds;
-    run->sim->stall_s[blamed(run)] += seconds;
+    if (!run->lane[LANE_COMPUTE].busy)
+        run->sim->stall_s[blamed(run)] += seconds;
 }
 
 /* ---- steps that repeat ---- */
@@ -359,9 +370,13 @@ static bool jump(struct run *run)
 {
     double seconds = INFINITY;
     set_speeds(run);
-    for (int l = 0; l < LANE_COUNT; l++)
-        if (run->lane[l].busy)
-            seconds = least(seconds, run->lane[l].left_s / run->lane[l].speed);
+    for (int l = 0; l < LANE_COUNT; l++) {
+        struct lane_run *lane = &run->lane[l];
+        if (!lane->busy)
+            continue;
+        lane->until_s = lane->left_s / lane->speed;
+        seconds = least(seconds, lane->until_s);
+    }
     if (isinf(seconds))
         return false;
     account(run, seconds);
@@ -370,7 +385,7 @@ static bool jump(struct run *run)
         struct lane_run *lane = &run->lane[l];
         if (!lane->busy)
             continue;
-        bool ends = lane->left_s / lane->speed <= seconds * (1 + SAME_TIME);
+        bool ends = lane->until_s <= seconds * (1 + SAME_TIME);
         lane->left_s = ends ? 0 : lane->left_s - seconds * lane->speed;
     }
     return true;
@@ -428,8 +443,10 @@ int simulate(const struct sim_in *in, struct sim *sim)
     run_close(&run);
     if (rc)
         return rc;
-    if (run.repeated_s > 0)
-        result = (struct sim){.step_s = run.repeated_s};
+    if (in->brief) /* nothing but the ends of steps was looked at */
+        result = (struct sim){.step_s = run.repeated_s > 0 ? run.repeated_s
+                                                           : (run.ended_s[2] - run.ended_s[1]) /
+                                                                 measured_steps(&run)};
     else
         summarize(&run);
     if (is_hopeless(&run))

@@ -53,8 +53,8 @@ struct sim_in {
     /* Once it is certain that a steady step takes this long or longer, nothing more is simulated,
        and step_s is infinite; 0: all of it is */
     double limit_s;
-    /* Nothing more is simulated once a step has ended as the one before it did: all others would.
-       Then step_s is told alone */
+    /* step_s is told alone, and nothing more is simulated once a step has ended as the one before
+       it did: all others would */
     bool brief;
     sim_node_fn *node; /* called at each node's end; may be null */
     void *context;

@@ -4,6 +4,7 @@
  * class after the other, and of no more of each than must. Every candidate is laid out completely.
  */
 #include "plan/search/placement_search.h"
+#include "plan/search/placement_memo.h"
 #include "plan/search/placement_refuse.h"
 
 #include "base/saturate.h"
@@ -45,6 +46,12 @@ static_assert(sizeof DEVICE_DEPTHS / sizeof DEVICE_DEPTHS[0] == PLACEMENT_DEVICE
 struct choice_range {
     struct choice low, high;
     uint32_t *classes; /* so many of the order had their turn, at most; may be null */
+};
+
+/* What is placed, and what is known of choices that were laid out before. */
+struct scope {
+    const struct placement_in *in;
+    struct placement_memo *memo;
 };
 
 /* ---- which homes a wish allows ---- */
@@ -91,27 +98,35 @@ static bool fits_memory(const struct placement_in *in, const struct placement *p
     return fits_hbm(in, p) && p->dram_bytes <= in->dram_budget;
 }
 
-static bool fits(const struct placement_in *in, const struct choice *c, struct placement *p,
-                 fit *test)
+/* Of *p a search looks at what a memo keeps, until all is laid out. */
+static void measure(const struct scope *s, const struct choice *c, struct placement *p)
 {
-    lay_out_memory(in, c, p);
-    return test(in, p);
+    if (placement_memo_find(s->memo, c, p))
+        return;
+    lay_out_memory(s->in, c, p);
+    placement_memo_add(s->memo, c, p);
+}
+
+static bool fits(const struct scope *s, const struct choice *c, struct placement *p, fit *test)
+{
+    measure(s, c, p);
+    return test(s->in, p);
 }
 
 /* The last value of one number, on the way from one with which the choice fits to one with which it
  * does not, with which it fits. */
-static void last_that_fits(const struct placement_in *in, struct choice *c, uint32_t *number,
-                           uint32_t from, uint32_t to, fit *test, struct placement *p)
+static void last_that_fits(const struct scope *s, struct choice *c, uint32_t *number, uint32_t from,
+                           uint32_t to, fit *test, struct placement *p)
 {
     while (from > to ? from - to > 1 : to - from > 1) {
         *number = (uint32_t)(((uint64_t)from + to) / 2);
-        if (fits(in, c, p, test))
+        if (fits(s, c, p, test))
             from = *number;
         else
             to = *number;
     }
     *number = from;
-    lay_out_memory(in, c, p);
+    measure(s, c, p);
 }
 
 static uint64_t hbm_of(const struct placement *p)
@@ -125,40 +140,39 @@ static uint64_t dram_of(const struct placement *p)
 }
 
 /* Lets as many of a class go as may, where that wins memory: its buffer pool takes some. */
-static void let_go(const struct placement_in *in, struct choice *c, uint32_t *number, uint32_t most,
+static void let_go(const struct scope *s, struct choice *c, uint32_t *number, uint32_t most,
                    uint64_t (*held)(const struct placement *), struct placement *p)
 {
     uint32_t before = *number;
     uint64_t bytes = held(p);
     *number = most;
-    lay_out_memory(in, c, p);
+    measure(s, c, p);
     if (held(p) < bytes)
         return;
     *number = before;
-    lay_out_memory(in, c, p);
+    measure(s, c, p);
 }
 
 /* Checkpoints leave HBM, no more of them than must for all else that is there. */
-static void leave_hbm(const struct placement_in *in, const struct choice_range *range,
-                      struct choice *c, struct placement *p)
+static void leave_hbm(const struct scope *s, const struct choice_range *range, struct choice *c,
+                      struct placement *p)
 {
-    if (fits(in, c, p, fits_hbm))
+    if (fits(s, c, p, fits_hbm))
         return;
-    let_go(in, c, &c->acts_offloaded, range->high.acts_offloaded, hbm_of, p);
-    if (fits_hbm(in, p) && c->acts_offloaded > range->low.acts_offloaded)
-        last_that_fits(in, c, &c->acts_offloaded, c->acts_offloaded, range->low.acts_offloaded,
+    let_go(s, c, &c->acts_offloaded, range->high.acts_offloaded, hbm_of, p);
+    if (fits_hbm(s->in, p) && c->acts_offloaded > range->low.acts_offloaded)
+        last_that_fits(s, c, &c->acts_offloaded, c->acts_offloaded, range->low.acts_offloaded,
                        fits_hbm, p);
 }
 
 /* Checkpoints that have left HBM come back, as many as it has room for. */
-static void return_acts(const struct placement_in *in, uint32_t low, struct choice *c,
-                        struct placement *p)
+static void return_acts(const struct scope *s, uint32_t low, struct choice *c, struct placement *p)
 {
     uint32_t high = c->acts_offloaded;
     c->acts_offloaded = low;
-    if (fits(in, c, p, fits_hbm))
+    if (fits(s, c, p, fits_hbm))
         return;
-    last_that_fits(in, c, &c->acts_offloaded, high, low, fits_hbm, p);
+    last_that_fits(s, c, &c->acts_offloaded, high, low, fits_hbm, p);
 }
 
 /*
@@ -166,102 +180,102 @@ static void return_acts(const struct placement_in *in, uint32_t low, struct choi
  * those: from the first one on, or, where that is too large, from the second one on.
  * False, and nothing is changed, where none can.
  */
-static bool fill_resident(const struct placement_in *in, const struct placement_how *how,
+static bool fill_resident(const struct scope *s, const struct placement_how *how,
                           const struct choice_range *range, struct choice *c, struct placement *p)
 {
     const struct choice without = *c;
-    uint32_t units = in->layout->unit_count; /* that all may stay was tried before */
-    if (how->resident_quarters == PLACEMENT_ALL || !may_be_near(in))
+    uint32_t units = s->in->layout->unit_count; /* that all may stay was tried before */
+    if (how->resident_quarters == PLACEMENT_ALL || !may_be_near(s->in))
         return false;
     if (!how->acts_stay)
         c->acts_offloaded = range->high.acts_offloaded;
-    last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
+    last_that_fits(s, c, &c->resident.count, 0, units, fits_hbm, p);
     if (p->resident_units == 0) {
         c->resident.first = 1;
-        last_that_fits(in, c, &c->resident.count, 0, units, fits_hbm, p);
+        last_that_fits(s, c, &c->resident.count, 0, units, fits_hbm, p);
     }
     c->resident.count = (uint32_t)((uint64_t)c->resident.count * how->resident_quarters / 4);
-    lay_out_memory(in, c, p);
-    if (fits_hbm(in, p) && p->resident_units > 0) {
-        return_acts(in, without.acts_offloaded, c, p);
+    measure(s, c, p);
+    if (fits_hbm(s->in, p) && p->resident_units > 0) {
+        return_acts(s, without.acts_offloaded, c, p);
         return true;
     }
     *c = without;
-    lay_out_memory(in, c, p);
+    measure(s, c, p);
     return false;
 }
 
 /* Classes leave DRAM, one after the other. */
-static bool leave_dram(const struct placement_in *in, const struct placement_how *how,
+static bool leave_dram(const struct scope *s, const struct placement_how *how,
                        const struct choice_range *range, struct choice *c, struct placement *p)
 {
-    bool found = fits_memory(in, p);
+    bool found = fits_memory(s->in, p);
     for (uint32_t i = 0; i < LEAVE_COUNT && !found; i++) {
         enum leaving class = how->order[i];
         if (range->classes && *range->classes < i + 1)
             *range->classes = i + 1;
         uint32_t low = range->low.leaves[class];
-        let_go(in, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
-        found = fits_memory(in, p);
+        let_go(s, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
+        found = fits_memory(s->in, p);
         if (found && c->leaves[class] > low)
-            last_that_fits(in, c, &c->leaves[class], c->leaves[class], low, fits_memory, p);
+            last_that_fits(s, c, &c->leaves[class], c->leaves[class], low, fits_memory, p);
     }
     return found;
 }
 
 /* Resident units are loaded and saved by way of DRAM, which takes some of it: they stay only where
  * that lets no more go to drives. *c, found, *p: with them; *p is then of the better choice. */
-static bool prefer_resident(const struct placement_in *in, const struct placement_how *how,
+static bool prefer_resident(const struct scope *s, const struct placement_how *how,
                             const struct choice_range *range, bool found, struct choice *c,
                             struct placement *p)
 {
     const struct choice with = *c;
-    lay_out(in, c, p);
+    lay_out(s->in, c, p);
     const uint64_t nvme_bytes = p->nvme_bytes, dram_bytes = p->dram_bytes;
     *c = range->low;
-    leave_hbm(in, range, c, p);
-    bool without = leave_dram(in, how, range, c, p);
-    lay_out(in, c, p);
+    leave_hbm(s, range, c, p);
+    bool without = leave_dram(s, how, range, c, p);
+    lay_out(s->in, c, p);
     bool better = found != without ? found
                   : found          ? nvme_bytes <= p->nvme_bytes
                                    : dram_bytes <= p->dram_bytes;
     if (!better)
         return without;
     *c = with;
-    lay_out(in, c, p);
+    lay_out(s->in, c, p);
     return found;
 }
 
 /* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
-static bool search(const struct placement_in *in, const struct placement_how *how,
+static bool search(const struct scope *s, const struct placement_how *how,
                    const struct choice_range *range, struct choice *c, struct placement *p)
 {
     *c = range->low;
-    leave_hbm(in, range, c, p);
-    bool filled = fill_resident(in, how, range, c, p);
-    bool found = leave_dram(in, how, range, c, p);
+    leave_hbm(s, range, c, p);
+    bool filled = fill_resident(s, how, range, c, p);
+    bool found = leave_dram(s, how, range, c, p);
     if (filled)
-        return prefer_resident(in, how, range, found, c, p);
-    lay_out(in, c, p);
+        return prefer_resident(s, how, range, found, c, p);
+    lay_out(s->in, c, p);
     return found;
 }
 
 /* The rest of HBM holds weights of more units: the graph keeps them there for the backward. */
-static void fill_reservations(const struct placement_in *in, struct choice *c, struct placement *p)
+static void fill_reservations(const struct scope *s, struct choice *c, struct placement *p)
 {
-    uint32_t offloaded = in->layout->unit_count - p->resident_units,
+    uint32_t offloaded = s->in->layout->unit_count - p->resident_units,
              *depth = &c->device_depths.reservations;
     bool borrow = p->device_weights[0].count + p->device_weights[1].count > 0;
     if (borrow && *depth < offloaded)
-        last_that_fits(in, c, depth, *depth, offloaded + 1, fits_memory, p);
+        last_that_fits(s, c, depth, *depth, offloaded + 1, fits_memory, p);
 }
 
 /* And what is left then activations: each unit that keeps them has no forward to compute again. */
-static void fill_saved(const struct placement_in *in, struct choice *c, struct placement *p)
+static void fill_saved(const struct scope *s, struct choice *c, struct placement *p)
 {
-    uint32_t able = placement_savable_units(in);
+    uint32_t able = placement_savable_units(s->in);
     if (c->saved < able)
-        last_that_fits(in, c, &c->saved, c->saved, able + 1, fits_memory, p);
+        last_that_fits(s, c, &c->saved, c->saved, able + 1, fits_memory, p);
 }
 
 /* ---- what may be chosen ---- */
@@ -393,9 +407,10 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
 
 /* With buffer pools as deep as there is room for: those of the drives first, which are what a step
  * waits for. *found: memory has room, and the drives have not. */
-static bool search_depths(const struct placement_in *in, const struct placement_how *how,
-                          uint32_t *classes, bool *found, struct placement *p)
+static bool search_depths(const struct scope *s, const struct placement_how *how, uint32_t *classes,
+                          bool *found, struct placement *p)
 {
+    const struct placement_in *in = s->in;
     struct choice_range range = choices(in, how);
     range.classes = classes;
     uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
@@ -404,11 +419,11 @@ static bool search_depths(const struct placement_in *in, const struct placement_
             struct choice choice;
             range.low.depths = POOL_DEPTHS[depth];
             range.low.device_depths = DEVICE_DEPTHS[device];
-            *found = search(in, how, &range, &choice, p);
+            *found = search(s, how, &range, &choice, p);
             if (!*found || !placement_drives_fit(in, p, &full))
                 continue;
-            fill_reservations(in, &choice, p);
-            fill_saved(in, &choice, p);
+            fill_reservations(s, &choice, p);
+            fill_saved(s, &choice, p);
             lay_out(in, &choice, p);
             return true;
         }
@@ -416,15 +431,16 @@ static bool search_depths(const struct placement_in *in, const struct placement_
 }
 
 int placement_search(const struct placement_in *in, const struct placement_how *how,
-                     uint32_t *classes, struct placement *placement)
+                     struct placement_memo *memo, uint32_t *classes, struct placement *placement)
 {
+    const struct scope s = {in, memo};
     struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
     bool found, offloaded = how->resident_quarters != PLACEMENT_ALL;
     if (!p.units)
         return -ENOMEM;
     bool may = in->compute_tier == HST_TIER_DRAM || !offloaded || placement_may_be_offloaded(in);
     *classes = 0;
-    if (may && search_depths(in, how, classes, &found, &p)) {
+    if (may && search_depths(&s, how, classes, &found, &p)) {
         *placement = p;
         return 0;
     }
@@ -433,16 +449,15 @@ int placement_search(const struct placement_in *in, const struct placement_how *
 }
 
 /* In the usual way: all units where they are computed with, or as many as may be. */
-static bool search_usual(const struct placement_in *in, uint32_t segment, bool *found,
-                         struct placement *p)
+static bool search_usual(const struct scope *s, uint32_t segment, bool *found, struct placement *p)
 {
     struct placement_how how = PLACEMENT_USUAL;
     how.segment = segment;
     how.resident_quarters = PLACEMENT_ALL;
-    if (may_be_near(in) && search_depths(in, &how, NULL, found, p))
+    if (may_be_near(s->in) && search_depths(s, &how, NULL, found, p))
         return true;
     how.resident_quarters = 4;
-    return placement_may_be_offloaded(in) && search_depths(in, &how, NULL, found, p);
+    return placement_may_be_offloaded(s->in) && search_depths(s, &how, NULL, found, p);
 }
 
 /* It tells how far a placement is from fitting: what it lacks first, and how much it wants of
@@ -461,12 +476,13 @@ static struct lack lack_of(const struct placement_in *in, bool found, const stru
 
 /* All checkpoints are kept where that fits at all; else as many as may be, since each that is not
  * costs a forward. Where nothing fits *p is the smallest. */
-static bool search_segments(const struct placement_in *in, bool *found, struct placement *p)
+static bool search_segments(const struct scope *s, bool *found, struct placement *p)
 {
+    const struct placement_in *in = s->in;
     uint32_t longest = placement_longest_segment(in), best = 1;
     struct lack least = {4, 0};
     for (uint32_t segment = 1; segment <= longest; segment++) {
-        if (search_usual(in, segment, found, p))
+        if (search_usual(s, segment, found, p))
             return true;
         struct lack lack = lack_of(in, *found, p);
         if (lack.what > least.what || (lack.what == least.what && lack.bytes >= least.bytes))
@@ -474,7 +490,7 @@ static bool search_segments(const struct placement_in *in, bool *found, struct p
         best = segment;
         least = lack;
     }
-    return best < longest && search_usual(in, best, found, p);
+    return best < longest && search_usual(s, best, found, p);
 }
 
 int placement_try(const struct placement_in *in, struct placement *placement, char *why,
@@ -489,7 +505,7 @@ int placement_try(const struct placement_in *in, struct placement *placement, ch
         return -ENOMEM;
     }
     bool found = false;
-    if (!search_segments(in, &found, &p))
+    if (!search_segments(&(struct scope){in, NULL}, &found, &p))
         rc = found ? placement_refuse_nvme(in, &p, why, why_bytes)
                    : placement_refuse_memory(in, &p, why, why_bytes);
     *placement = p;

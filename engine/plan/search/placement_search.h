@@ -31,16 +31,20 @@ struct placement_how {
     uint32_t saved_eighths;
 };
 
+struct placement_memo;
+
 /** placement_plan does this: nothing has to be known of the machine. */
 extern const struct placement_how PLACEMENT_USUAL;
 
 /**
  * *classes: so many of the order had their turn to leave. Another order of the others, which had
  * none, gives the same.
- * Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times.
+ * memo: of earlier searches of the same input, and what this one adds; may be null.
+ * Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times, less what the memo
+ * has.
  */
 int placement_search(const struct placement_in *in, const struct placement_how *how,
-                     uint32_t *classes, struct placement *placement);
+                     struct placement_memo *memo, uint32_t *classes, struct placement *placement);
 
 /**
  * The longest segment that is worth a try, of units that may be recomputed: beyond it what is

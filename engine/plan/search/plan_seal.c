@@ -163,7 +163,7 @@ static int improve_with_slots(const struct plan_in *in, struct homes *with)
 {
     const struct planner_in of = planner_of(in, with, true);
     int rc = planner_improve(&of, &with->placement, &with->planned);
-    return rc ? rc : planner_update(&of, &with->placement, &with->steps);
+    return rc ? rc : planner_update(&of, &with->placement, &with->planned, &with->steps);
 }
 
 /* No others can be faster. */
@@ -251,7 +251,7 @@ static int time_both(const struct plan_in *in, struct homes *homes)
         !(homes->in.stored || homes->in.second_slots) ||
         !all_saved_on_drives(&homes->placement, homes->in.derived_weights))
         return 0;
-    return planner_update(&of, &homes->placement, &homes->steps);
+    return planner_update(&of, &homes->placement, NULL, &homes->steps);
 }
 
 /* They are searched for on a graph of fewer tiles, which tells them apart as well, by either
@@ -264,7 +264,7 @@ static int improve_on_drives(const struct plan_in *in, bool optimistic, const st
     if (rough.machine.tiles == 0 || rough.machine.tiles > ROUGH_TILES)
         rough.machine.tiles = ROUGH_TILES;
     int rc = planner_improve(&rough, &with->placement, &with->planned);
-    rc = rc ? rc : planner_update(&rough, &with->placement, &with->steps);
+    rc = rc ? rc : planner_update(&rough, &with->placement, &with->planned, &with->steps);
     const double most_s = ROUGH_MOST * planner_unclipped_s(&best->steps);
     if (rc == 0 && planner_unclipped_s(&with->steps) < most_s)
         rc = planner_time(&exact, &with->placement, &with->steps);
@@ -315,7 +315,7 @@ static int find_fastest(const struct plan_in *in, bool slots, struct homes *home
     int rc = planner_improve(&of, &homes->placement, &homes->planned);
     homes->steps = (struct update_steps){homes->planned.step_s, homes->planned.step_s};
     if (rc == 0 && homes->in.second_slots && !of.optimistic)
-        rc = planner_update(&of, &homes->placement, &homes->steps);
+        rc = planner_update(&of, &homes->placement, &homes->planned, &homes->steps);
     rc = rc || !slots || are_least(in, homes) ? rc : try_optimistic(in, homes);
     rc = rc ? rc : time_both(in, homes);
     rc = rc || are_least(in, homes) ? rc : try_drives(in, true, homes);

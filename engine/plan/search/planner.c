@@ -7,7 +7,9 @@
  */
 #include "plan/search/planner.h"
 
+#include "plan/graph/graph_bound.h"
 #include "plan/graph/step_graph.h"
+#include "plan/search/placement_memo.h"
 #include "plan/search/placement_search.h"
 #include "plan/search/update_wish.h"
 
@@ -18,6 +20,7 @@
 
 #define SEEN_MOST     160u
 #define SEGMENTS_MORE 3u
+#define ROUNDING      1e-6 /* above what it may be, of seconds that are summed otherwise */
 
 struct candidate {
     struct placement_how how;
@@ -35,8 +38,9 @@ struct search {
         uint32_t segment, streamed_tiles;
     } seen[SEEN_MOST];
     uint32_t seen_count;
-    uint32_t late_eighths; /* of each that is tried */
-    double least_s;        /* planner_least_s */
+    struct placement_memo *memo; /* null: memory is short */
+    uint32_t late_eighths;       /* of each that is tried */
+    double least_s;              /* planner_least_s */
     int rc;
 };
 
@@ -73,7 +77,11 @@ static int step_of(const struct planner_in *in, const struct placement *p, bool 
                                   .phases = in->phases | on_drives,
                                   .limit_s = limit_s,
                                   .brief = true};
-    rc = simulate(&sim_in, &sim);
+    /* whatever the order, a step takes what its busiest resource does */
+    if (limit_s > 0 && graph_busiest(&graph, &rates, sim_in.phases) > limit_s * (1 + ROUNDING))
+        sim.step_s = INFINITY;
+    else
+        rc = simulate(&sim_in, &sim);
     graph_free(&graph);
     if (rc == 0)
         *step_s = sim.step_s;
@@ -181,7 +189,7 @@ static uint32_t try(struct search *s, const struct placement_how *how)
     uint32_t classes;
     if (s->rc || s->best.step_s * (1 - PLANNER_GAIN_LEAST) <= s->least_s)
         return LEAVE_COUNT;
-    int rc = placement_search(s->in->placement, how, &classes, &c.placement);
+    int rc = placement_search(s->in->placement, how, s->memo, &classes, &c.placement);
     if (rc) {
         s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so */
         return classes;
@@ -397,7 +405,10 @@ static uint32_t quarters_of(const struct placement *p)
 int planner_improve(const struct planner_in *in, struct placement *placement,
                     struct planned *planned)
 {
-    struct search s = {.in = in, .usual = PLACEMENT_USUAL, .least_s = planner_least_s(in)};
+    struct search s = {.in = in,
+                       .usual = PLACEMENT_USUAL,
+                       .memo = placement_memo_make(),
+                       .least_s = planner_least_s(in)};
     struct planned result = {0};
     s.usual.segment = placement->segment;
     s.usual.resident_quarters = quarters_of(placement);
@@ -416,6 +427,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
     try_segments(&s);
     try_streamed(&s);
     try_saved(&s);
+    placement_memo_free(s.memo);
     struct placement *best = s.best.placement.units ? &s.best.placement : placement;
     if (s.rc == 0 && best != placement)
         s.rc = choose_late(in, in->optimistic, best, &s.best.step_s);
@@ -437,11 +449,17 @@ int planner_time(const struct planner_in *in, const struct placement *placement,
 }
 
 int planner_update(const struct planner_in *in, struct placement *placement,
-                   struct update_steps *steps)
+                   const struct planned *known, struct update_steps *steps)
 {
-    int rc = step_of(in, placement, false, 0, &steps->deferred_s);
-    rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);
-    rc = rc ? rc : step_of(in, placement, true, 0, &steps->optimistic_s);
+    int rc = 0;
+    if (known)
+        *(in->optimistic ? &steps->optimistic_s : &steps->deferred_s) = known->step_s;
+    if (!known || in->optimistic) {
+        rc = step_of(in, placement, false, 0, &steps->deferred_s);
+        rc = rc ? rc : choose_threads(in, false, placement, &steps->deferred_s);
+    }
+    if (rc == 0 && (!known || !in->optimistic))
+        rc = step_of(in, placement, true, 0, &steps->optimistic_s);
     rc = rc ? rc : choose_late(in, true, placement, &steps->optimistic_s);
     return rc ? rc : choose_threads(in, true, placement, &steps->optimistic_s);
 }

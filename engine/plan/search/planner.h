@@ -90,10 +90,11 @@ struct update_steps {
 
 /**
  * Both of them; and how many threads best update, and how much of an optimistic update is best left
- * to the next forward (placement->late_eighths). Errors: -ENOMEM.
+ * to the next forward (placement->late_eighths). known: what planner_improve has just told of the
+ * same input and placement, which is not looked for again; null: nothing. Errors: -ENOMEM.
  */
 int planner_update(const struct planner_in *in, struct placement *placement,
-                   struct update_steps *steps);
+                   const struct planned *known, struct update_steps *steps);
 
 /** Both of them, as threads and the share that is left are chosen. Errors: -ENOMEM. */
 int planner_time(const struct planner_in *in, const struct placement *placement,

@@ -378,6 +378,7 @@ static void check_bound(const struct graph_case *c, const struct graph *g)
     assert_int_equal(simulate(&in, &sim), 0);
     assert_int_equal(graph_bound(g, &c->rates, 0, &bound), 0);
     assert_true(bound.step_s >= bound.busiest_s);
+    assert_true(graph_busiest(g, &c->rates, 0) == bound.busiest_s);
     if (sim.step_s < bound.step_s * (1 - 1e-9))
         fail_msg("%s: a step takes %.12g s, the bound is %.12g", c->name, sim.step_s, bound.step_s);
 }

@@ -188,7 +188,7 @@ static void what_is_computed_again_in_segments_keeps_no_activations(void **state
     for (how.segment = 1; how.segment <= 2; how.segment++) {
         struct placement p = {0};
         uint32_t classes;
-        assert_int_equal(placement_search(&in, &how, &classes, &p), 0);
+        assert_int_equal(placement_search(&in, &how, NULL, &classes, &p), 0);
         assert_int_equal(p.segment, how.segment);
         assert_int_equal(p.saved_units, how.segment == 1 ? UNITS - 1 : 0);
         placement_free(&p);

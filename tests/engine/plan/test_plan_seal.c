@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans as values: what goes in stays as it is, and what comes out follows from it alone. */
 #include "placement_checks.h"
+#include "plan/search/placement_memo.h"
 #include "plan/search/placement_search.h"
 #include "plan/search/plan_seal.h"
 
@@ -531,11 +532,11 @@ static void an_order_of_what_need_not_leave_changes_nothing(void **state)
         struct placement_how how = PLACEMENT_USUAL, other = PLACEMENT_USUAL;
         struct placement one = {0}, two = {0};
         uint32_t classes, again;
-        int rc = placement_search(&in, &how, &classes, &one);
+        int rc = placement_search(&in, &how, NULL, &classes, &one);
         if (rc == 0 && classes + 1 < LEAVE_COUNT) {
             other.order[classes] = how.order[LEAVE_COUNT - 1];
             other.order[LEAVE_COUNT - 1] = how.order[classes];
-            assert_int_equal(placement_search(&in, &other, &again, &two), 0);
+            assert_int_equal(placement_search(&in, &other, NULL, &again, &two), 0);
             assert_int_equal(again, classes);
             assert_memory_equal(one.table, two.table, sizeof one.table);
             assert_int_equal(one.dram_bytes, two.dram_bytes);
@@ -546,6 +547,32 @@ static void an_order_of_what_need_not_leave_changes_nothing(void **state)
         placement_free(&two);
     }
     assert_true(alike > 0 && most >= 2);
+    layout_free(&layout);
+}
+
+static void a_memo_changes_nothing(void **state)
+{
+    (void)state;
+    struct layout layout = layers(6, 1000, 1 << 20);
+    assert_int_equal(layout_seal(&layout, TILE, SHARE_ALL), 0);
+    struct placement_in in = inputs(&layout, NULL);
+    uint32_t placed = 0, classes, again;
+    for (in.dram_budget = 1 << 18; in.dram_budget < 1u << 23; in.dram_budget += 1 << 18) {
+        struct placement_memo *memo = placement_memo_make();
+        for (uint32_t n = 0; n < 8; n++) {
+            struct placement_how how = PLACEMENT_USUAL;
+            struct placement one = {0}, two = {0};
+            how.first_quarters = 1 + n % 4;
+            const int rc = placement_search(&in, &how, memo, &classes, &one);
+            assert_int_equal(placement_search(&in, &how, NULL, &again, &two), rc);
+            assert_memory_equal(one.table, two.table, sizeof one.table);
+            placed += rc == 0;
+            placement_free(&one);
+            placement_free(&two);
+        }
+        placement_memo_free(memo);
+    }
+    assert_true(placed > 100); /* of 248 */
     layout_free(&layout);
 }
 
@@ -567,6 +594,7 @@ int main(void)
         cmocka_unit_test(slices_are_taken_where_they_make_steps_faster),
         cmocka_unit_test(more_memory_makes_no_plan_slower),
         cmocka_unit_test(an_order_of_what_need_not_leave_changes_nothing),
+        cmocka_unit_test(a_memo_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

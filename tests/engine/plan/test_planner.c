@@ -511,7 +511,7 @@ static void threads_are_chosen_for_either_update(void **state)
         assert_int_equal(placement_plan(&p.in, &placement, why, sizeof why), 0);
         const struct planner_machine machine = {p.rates, 16, rows[i].half, false, 0};
         const struct planner_in in = {.placement = &p.in, .machine = machine};
-        assert_int_equal(planner_update(&in, &placement, &steps), 0);
+        assert_int_equal(planner_update(&in, &placement, NULL, &steps), 0);
         assert_int_equal(planner_is_optimistic(&steps), rows[i].problem == 143);
         assert_int_equal(placement.update_threads[0], rows[i].deferred);
         assert_int_equal(placement.update_threads[1], rows[i].optimistic);
@@ -532,7 +532,7 @@ static void so_it_does_of_an_optimistic_one(void **state)
     assert_int_equal(planner_improve(&in, &placement, &planned), 0);
     assert_int_equal(placement.late_eighths, 0); /* a deferred one is all there */
     assert_true(planned.step_s > 110);
-    assert_int_equal(planner_update(&in, &placement, &steps), 0);
+    assert_int_equal(planner_update(&in, &placement, NULL, &steps), 0);
     assert_int_equal(placement.late_eighths, 2);
     assert_true(planner_is_optimistic(&steps));
     placement.late_eighths = 0;

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps what choices take, by their numbers: a table of fixed size, whose entries never change. */
+#include "plan/search/placement_memo.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRIES 4096u /* a power of two; three quarters of them are used */
+
+struct key {
+    double streamed;
+    uint32_t numbers[16];
+};
+
+struct entry {
+    bool used;
+    struct key key;
+    uint64_t hbm_bytes, dram_bytes;
+    uint32_t resident_units, device_weights[2];
+};
+
+struct placement_memo {
+    uint32_t count;
+    struct entry entries[ENTRIES];
+};
+
+/* A choice has gaps between its fields, of which nothing is known. */
+static struct key key_of(const struct choice *c)
+{
+    return (struct key){
+        c->streamed,
+        {c->resident.first, c->resident.count, c->acts_offloaded, c->leaves[LEAVE_STATES],
+         c->leaves[LEAVE_ACTS], c->leaves[LEAVE_GRADS], c->leaves[LEAVE_WEIGHTS], c->segment,
+         c->depths.slots, c->depths.reservations, c->depths.grads, c->depths.acts,
+         c->device_depths.reservations, c->device_depths.grads, c->device_depths.acts, c->saved}};
+}
+
+static bool is_same(const struct key *a, const struct key *b)
+{
+    return a->streamed == b->streamed && memcmp(a->numbers, b->numbers, sizeof a->numbers) == 0;
+}
+
+/* The entry of the key, or the one that it would have. */
+static uint32_t place_of(const struct placement_memo *memo, const struct key *key)
+{
+    uint64_t hash = (uint64_t)(key->streamed * 64);
+    for (size_t i = 0; i < sizeof key->numbers / sizeof *key->numbers; i++)
+        hash = (hash ^ key->numbers[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t at = (uint32_t)(hash >> 32) % ENTRIES;
+    while (memo->entries[at].used && !is_same(&memo->entries[at].key, key))
+        at = (at + 1) % ENTRIES;
+    return at;
+}
+
+struct placement_memo *placement_memo_make(void)
+{
+    return calloc(1, sizeof(struct placement_memo));
+}
+
+void placement_memo_free(struct placement_memo *memo)
+{
+    free(memo);
+}
+
+bool placement_memo_find(const struct placement_memo *memo, const struct choice *choice,
+                         struct placement *p)
+{
+    const struct key key = key_of(choice);
+    if (!memo)
+        return false;
+    const struct entry *e = &memo->entries[place_of(memo, &key)];
+    if (!e->used)
+        return false;
+    p->hbm_bytes = e->hbm_bytes;
+    p->dram_bytes = e->dram_bytes;
+    p->resident_units = e->resident_units;
+    for (int i = 0; i < 2; i++)
+        p->device_weights[i].count = e->device_weights[i];
+    return true;
+}
+
+void placement_memo_add(struct placement_memo *memo, const struct choice *choice,
+                        const struct placement *p)
+{
+    const struct key key = key_of(choice);
+    if (!memo || memo->count >= ENTRIES / 4 * 3)
+        return;
+    struct entry *e = &memo->entries[place_of(memo, &key)];
+    memo->count += !e->used;
+    *e = (struct entry){true,
+                        key,
+                        p->hbm_bytes,
+                        p->dram_bytes,
+                        p->resident_units,
+                        {p->device_weights[0].count, p->device_weights[1].count}};
+}
