@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/update_time.h"
 
-#include "exec/tiles/memory.h"
 #include <errno.h>
 #include <string.h>
 
@@ -36,12 +35,13 @@ static bool may_choose(const struct hst_engine *engine)
         return false;
     if (engine->plan_in.second_slots)
         return true;
-    for (uint32_t tile = 0; tile < engine->layout.tile_count; tile++) {
-        uint32_t unit = layout_tile(&engine->layout, tile).unit;
-        bool waits =
-            placement_is_resident(&engine->placement, unit) || engine->layout.units[unit].frozen;
-        if (!waits && (!engine->plan_in.stored ||
-                       memory_save_count(&engine->placement, &engine->plan_in, tile) > 0))
+    for (uint32_t u = 0; u < engine->layout.unit_count; u++) {
+        const struct unit_placement *home = &engine->placement.units[u];
+        const bool waits =
+            placement_is_resident(&engine->placement, u) || engine->layout.units[u].frozen;
+        const bool kept = home->nvme_states < home->tile_count ||
+                          (home->weights.tier != HST_TIER_NVME && !engine->plan_in.derived_weights);
+        if (!waits && home->tile_count > 0 && (!engine->plan_in.stored || kept))
             return false;
     }
     return update_uses_host(&engine->placement);

@@ -32,8 +32,9 @@ static bool is_frozen(const struct layout *layout, uint32_t tile)
     return layout->units[layout_tile(layout, tile).unit].frozen;
 }
 
-uint32_t memory_save_count(const struct placement *placement, const struct placement_in *in,
-                           uint32_t tile)
+/* Extents of a tile that go to the store from memory: its record, its weights, both or none. */
+static uint32_t trained_count(const struct placement *placement, const struct placement_in *in,
+                              uint32_t tile)
 {
     bool weights = keeps(placement, EXTENT_WEIGHTS, tile) && !in->derived_weights &&
                    !is_frozen(placement->layout, tile);
@@ -52,7 +53,7 @@ static uint32_t save_count(const struct executor *exec, const struct moving *mov
     if (leaves_out(exec, moving, tile))
         return 0;
     return is_frozen(exec->in.layout, tile) ? keeps(p, EXTENT_WEIGHTS, tile)
-                                            : memory_save_count(p, exec->in.plan_in, tile);
+                                            : trained_count(p, exec->in.plan_in, tile);
 }
 
 static enum extent_kind save_kind(const struct executor *exec, uint32_t tile, uint32_t i)

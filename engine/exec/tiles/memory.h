@@ -4,10 +4,6 @@
 /* Between steps: all that a version needs of memory, to the store at once or from it. */
 #include "exec/executor.h"
 
-/** Extents of a tile that go to the store from memory: its record, its weights, both or none. */
-uint32_t memory_save_count(const struct placement *placement, const struct placement_in *in,
-                           uint32_t tile);
-
 enum memory_move {
     MEMORY_LOADED,  /* to the store, for its first version */
     MEMORY_TRAINED, /* to the store, for a later one: of what is frozen it has all */

@@ -504,8 +504,11 @@ int placement_try(const struct placement_in *in, struct placement *placement, ch
         snprintf(why, why_bytes, "out of memory while planning %u units", in->layout->unit_count);
         return -ENOMEM;
     }
+    const struct scope scope = {in, placement_memo_make()};
     bool found = false;
-    if (!search_segments(&(struct scope){in, NULL}, &found, &p))
+    const bool placed = search_segments(&scope, &found, &p);
+    placement_memo_free(scope.memo);
+    if (!placed)
         rc = found ? placement_refuse_nvme(in, &p, why, why_bytes)
                    : placement_refuse_memory(in, &p, why, why_bytes);
     *placement = p;
