@@ -100,7 +100,13 @@ class Configured(Folder):
                                ('{"optimizer": {"type": "Lion", "params": {"eps": 1e-8}}}',
                                 'has no such number'),
                                ('{"optimizer": {"type": "SGD", "params": {"nesterov": true}}}',
-                                'does not look ahead')))
+                                'does not look ahead'),
+                               ('{"optimizer": {"params": {"freeze_step": 4}, "type": '
+                                '"OneBitAdam"}}',
+                                'optimizer.type "OneBitAdam": hoistway has AdamW, Adam, Lion, '
+                                'Adagrad and SGD, and none of them has the freeze_step of line 1'),
+                               ('{"optimizer": {"type": "Lamb", "params": {"bias_correction": '
+                                'false}}}', 'optimizer.type "Lamb": hoistway has')))
 
     def test_published_configurations_run_or_are_refused(self):
         self.assertEqual(len(PUBLISHED), 32)
@@ -280,6 +286,11 @@ class Configured(Folder):
         rows = dict(self.explain(config, '--steps=50', '--warmup=10%'))
         self.assertEqual(rows['scheduler.type'][:42],
                          '"WarmupDecayLR" the rates of WarmupDecayLR')
+        more = dict(self.explain({'fp16': {'fp16_master_weights_and_grads': False}, 'scheduler': {
+            'type': 'WarmupLR', 'params': {'warmup_num_steps': 9}}}))
+        self.assertEqual(more['fp16.fp16_master_weights_and_grads'],
+                         'false - no difference: hoistway keeps master weights exact.')
+        self.assertEqual(more['scheduler.params.warmup_num_steps'], '9 9 steps')
         for key, row in (('params.warmup_max_lr', '"auto" --lr 0.0003 see optimizer.params.lr'),
                          ('params.warmup_num_steps', '"auto" 5 steps "auto": --warmup'),
                          ('params.warmup_type', "absent log DeepSpeed's default"),

@@ -215,6 +215,32 @@ static int refuse_again(const struct ds_config *c, const struct hjson_entry *e,
     return ds_refuse(c, e, error, text);
 }
 
+/* A number of an optimizer that hoistway has not is no matter of the number: its class is told. */
+static const struct hjson_entry *class_without(const struct ds_config *c, const char *path)
+{
+    char other[HJSON_PATH_BYTES];
+    if (strncmp(path, "optimizer.params.", strlen("optimizer.params.")) != 0)
+        return NULL;
+    for (size_t i = 1; i < c->hjson.count; i++) {
+        const struct hjson_entry *e = &c->hjson.entries[i];
+        if (e->type == JSN_STRING && !ds_has_optimizer(e->text) &&
+            strcmp(hjson_path(&c->hjson, i, other), "optimizer.type") == 0)
+            return e;
+    }
+    return NULL;
+}
+
+static int refuse_class(const struct ds_config *c, const struct hjson_entry *type,
+                        const struct hjson_entry *param, struct hst_error *error)
+{
+    char text[300];
+    snprintf(text, sizeof text,
+             "hoistway has AdamW, Adam, Lion, Adagrad and SGD, and none of them has the %.60s of "
+             "line %u as it is there. Fix: one of them, with its own params.",
+             param->key, param->line);
+    return ds_refuse(c, type, error, text);
+}
+
 static int check_value(struct ds_config *c, size_t i, const struct ds_key *key,
                        struct hst_error *error)
 {
@@ -254,6 +280,11 @@ static int check_entry(struct ds_config *c, size_t i, struct hst_error *error)
     if (c->place[i] == DS_AT_NOTED)
         return 0;
     const struct ds_key *key = ds_key_find(hjson_path(&c->hjson, i, path));
+    const bool refused =
+        !key || (key->verdict == DS_REFUSED && e->type != JSN_NULL && !is_harmless(c, e, key));
+    const struct hjson_entry *type = refused ? class_without(c, path) : NULL;
+    if (type)
+        return refuse_class(c, type, e, error);
     if (!key)
         return refuse_unknown(c, e, path, error);
     if (c->of[key - ds_keys])

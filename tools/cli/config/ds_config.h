@@ -40,6 +40,9 @@ int ds_refuse(const struct ds_config *config, const struct hjson_entry *entry,
 
 /* ---- as options ---- */
 
+/** True of DeepSpeed's name of a class of optimizers that hoistway has. */
+bool ds_has_optimizer(const char *type);
+
 enum ds_why { DS_SAID = 0, DS_ABSENT, DS_AUTO };
 
 #define DS_MAX_ALSO 3u

@@ -200,15 +200,24 @@ static const struct ds_class classes[] = {
     {"SGD", "sgd", "1e-3", NULL, NULL, "0"},
 };
 
+static const struct ds_class *class_named(const char *type)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strcmp(classes[i].type, "SGD") == 0 ? strcmp(type, "SGD") == 0
+                                                : strcasecmp(type, classes[i].type) == 0)
+            return &classes[i];
+    return NULL;
+}
+
+bool ds_has_optimizer(const char *type)
+{
+    return class_named(type) != NULL;
+}
+
 static const struct ds_class *class_of(const struct ds_config *c)
 {
     const struct found type = get(c, "optimizer.type");
-    for (size_t i = 0; type.entry && i < sizeof classes / sizeof *classes; i++)
-        if (strcmp(classes[i].type, "SGD") == 0
-                ? strcmp(type.entry->text, "SGD") == 0
-                : strcasecmp(type.entry->text, classes[i].type) == 0)
-            return &classes[i];
-    return NULL;
+    return type.entry ? class_named(type.entry->text) : NULL;
 }
 
 /* A number of a class, which may have none. */

@@ -195,6 +195,19 @@ static void explain_rates(const struct schedule_peer *p, const char *key, char h
         steps_text(p->total_steps, "all of the run", here);
 }
 
+/* The words of the table, as far as they are about what the file says. Where it says of a key that
+ * is refused what hoistway does anyway, there is nothing to be mended. */
+static void reason(const struct ds_key *key, bool automatic, char why[256])
+{
+    const char *words = key ? key->words : "its name begins with _";
+    const char *fix = key && key->verdict == DS_REFUSED ? strstr(words, " Fix: ") : NULL;
+    const bool of_auto = strncmp(words, "\"auto\":", strlen("\"auto\":")) == 0;
+    if (fix)
+        snprintf(why, 256, "no difference: %.*s", (int)(fix - words), words);
+    else
+        snprintf(why, 256, "%s", of_auto && !automatic ? "" : words);
+}
+
 static void explain_entry(const struct train_config *tc, const struct schedule_peer *rates,
                           size_t entry)
 {
@@ -209,7 +222,7 @@ static void explain_entry(const struct train_config *tc, const struct schedule_p
                                     : e->text);
     if (explain_options(tc, e, path, value) > 0)
         return;
-    snprintf(row.why, sizeof row.why, "%s", key ? key->words : "its name begins with _");
+    reason(key, automatic, row.why);
     if (key && key->verdict == DS_OPTION && is_overruled(tc, key->path))
         snprintf(row.why, sizeof row.why, "the command line wins, which has its own");
     else if (key && strncmp(key->path, "scheduler.", strlen("scheduler.")) == 0)
