@@ -404,6 +404,7 @@ int ckpt_open_shares(struct ckpt_shares *shares, const char *store, enum hst_io 
     if (!ckpt)
         return -ENOMEM;
     ckpt->shares = shares;
+    ckpt->replica = shares->replica;
     int rc = ckpt_split(store, ckpt->paths);
     ckpt->drives = rc > 0 ? (uint32_t)rc : 0;
     if (rc > 0)

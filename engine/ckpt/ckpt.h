@@ -30,6 +30,7 @@ struct ckpt_shares {
     uint32_t writer;           /* the process that visits all where one does */
     bool hold;                 /* see hst_ckpt_config */
     uint64_t below;            /* the version is one before this one; 0: the last */
+    uint32_t replica;          /* see hst_ckpt_config; of a world of one */
     /* memory ← that of a process, for all of them. Its errors are what opening and reading return,
        *error untouched. */
     int (*take)(void *context, uint32_t process, void *memory, size_t bytes);
@@ -179,6 +180,7 @@ struct ckpt_own {
     const char *const *paths; /* [drives], the store's directories */
     uint32_t drives;
     uint64_t step;               /* of the copy */
+    uint32_t rank;               /* of the files: the layout's, or a replica's number */
     const struct layout *layout; /* sealed, with the rank's share */
     enum hst_precision precision;
     const struct optimizer *optimizer;
@@ -195,6 +197,9 @@ bool ckpt_own_is_there(const struct ckpt_own *own);
 
 /** It tells whether the first of a store's directories is a copy that the store around it keeps. */
 bool kept_is_copy(const char *store);
+/** The directories of a store's copy of that step, between commas as the store's are. The caller's
+ * to free; null: no memory. */
+char *kept_directories(const char *store, uint64_t step);
 
 /* ---- ckpt.c ---------------------------------------------------------------------------------- */
 

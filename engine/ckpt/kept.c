@@ -23,6 +23,25 @@ bool kept_is_copy(const char *store)
     return n < (int)sizeof file && access(file, F_OK) == 0;
 }
 
+char *kept_directories(const char *store, uint64_t step)
+{
+    char copy[KEPT_NAME_BYTES];
+    const size_t bytes = strlen(store) + (size_t)(KEPT_NAME_BYTES + 1) * STRIPE_DRIVES_MAX;
+    char *text = calloc(1, bytes);
+    size_t n = 0;
+    kept_name(step, copy);
+    for (uint32_t d = 0; text && d < STRIPE_DRIVES_MAX && *store; d++) {
+        const size_t length = strcspn(store, ",");
+        size_t plain = length;
+        while (plain > 1 && store[plain - 1] == '/')
+            plain--;
+        n += (size_t)snprintf(text + n, bytes - n, "%s%.*s/%s", d ? "," : "", (int)plain, store,
+                              copy);
+        store += length + (store[length] == ',');
+    }
+    return text;
+}
+
 static int by_step(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

@@ -53,12 +53,12 @@ static int refuse_other(const struct hst_ckpt *ckpt, const char *what, struct hs
 static int load(const struct ckpt_own *own, struct hst_ckpt *ckpt, struct hst_error *error)
 {
     struct look *look = ckpt->looks;
-    int rc = look_open(ckpt->directories, ckpt->drives, own->layout->share.rank, true, look, error);
+    int rc = look_open(ckpt->directories, ckpt->drives, own->rank, true, look, error);
     if (rc == -ENOENT)
         return store_refuse(error, HST_E_STORE_EMPTY, rc,
                             "%s has no file of rank %" PRIu32
                             ". Fix: leave kept copies as they are until the run has ended",
-                            ckpt->paths[0], own->layout->share.rank);
+                            ckpt->paths[0], own->rank);
     const struct store_candidate last = {.version = rc ? 0 : look->newest.cur.version};
     rc = rc ? rc : look_load(look, &last, error);
     return rc || look->ref.step == own->step ? rc : refuse_other(ckpt, "of another step", error);

@@ -107,7 +107,7 @@ uint32_t ckpt_reader_of_rank(const struct ckpt_shares *shares, uint32_t rank)
     uint32_t count = 0;
     for (uint32_t p = 0; p < shares->processes; p++)
         count += sees(shares, p, rank);
-    uint32_t turn = count > 0 ? rank % count : 0;
+    uint32_t turn = count > 0 ? (rank + shares->replica) % count : 0;
     for (uint32_t p = 0; p < shares->processes; p++)
         if (sees(shares, p, rank) && turn-- == 0)
             return p;

@@ -21,11 +21,13 @@ static bool is_replica(const struct store_directory *directory, const char *text
            header.world == 1;
 }
 
-size_t hst_ckpt_replicas(const char *store, uint32_t *numbers, size_t capacity)
+size_t hst_ckpt_replicas(const char *store, uint64_t step, uint32_t *numbers, size_t capacity)
 {
     struct store_directory directory = {.fd = -1};
     struct hst_error ignored;
-    char *first = strndup(store, strcspn(store, ","));
+    char *copies = step == HST_NO_VERSION ? NULL : kept_directories(store, step);
+    const char *of = step == HST_NO_VERSION ? store : copies;
+    char *first = of ? strndup(of, strcspn(of, ",")) : NULL;
     DIR *names = first && store_directory_open(first, &directory, &ignored) == 0
                      ? store_directory_list(&directory, &ignored)
                      : NULL;
@@ -42,6 +44,7 @@ size_t hst_ckpt_replicas(const char *store, uint32_t *numbers, size_t capacity)
         closedir(names);
     store_directory_close(&directory);
     free(first);
+    free(copies);
     qsort(numbers, count < capacity ? count : capacity, sizeof *numbers, by_number);
     return count;
 }

@@ -119,6 +119,8 @@ static int save(struct save *s, const struct hst_ckpt_watch *watch)
         .watch = watch,
     };
     int rc = make_room(s);
+    if (rc && ckpt->shares) /* others ask in ckpt_read whether all can begin */
+        rc = ckpt_agree(ckpt, rc, s->error);
     rc = rc ? rc : ckpt_read(ckpt, &reading, s->error);
     free(s->weights);
     free(s->joined);

@@ -107,12 +107,13 @@ int ckpt_agree(const struct hst_ckpt *ckpt, int rc, struct hst_error *error)
 static int look_at_own(struct hst_ckpt *ckpt, uint32_t rank, struct hst_error *error)
 {
     const struct store_directory *directories = ckpt->shares->directories[rank];
+    const uint32_t number = rank + ckpt->replica;
     const int rc =
-        look_open(directories, ckpt->drives, rank, ckpt->held, &ckpt->looks[rank], error);
+        look_open(directories, ckpt->drives, number, ckpt->held, &ckpt->looks[rank], error);
     if (rc == -ENOENT) /* it was found a moment before, or lies beside a copy that has it not */
         return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
                             "%s has no file of rank %u. Fix: bring the files of all ranks together",
-                            directories[0].path, rank);
+                            directories[0].path, number);
     return rc;
 }
 
@@ -126,7 +127,7 @@ int ckpt_look_at_shares(struct hst_ckpt *ckpt, struct hst_error *error)
         return store_refuse(error, HST_E_BUDGET, -ENOMEM,
                             "no memory for the store's tables. Fix: end other programs");
     for (uint32_t r = 0; r < ckpt->world; r++) {
-        ckpt->looks[r].rank = r;
+        ckpt->looks[r].rank = r + ckpt->replica;
         for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
             ckpt->looks[r].fds[d] = -1;
     }

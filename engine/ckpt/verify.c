@@ -169,6 +169,7 @@ int hst_ckpt_verify(struct hst_ckpt *ckpt, const struct hst_ckpt_watch *watch, u
     int rc = v.block ? 0
                      : store_refuse(error, HST_E_BUDGET, -ENOMEM,
                                     "no memory for a block of the store. Fix: end other programs");
+    rc = ckpt->shares ? ckpt_agree(ckpt, rc, error) : rc;
     if (rc == 0)
         rc = ckpt->shares ? read_together(&v, error) : read_all(&v, watch, error);
     free(v.block);

@@ -176,8 +176,9 @@ int together_tell(struct together *t,
         const struct ckpt_place *place = &t->places[i];
         const struct ckpt_extent extent =
             ckpt_extent(t->ckpt, place->tile, (enum extent_kind)place->kind);
-        if (extent.look->rank != rank || extent.entry.drive != drive) {
-            rank = extent.look->rank;
+        const uint32_t of = (uint32_t)(extent.look - t->ckpt->looks);
+        if (of != rank || extent.entry.drive != drive) {
+            rank = of;
             drive = extent.entry.drive;
             rc = take_directory(t, rank, drive, directory);
         }

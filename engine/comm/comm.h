@@ -82,6 +82,8 @@ struct comm_info {
                                    the node */
     const char *transport;      /* "self", "Open MPI v4.1.4"; the comm's */
     char why_not_shared[160];   /* "" where it is shared, nothing was, or a node has one rank */
+    bool lacks_room;            /* that is why: /dev/shm has too little */
+    uint64_t room_used_bytes;   /* of this node's /dev/shm, where it lacks_room */
     /*
      * Bytes of others' elements that ended gathers and exchanges have taken in, by message or by
      * reading their memory, in the type that they had there; the part from other nodes; and the
@@ -139,8 +141,8 @@ void comm_failure(struct comm *comm, struct comm_failure *failure);
 /**
  * Memory that begins at a page and is zero, shared within the node where that can be had. All ranks
  * of the world call it in the same order with the same size. Room is agreed on before any of it is
- * taken, in /dev/shm and of addresses: where a rank of the world has too little, none shares
- * (why_not_shared).
+ * taken, of addresses and in /dev/shm, a tenth of which is left to others:
+ * where a rank of the world has too little, none shares (why_not_shared).
  * A gather's row and an exchange's `in` lie in the same allocation on all ranks of the world, or in
  * none on all; else -EPIPE. Where they lie in it is each rank's own: buffers are taken in whatever
  * order they come free. Where that memory is shared, the operation uses it in place.

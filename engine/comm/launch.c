@@ -77,6 +77,18 @@ __attribute__((format(printf, 2, 3))) static int refuse(char *why, const char *f
     return -EINVAL;
 }
 
+/* A flag is to be another one; a variable is somebody's who has left it. */
+static int refuse_rank(char *why, const struct source *s, const char *text, unsigned long count)
+{
+    char fix[80] = "unset both";
+    if (s == &sources[FLAGS] && count > 1)
+        snprintf(fix, sizeof fix, "each process's own --rank, 0 to %lu", count - 1);
+    else if (s == &sources[FLAGS])
+        snprintf(fix, sizeof fix, "--rank 0");
+    return refuse(why, "%s is \"%.20s\": no rank below %s, which is %lu. Fix: %s.", s->rank, text,
+                  s->count, count, fix);
+}
+
 /* Slurm's variables stand in batch scripts too, which are no step. */
 static bool is_step(const struct given *given)
 {
@@ -122,6 +134,10 @@ static int read_source(const struct given *given, enum source_id id, struct hst_
         return 0;
     if (!count_text && (!rank_text || s->common_names))
         return 0;
+    if (missing && id == FLAGS)
+        return refuse(why, "%s %.20s is given without %s. Fix: give both, or neither.",
+                      count_text ? s->count : s->rank, count_text ? count_text : rank_text,
+                      missing);
     if (missing)
         return refuse(
             why,
@@ -130,11 +146,11 @@ static int read_source(const struct given *given, enum source_id id, struct hst_
             count_text ? s->count : s->rank, count_text ? count_text : rank_text, missing,
             s->launcher);
     if (!number_of(count_text, &count) || !count || count > RANKS_MOST)
-        return refuse(why, "%s is \"%.20s\": no number of ranks (1 to %lu). Fix: unset it.",
-                      s->count, count_text, RANKS_MOST);
+        return refuse(why, "%s is \"%.20s\": no number of ranks (1 to %lu). Fix: %s.", s->count,
+                      count_text, RANKS_MOST,
+                      id == FLAGS ? "as many as there are processes" : "unset it");
     if (!number_of(rank_text, &rank) || rank >= count)
-        return refuse(why, "%s is \"%.20s\": no rank below %s, which is %lu. Fix: unset both.",
-                      s->rank, rank_text, s->count, count);
+        return refuse_rank(why, s, rank_text, count);
     *launch = (struct hst_launch){.ranks = (uint32_t)count,
                                   .rank = (uint32_t)rank,
                                   .mpi = s->mpi,
@@ -195,6 +211,7 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
         if (state == 1 && !found) {
             *launch = said;
             state = id == SLURM ? check_pmi(&given, &said, reason) : 0;
+            launch->refused_alike = state < 0;
             found = said.ranks > 1 || id == FLAGS; /* another may know more of a world of one */
         } else if (state == 1) {
             state = compare(launch, &said, (enum source_id)id, reason);

@@ -330,6 +330,7 @@ static struct ckpt_own own_copy(const struct hst_engine *engine, uint64_t step,
     return (struct ckpt_own){.paths = paths,
                              .drives = engine->drive_count,
                              .step = step,
+                             .rank = engine->ranks.rank,
                              .layout = &engine->layout,
                              .precision = engine->config.precision,
                              .optimizer = engine->exec.in.kernel.optimizer};

@@ -141,8 +141,10 @@ static const struct row rows[] = {
     {"--world", 2, 1, NULL, .set = {OPEN_MPI("2", "1")}, .world = "2", .flag_rank = "1"},
     {"--world", 2, 0, "OMPI_COMM_WORLD_SIZE rank 1 of 2", .set = {OPEN_MPI("2", "1")}, .world = "2",
      .flag_rank = "0"},
-    {"", 1, 0, "--rank is not set", .set = {{NULL}}, .world = "2", .flag_rank = NULL},
-    {"", 1, 0, "--world is not set", .set = {{NULL}}, .world = NULL, .flag_rank = "1"},
+    {"", 1, 0, "--world 2 is given without --rank", .set = {{NULL}}, .world = "2",
+     .flag_rank = NULL},
+    {"", 1, 0, "--rank 1 is given without --world", .set = {{NULL}}, .world = NULL,
+     .flag_rank = "1"},
     {"", 1, 0, "no rank below --world", .set = {{NULL}}, .world = "2", .flag_rank = "2"},
     {"--world", 1, 0, NULL, .set = {OPEN_MPI("2", "1")}, .world = "1", .flag_rank = "0"},
 };

@@ -51,6 +51,7 @@ enum place {
     NAME,          /* a copy gets its name, or loses it */
     SAMPLES,       /* and tell each other what they have found for samples */
     EXPORT,        /* a tile of all ranks is gathered */
+    SAVE,          /* a kernel is looked for: before ckpt asks for the memory of an export */
     TAKE,          /* ckpt takes what one of them has of the store */
     FILE_OPEN,     /* a file that tiles are read from or written to is opened */
     LEAVE,         /* the client has written its export, and asks to leave */
@@ -85,6 +86,7 @@ static const char *const places[PLACES] = {
     "name",
     "samples",
     "export",
+    "save",
     "take",
     "file",
     "leave",
@@ -133,7 +135,8 @@ static bool is_how(const char *how)
     return strcmp(end.how, how) == 0;
 }
 
-/* True where it is this place's turn, and what happens is the caller's: "eio", "full", "nan". */
+/* True where it is this place's turn, and what happens is the caller's: "eio", "full", "nan",
+   "empty". */
 static bool strike(enum place place)
 {
     if (place == PLACES || place != end.place || ++end.seen != end.nth)
@@ -402,6 +405,32 @@ int __wrap_renameat(int from_folder, const char *from, int folder, const char *n
     if (strncmp(name, "step-", 5) == 0)
         strike(NAME);
     return __real_renameat(from_folder, from, folder, name);
+}
+
+/* ---- memory that is not to be had ---- */
+
+static bool no_memory_is_left; /* for what is asked for next */
+
+struct optimizer_kernel __real_optimizer_kernel_find(const struct optimizer *optimizer,
+                                                     const struct hst_cpu_adam_ops *ops);
+struct optimizer_kernel __wrap_optimizer_kernel_find(const struct optimizer *optimizer,
+                                                     const struct hst_cpu_adam_ops *ops);
+struct optimizer_kernel __wrap_optimizer_kernel_find(const struct optimizer *optimizer,
+                                                     const struct hst_cpu_adam_ops *ops)
+{
+    no_memory_is_left = strike(SAVE) && is_how("empty");
+    return __real_optimizer_kernel_find(optimizer, ops);
+}
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+    if (!no_memory_is_left)
+        return __real_malloc(bytes);
+    no_memory_is_left = false;
+    errno = ENOMEM;
+    return NULL;
 }
 
 int __real_hst_engine_leave(struct hst_engine *engine);

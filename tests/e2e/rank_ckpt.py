@@ -24,7 +24,7 @@ from short import by_turns  # noqa: E402
 from store_bytes import Store  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
-KIND = ('--precision=fp32', '--place=states=nvme,weights=nvme')
+KIND = ('--place=states=nvme,weights=nvme',)
 ROOM_FOR_ONE = "3m"
 KEEPS = ('--keep=1', '--keep-every=1')
 STEPS = 2
@@ -48,9 +48,10 @@ class Done:
 class Case(unittest.TestCase):
     nodes = None
 
-    def begin(self, *kind, apart=False, nodes=False):
+    def begin(self, *kind, apart=False, nodes=False, precision='fp32'):
         """A run of four ranks that has ended."""
-        self.run_ = Run(PROGRAMS, (*KIND, *kind), 4, steps=STEPS, apart=apart)
+        kind = (f'--precision={precision}', *KIND, *kind)
+        self.run_ = Run(PROGRAMS, kind, 4, steps=STEPS, apart=apart)
         self.addCleanup(self.run_.__exit__)
         self.run_.__enter__()
         if nodes:
@@ -229,19 +230,28 @@ class Numbers(Case):
                 version['commit_id'] = ''
         self.assertEqual(before, after)
 
-    def test_a_copy_of_other_ranks_is_no_damage(self):
-        """As it is left by a run that went on with fewer."""
-        self.begin(*KEEPS)
-        done = self.alone('reshard', self.run_.store, '--world=2', '--out', self.path('two'))
+    def test_a_copy_of_other_ranks_is_read(self):
+        """As it is left by a run that went on with fewer: in directories that nobody has any more.
+        What it lacks is told, and no other version is left out for that."""
+        self.begin(*KEEPS, apart=True)
+        folder, copy = self.all(), f'step-{STEPS}'
+        done = self.alone('reshard', folder, '--world=2', '--out', self.path('two'))
         self.assertEqual(done.status, 0, done.stderr)
-        copy = f'step-{STEPS}'
-        shutil.copytree(os.path.join(self.run_.store, copy), self.path(f'two/{copy}'))
-        self.run_.store = self.path('two')
-        self.assertEqual(self.alone('verify', self.run_.store).status, 0)
-        words = r'E402\] the copy of step 2 in .* is of 4 ranks and the store of 2: .* Fix: '
-        for what in 'verify', 'list':
-            done = self.refused(2, words, 2, what, self.run_.store)
-            self.assertNotIn('damaged:', done.stdout)
+        for rank in range(4):
+            os.unlink(self.path(f'store{rank}/r{rank:05}.d0.blk'))
+            os.unlink(f'{folder}/r{rank:05}.d0.blk')
+        for rank in range(2):
+            shutil.copy(self.path(f'two/r{rank:05}.d0.blk'), folder)
+            shutil.move(self.path(f'two/r{rank:05}.d0.blk'), self.path(f'store{rank}'))
+        for ranks in (2, 4):
+            self.same(ranks, 'list', folder)
+            done = self.same(ranks, 'verify', folder)
+            self.assertEqual(done.stdout.count('every byte of '), 2)
+        self.exports(2, folder, f'--version={STEPS}')
+        os.rename(self.path(f'store3/{copy}'), self.path('away'))
+        done = self.refused(65, r'E613\] no rank finds r00003\.d0\.blk of the copy of step 2 in ',
+                            2, 'verify', self.run_.store)
+        self.assertEqual(done.stdout.count('every byte of '), 1)
 
     def test_a_store_that_cannot_be_made_is_refused(self):
         self.begin(apart=True)
@@ -262,6 +272,15 @@ class Numbers(Case):
             shutil.rmtree(self.path('all'))
         self.assertEqual(sorted(os.listdir(self.run_.folder)), before)
         self.assertNotIn('new', os.listdir(self.path('store1')))
+
+    def test_who_has_no_memory_for_an_export_ends_all(self):
+        """It says so where all are asked whether they can begin. (A kernel is looked for twice:
+        the first time for the model.)"""
+        self.begin(precision='bf16')
+        self.refused(2, r"(?m)^error\[E302\] rank 2 \([^)]+\): no memory for a tile's weights\. ",
+                     4, 'export', self.run_.store, '--model', PROGRAMS.model, '--export',
+                     self.path('x'), '--export-dtype=fp32', end=End('empty', 2, 'save', 2))
+        self.assertFalse(os.path.exists(self.path('x')))
 
     def test_what_has_a_damaged_table_is_the_version_before(self):
         """On one rank, whose newest table is damaged in both copies: all ranks tell of it once."""

@@ -113,7 +113,8 @@ class Keeps(Case):
                 ((4,), ('--precision', 'bf16', '--export-dtype', 'fp32'), 'store'),
                 ((2,), ('--precision', 'fp16', '--place', 'states=nvme,weights=nvme'),
                  'store{rank}'),
-                ((2,), ('--precision', 'bf16', '--zero-stage', '2'), 'store'))
+                ((2,), ('--precision', 'bf16', '--zero-stage', '2'), 'store'),
+                ((2,), ('--precision', 'bf16', '--zero-stage', '0'), 'store{rank}'))
         for ranks, more, store in some(rows, 2):
             self.same(self.best(store.format(rank=0)), *WORSE, *more, ranks=ranks, store=store,
                       steps=6)
@@ -163,17 +164,19 @@ class Keeps(Case):
         self.rate = RATE
         self.same(self.best('store'), *WORSE, '--patience', '2', ranks=(2,), steps=20)
 
-    def test_a_damaged_copy_of_one_rank_is_told_by_it(self):
-        self.rate = RATE
-        words = (*WORSE, '--ways', '2', '--durability', 'step')
-        self.run_it(*words, before=mpi.launcher(2), steps=4)
-        path = self.path('store/step-2/r00001.d0.blk')
-        with open(path, 'r+b') as file: # its tables are at both ends
+    def spoil(self, name):
+        with open(self.path(name), 'r+b') as file: # its tables are at both ends
             whole = bytearray(file.read())
             for at in range(TABLES, len(whole) - TABLES):
                 whole[at] ^= whole[at] > 0
             file.seek(0)
             file.write(whole)
+
+    def test_a_damaged_copy_of_one_rank_is_told_by_it(self):
+        self.rate = RATE
+        words = (*WORSE, '--ways', '2', '--durability', 'step')
+        self.run_it(*words, before=mpi.launcher(2), steps=4)
+        self.spoil('store/step-2/r00001.d0.blk')
         done = self.run_it(*words, '--resume', '--allow-config-change', before=mpi.launcher(2),
                            steps=6, code=1)
         self.assertRegex(done.stderr, r'(?m)^rank 1 \([^)]+\): error\[E614\] [^\n]*damaged')
@@ -203,6 +206,38 @@ class Keeps(Case):
             self.run_it('--ways', '4', store='other', steps=step)
             self.assertEqual(sums_of(self.path('exported')), sums_of(self.path('out')))
             shutil.rmtree(self.path('other'))
+
+    def verified(self, *before, store, code=0):
+        done = subprocess.run([*before, PROGRAM, 'ckpt', 'verify', self.path(store)],
+                              capture_output=True, text=True, timeout=120, env=environment())
+        self.assertEqual((done.returncode, mpi.errors_of(done.stderr)), (code, set()), done.stderr)
+        return done.stdout
+
+    def test_each_of_the_replicas_keeps_copies_and_all_are_verified(self):
+        """By one process in one directory, and by ranks in one of each."""
+        words = ('--ways', '2', '--durability', 'step', '--zero-stage', '0', '--keep', '1',
+                 '--keep-every', '2')
+        for store in 'store', 'own{rank}':
+            done = self.run_it(*words, before=mpi.launcher(2), steps=3, store=store)
+            self.assertEqual(re.findall(r'I623\] (step \d) is kept', done.stderr), ['step 2'])
+        self.assertEqual(sorted(os.listdir(self.path('store/step-2'))),
+                         ['r00000.d0.blk', 'r00001.d0.blk'])
+        whole = [r'step 3: every byte of \S+ \S+ is as it was written',
+                 r'step 2: every byte of \S+ \S+ is as it was written \(a kept copy\)',
+                 r'step 3: every byte of \S+ \S+ is as it was written \(replica 1\)',
+                 r'step 2: every byte of \S+ \S+ is as it was written \(a kept copy, replica 1\)']
+        two = mpi.launcher(2)
+        for before, store in ((), 'store'), (two, 'store'), (two, 'own{rank}'):
+            told = self.verified(*before, store=store)
+            self.assertRegex(told, r'\A' + r'\n'.join(whole) + r'\n\Z')
+        self.run_it('--ways', '2', store='other', steps=2)
+        self.export('store', 2)
+        self.assertEqual(sums_of(self.path('exported')), sums_of(self.path('out')))
+        self.spoil('own1/step-2/r00001.d0.blk')
+        told = self.verified(*two, store='own{rank}', code=65)
+        self.assertRegex(told, r'\A' + r'\n'.join(whole[:3]) + r'\n(damaged: [^\n]*/own1/step-2/'
+                               r'r00001\.d0\.blk, [^\n]*\n)+step 2: \d+ blocks? (is|are) damaged '
+                               r'\(a kept copy, replica 1\)\n')
 
     def test_copies_change_nothing(self):
         want = self.trained('--ways', '4', '--durability', '2', steps=6)

@@ -7,6 +7,8 @@ what one process trains, stop where one of them is told to, and go on behind one
 """
 import getpass
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -24,6 +26,7 @@ from ranks import FOLDER, PROGRAM, Case, environment, sums_of  # noqa: E402
 DAEMONS = ('slurmctld', 'slurmd')
 RANKS = 4
 GONE_S = 60  # a launcher's end, at most
+PAGE = os.path.join(sys.argv[2], 'docs', 'launch.md')
 
 
 def free_port():
@@ -144,7 +147,30 @@ class Slurm(Case):
     def test_a_step_without_pmi_is_refused(self):
         told = self.trains(2, under=('srun', '--mpi=none', f'--ntasks={RANKS}'))
         self.assertRegex(told, r'error\[E501\] [^\n]*--mpi=pmix')
+        self.assertEqual(told.count('error[E501]'), 1, told)
         self.assertFalse(os.path.exists(self.path('store')))
+
+    def test_the_batch_script_of_the_page_trains(self):
+        """Its paths are others, and there is one node. It is queued again where it was stopped."""
+        want = self.alone(3)
+        with open(PAGE, encoding='utf-8') as page:
+            script = re.search(r'```\n(#!/bin/bash\n#SBATCH .*?)```', page.read(), re.DOTALL)[1]
+        command = re.search(r'hoistway train .*?--resume', script, re.DOTALL)[0]
+        words = shlex.split(command.replace('\\\n', ' '))
+        own = self.command('--ways', '4', '--resume')
+        flags = {word for word in words if word.startswith('--')}
+        self.assertLessEqual(flags, {word.split('=')[0] for word in own})
+        script = script.replace(command, shlex.join(own)).replace('--nodes=2', '--nodes=1')
+        with open(self.path('batch'), 'w', encoding='ascii') as file:
+            file.write(script)
+        done = subprocess.run(['sbatch', '--wait', '-o', self.path('told'), self.path('batch')],
+                              env=self.environment, capture_output=True, text=True,
+                              timeout=GONE_S)
+        with open(self.path('told'), encoding='utf-8', errors='replace') as file:
+            told = file.read()
+        self.assertEqual(done.returncode, 0, done.stderr + told)
+        self.assertRegex(told, r'ranks: 4 on 1 node \(srun\)')
+        self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
 
     def test_all_stop_where_one_is_told_to_and_go_on(self):
         want = self.alone(400)

@@ -13,6 +13,7 @@
  *     device=NAME               in place of the host, whose bytes it has
  *     rates=X                   all rates of the machine; it tells what was planned
  *     only=RANK,OPTION=VALUE    an option of this rank alone
+ *     swap=RANK                 two of its operations with the others change places in its graph
  */
 #include "session/engine_state.h"
 #include "toy_client.h"
@@ -45,6 +46,21 @@ struct client {
     struct early_end end;
     bool rates; /* are known */
 };
+
+static uint32_t swapping = UINT32_MAX; /* the rank whose operations do */
+
+int __real_ranks_compare_graphs(struct hst_engine *engine);
+int __wrap_ranks_compare_graphs(struct hst_engine *engine);
+int __wrap_ranks_compare_graphs(struct hst_engine *engine)
+{
+    uint32_t *net = engine->exec.step.graph.lane[LANE_NET];
+    if (engine->ranks.rank == swapping) {
+        const uint32_t first = net[0];
+        net[0] = net[1];
+        net[1] = first;
+    }
+    return __real_ranks_compare_graphs(engine);
+}
 
 static void end_early(const struct client *c)
 {
@@ -310,6 +326,8 @@ static bool take(struct called *called, uint32_t rank, char *word)
         called->config.device = value;
     else if (strcmp(word, "rates") == 0)
         set_rates(called, strtod(value, NULL));
+    else if (strcmp(word, "swap") == 0)
+        swapping = (uint32_t)strtoul(value, NULL, 10);
     else if (strcmp(word, "only") == 0 && comma)
         return strtoul(value, NULL, 10) != rank || take(called, rank, comma + 1);
     else

@@ -108,3 +108,45 @@ mutate(
     ('a rank has a trace of its own', 'o->trace = ranks->trace;', ''),
     ('others write no log', '        o->log = NULL;\n', ''),
 )
+mutate(
+    'tools/cli/options/launch.c', 'tools/cli_ranks',
+    ('what a launcher does to all rank 0 tells', 'if (launch->refused_alike)'),
+    ('of launchers that MPI does not know, too', '    voice_all_alike();\n    return fail(',
+     '    return fail('),
+)
+mutate(
+    'engine/comm/launch.c', 'tools/cli_ranks',
+    ('a flag is to be another one', 's == &sources[FLAGS] && count > 1', 'false'),
+    ('of one process there is one', 'else if (s == &sources[FLAGS])', 'else if (false)'),
+    ('one flag asks for the other', 'if (missing && id == FLAGS)'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'e2e/ranks',
+    ('shared memory of that size is enough', '(info->room_used_bytes + more) / mib + 2',
+     'info->room_used_bytes / mib + 1'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'engine/ranks',
+    ('ranks whose plans differ are refused', 'return compare(engine, "the plan of what ranks do '
+     'together", text);', 'return 0;'),
+)
+mutate(
+    'engine/ckpt/save.c', 'e2e/rank_ckpt',
+    ('who has no memory says so to all', 'if (rc && ckpt->shares)'),
+)
+mutate(
+    'engine/session/load.c', 'e2e/rank_keeps',
+    ('a replica has a copy of its own', '.rank = engine->ranks.rank,',
+     '.rank = engine->layout.share.rank,'),
+)
+mutate(
+    'engine/session/store/replicas.c', 'e2e/rank_keeps',
+    ('replicas of copies are verified', 'copies ? copies : store', 'store'),
+    ('those of all processes', 'found = found || has(replicas->all + (size_t)p * REPLICA_SET_BYTES,'
+     ' number);', 'found = has(replicas->own, number);'),
+)
+mutate(
+    'engine/session/store/ckpt_ranks.c', 'e2e/rank_ckpt',
+    ('a copy is looked for by itself', 'copied ? &r->copy : &r->engine.shares;',
+     '&r->engine.shares;'),
+)

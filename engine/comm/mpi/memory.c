@@ -33,6 +33,14 @@ static uint64_t free_room(void)
     return (uint64_t)status.f_bavail * status.f_frsize / 10 * 9;
 }
 
+static uint64_t used_room(void)
+{
+    struct statvfs status;
+    if (statvfs(SHARED_FOLDER, &status) != 0)
+        return 0;
+    return (uint64_t)(status.f_blocks - status.f_bavail) * status.f_frsize;
+}
+
 /* Memory cannot be shared for one of these reasons, the worst first. */
 enum room { ROOM_NOT_WANTED, ROOM_NO_PAGES, ROOM_NO_SHM, ROOM_NO_ADDRESSES, ROOM_ENOUGH };
 
@@ -67,10 +75,12 @@ static int agree_on_least(struct mpi *m, int own, int *least)
 }
 
 /* The owner may ask at any time. */
-static void tell_shared(struct mpi *m, bool shared, const char *why_not)
+static void tell_shared(struct mpi *m, bool shared, bool lacks_room, const char *why_not)
 {
     pthread_mutex_lock(&m->lock);
     m->info.shared = shared;
+    m->info.lacks_room = lacks_room;
+    m->info.room_used_bytes = lacks_room ? used_room() : 0;
     snprintf(m->info.why_not_shared, sizeof m->info.why_not_shared, "%s", why_not);
     pthread_mutex_unlock(&m->lock);
 }
@@ -84,15 +94,16 @@ static int agree_on_room(struct mpi *m, enum room own, uint64_t bytes, bool *agr
     if (rc)
         return rc;
     char why[sizeof m->info.why_not_shared];
+    const unsigned long long kib = (bytes + 1023) / 1024;
     snprintf(why, sizeof why,
              room == ROOM_ENOUGH       ? ""
              : room == ROOM_NOT_WANTED ? "messages were asked for"
              : room == ROOM_NO_PAGES   ? "a rank's system has pages of more than 4 KiB"
-             : room == ROOM_NO_SHM     ? "a node's %s is too small for %llu bytes of each rank"
-                                       : "a rank has too few addresses (ulimit -v) to map a node's "
-                                         "%s, %llu bytes of each rank",
-             SHARED_FOLDER, (unsigned long long)bytes);
-    tell_shared(m, *agreed, why);
+             : room == ROOM_NO_SHM ? "a node's %s is too small for %llu KiB of each of its ranks"
+                                   : "a rank has too few addresses (ulimit -v) to map a node's "
+                                     "%s, %llu KiB of each rank",
+             SHARED_FOLDER, kib);
+    tell_shared(m, *agreed, room == ROOM_NO_SHM, why);
     return 0;
 }
 
@@ -139,7 +150,7 @@ int mpi_take_pages(struct mpi *m, struct slot **slot)
     m->config.messages = false;
     int rc = agree_on_room(m, look_for_room(m, bytes), bytes, &agreed);
     m->config.messages = messages;
-    tell_shared(m, false, ""); /* nothing was allocated yet */
+    tell_shared(m, false, false, ""); /* nothing was allocated yet */
     if (!rc && !agreed)
         rc = mpi_fail(m, -ENOMEM, COMM_NOBODY,
                       "%s has %llu bytes free, too few for a page of each rank of the node",
@@ -278,7 +289,7 @@ static int give_back(struct mpi *m, struct block *block, char *twin)
 {
     if (twin)
         munmap(twin, block->size_bytes);
-    tell_shared(m, false,
+    tell_shared(m, false, false,
                 "a rank cannot map shared memory a second time, or others have filled it");
     free(block->peer);
     block->peer = NULL;
@@ -313,7 +324,7 @@ int mpi_expose(struct mpi *m, struct block *block)
     if (rc)
         return rc;
     if (!m->uniform || m->info.locals == 1) {
-        tell_shared(m, false, m->uniform ? "" : "nodes have different numbers of ranks");
+        tell_shared(m, false, false, m->uniform ? "" : "nodes have different numbers of ranks");
         return 0;
     }
     rc = agree_on_room(m, look_to_share(m, block), block->size_bytes, &agreed);

@@ -150,6 +150,8 @@ static void info(struct comm *comm, struct comm_info *told)
     if (n->control) {
         comm_info(n->control, &below);
         told->shared = below.shared;
+        told->lacks_room = below.lacks_room;
+        told->room_used_bytes = below.room_used_bytes;
         memcpy(told->why_not_shared, below.why_not_shared, sizeof told->why_not_shared);
         told->net_bytes += below.net_bytes;
         told->between_bytes += below.between_bytes;

@@ -107,14 +107,18 @@ struct hst_ckpt_ranks_config {
  */
 int hst_ckpt_ranks_join(const struct hst_ckpt_ranks_config *config, struct hst_ckpt_ranks **ranks,
                         struct hst_error *error);
-/** As hst_ckpt_open, of ranks. config->store is not used. *error names the rank that it is of, and
- * its node. The ranks outlive the handle. Errors beside: -EINVAL (E402) a copy of another number of
- * ranks than the store, which one process reads. */
+/** As hst_ckpt_open, of ranks. config->store is not used; config->replica is one of those that
+ * hst_ckpt_ranks_replicas has told last, of the same step. *error names the rank that it is of, and
+ * its node. The ranks outlive the handle. */
 int hst_ckpt_ranks_open(struct hst_ckpt_ranks *ranks, const struct hst_ckpt_config *config,
                         struct hst_ckpt **ckpt, struct hst_error *error);
 /** As hst_ckpt_kept, of ranks. *count: how many. Errors: the transport's. */
 int hst_ckpt_ranks_kept(struct hst_ckpt_ranks *ranks, uint64_t *steps, size_t capacity,
                         size_t *count, struct hst_error *error);
+/** As hst_ckpt_replicas, of ranks: the numbers that any of them finds. *count: how many. Errors:
+ * the transport's; -ENOMEM. */
+int hst_ckpt_ranks_replicas(struct hst_ckpt_ranks *ranks, uint64_t step, uint32_t *numbers,
+                            size_t capacity, size_t *count, struct hst_error *error);
 /** The last error is the same on all of them, and they may go on together. What joins them fills
  * *error where it is empty: the handle's calls leave that to it. */
 bool hst_ckpt_ranks_agreed(const struct hst_ckpt_ranks *ranks, int native,
@@ -140,11 +144,12 @@ size_t hst_ckpt_kept(const char *store, uint64_t *steps, size_t capacity);
  * the model each, in files that only their names tell apart.
  *
  * store     its directories; the first is looked at
+ * step      of a kept copy; HST_NO_VERSION: of the store's last version
  * numbers   [capacity], written
  *
  * Returns how many there are, of which at most `capacity` were written.
  */
-size_t hst_ckpt_replicas(const char *store, uint32_t *numbers, size_t capacity);
+size_t hst_ckpt_replicas(const char *store, uint64_t step, uint32_t *numbers, size_t capacity);
 
 /**
  * The model whose tensors these are: the units that were added to an engine which is not sealed.

@@ -30,6 +30,7 @@ struct hst_launch {
     const char *launcher;      /* "mpirun of Open MPI"; "" where there is none; static */
     const char *variable;      /* that says how many there are; "" */
     const char *alone;         /* how it is started alone: "without mpirun"; "" */
+    bool refused_alike;        /* what it is refused for is so on each of them */
     /* torchrun: "HOST:PORT" where NCCL's ranks can meet, behind MASTER_PORT, which is torchrun's;
        "" where nothing, or no such place, is said */
     char meet[96];

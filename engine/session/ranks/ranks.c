@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 enum { TEXT_BYTES = 256 }; /* of what ranks compare */
+enum { FIX_BYTES = 128 };
 
 /* What is agreed on outside of steps is waited for however long ranks take to load, or to read. */
 static int agree(struct hst_engine *engine, struct comm_op op)
@@ -262,18 +263,35 @@ int ranks_compare_graphs(struct hst_engine *engine)
 
 /* ---- what others read ---- */
 
-/* bytes: that are shared; info: whether the last part is. */
-static void tell_exposed(struct hst_engine *engine, const struct comm_info *info, uint64_t bytes)
+/* text ← what helps where /dev/shm lacks room for so many more bytes of each rank: its size, in
+   words that mount and Docker know. */
+static void name_room(const struct comm_info *info, uint64_t missing_bytes, char text[FIX_BYTES])
 {
-    char size[SIZE_TEXT_BYTES];
+    const uint64_t mib = UINT64_C(1) << 20;
+    const uint64_t more = missing_bytes * info->locals / 9 * 10; /* a tenth is left to others */
+    const unsigned long long size = (info->room_used_bytes + more) / mib + 2;
+    if (info->lacks_room)
+        snprintf(text, FIX_BYTES,
+                 "mount -o remount,size=%llum /dev/shm on each node, or docker run "
+                 "--shm-size=%llum",
+                 size, size);
+    else
+        snprintf(text, FIX_BYTES, "docs/launch.md, Shared memory");
+}
+
+/* bytes: that are shared; missing_bytes: that are not; info: whether the last part is. */
+static void tell_exposed(struct hst_engine *engine, const struct comm_info *info, uint64_t bytes,
+                         uint64_t missing_bytes)
+{
+    char size[SIZE_TEXT_BYTES], fix[FIX_BYTES];
     if (!ranks_tells(engine))
         return;
+    name_room(info, missing_bytes, fix);
     if (!info->shared && bytes > 0) {
         report_log(&engine->report, HST_LOG_WARNING,
                    "W502 ranks of a node read only %s of each in place, and send each other "
-                   "messages for the rest, which is slower: %s. Results are the same. Fix: "
-                   "docs/launch.md, Shared memory",
-                   size_text(bytes, size), info->why_not_shared);
+                   "messages for the rest, which is slower: %s. Results are the same. Fix: %s",
+                   size_text(bytes, size), info->why_not_shared, fix);
         return;
     }
     if (info->shared)
@@ -284,9 +302,8 @@ static void tell_exposed(struct hst_engine *engine, const struct comm_info *info
     else if (info->why_not_shared[0])
         report_log(&engine->report, HST_LOG_WARNING,
                    "W502 ranks of a node send each other messages, which is slower than reading "
-                   "each other's memory: %s. Results are the same. Fix: docs/launch.md, Shared "
-                   "memory",
-                   info->why_not_shared);
+                   "each other's memory: %s. Results are the same. Fix: %s",
+                   info->why_not_shared, fix);
 }
 
 /* All agree on what is shared: so they do on where to leave off. */
@@ -294,19 +311,22 @@ int ranks_expose(struct hst_engine *engine, unsigned char *arena)
 {
     struct exposed parts[EXPOSED_MAX];
     struct comm_info info = {.shared = true};
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, missing_bytes = 0;
     if (!engine->comm)
         return 0;
     const uint32_t count = placement_exposed(&engine->placement, parts);
     int rc = ranks_meet(engine); /* with patience: they have planned, each in its time */
-    for (uint32_t i = 0; i < count && rc == 0 && info.shared; i++) {
-        rc = comm_expose(engine->comm, arena + parts[i].at, parts[i].bytes);
-        rc = rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;
-        comm_info(engine->comm, &info);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        if (info.shared) {
+            rc = comm_expose(engine->comm, arena + parts[i].at, parts[i].bytes);
+            rc = rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;
+            comm_info(engine->comm, &info);
+        }
         bytes += info.shared ? parts[i].bytes : 0;
+        missing_bytes += info.shared ? 0 : parts[i].bytes;
     }
     if (rc == 0)
-        tell_exposed(engine, &info, bytes);
+        tell_exposed(engine, &info, bytes, missing_bytes);
     return rc;
 }
 

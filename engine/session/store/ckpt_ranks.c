@@ -7,6 +7,7 @@
 #include "ckpt/ckpt.h"
 #include "comm/report.h"
 #include "session/ranks/ranks.h"
+#include "session/store/replicas.h"
 #include "session/store/shares.h"
 
 #include <errno.h>
@@ -27,7 +28,9 @@ struct hst_ckpt_ranks {
     /* This holds what is under way: who stops waiting may free its own memory. */
     unsigned char *room;
     size_t room_bytes;
-    bool agreed; /* the last error is that of all */
+    bool agreed;              /* the last error is that of all */
+    struct replicas replicas; /* as they were asked for last */
+    struct shares copy;       /* the files of the copy that was looked for last */
 };
 
 static int no_memory(struct hst_error *error)
@@ -280,6 +283,8 @@ int hst_ckpt_ranks_leave(struct hst_ckpt_ranks **ranks, struct hst_error *error)
     if (rc)
         return failed(r, rc, error);
     shares_close(&r->engine);
+    replicas_close(&r->replicas);
+    shares_free(&r->copy);
     free(r->engine.store);
     free(r->room);
     free(r);
@@ -299,6 +304,7 @@ struct opened {
     struct ckpt_shares shares;
     struct share_directories *own;              /* [world] */
     const struct store_directory **directories; /* [world] */
+    unsigned char *seen;                        /* of `shares` */
     char *paths;                                /* between commas */
 };
 
@@ -309,39 +315,42 @@ static void release(struct ckpt_shares *shares)
         share_directories_close(&o->own[rank]);
     free(o->own);
     free((void *)o->directories);
+    free(o->seen);
     free(o->paths);
     free(o);
 }
 
-/* directories ← those of the copy of a step in them. */
-static int enter(struct share_directories *directories, uint64_t step, struct hst_error *error)
+static int open_rank(const struct shares *shares, struct opened *o, uint32_t rank,
+                     struct hst_error *error)
 {
-    char copy[KEPT_NAME_BYTES];
-    const size_t room = PATH_MAX + KEPT_NAME_BYTES;
-    char *text = malloc(room * STRIPE_DRIVES_MAX);
-    int rc = text ? 0 : no_memory(error);
-    kept_name(step, copy);
-    for (uint32_t d = 0; d < directories->drives && rc == 0; d++) {
-        char *path = text + d * room;
-        snprintf(path, room, "%s/%s", directories->list[d].path, copy);
-        store_directory_close(&directories->list[d]);
-        rc = store_directory_open(path, &directories->list[d], error);
-    }
-    free(directories->text); /* what was open has closed its own */
-    directories->text = text;
+    const uint32_t nth = shares_nth(shares, rank);
+    if (nth == UINT32_MAX)
+        return 0;
+    const int rc = share_directories_open(shares, nth, &o->own[rank], error);
+    o->directories[rank] = o->own[rank].list;
     return rc;
 }
 
-static int open_rank(const struct hst_ckpt_ranks *r, struct opened *o, uint32_t rank, uint64_t step,
-                     struct hst_error *error)
+/* Of a store of one rank. */
+static int open_replica(struct hst_ckpt_ranks *r, struct opened *o, uint32_t number,
+                        struct hst_error *error)
 {
-    const uint32_t nth = shares_nth(&r->engine, rank);
-    if (nth == UINT32_MAX)
-        return 0;
-    int rc = share_directories_open(&r->engine.shares, nth, &o->own[rank], error);
-    if (rc == 0 && step != HST_NO_VERSION)
-        rc = enter(&o->own[rank], step, error);
-    o->directories[rank] = o->own[rank].list;
+    const uint32_t processes = r->engine.ranks.ranks;
+    o->shares.replica = number;
+    replicas_seen(&r->replicas, processes, number, o->seen);
+    const int rc = replicas_open(&r->replicas, number, o->own, error);
+    o->directories[0] = o->own[0].text ? o->own[0].list : NULL;
+    return rc;
+}
+
+static int open_each(struct hst_ckpt_ranks *r, const struct shares *shares, struct opened *o,
+                     uint32_t replica, struct hst_error *error)
+{
+    int rc = 0;
+    if (replica > 0)
+        return open_replica(r, o, replica, error);
+    for (uint32_t rank = 0; rc == 0 && rank < o->shares.world; rank++)
+        rc = open_rank(shares, o, rank, error);
     return rc;
 }
 
@@ -365,19 +374,20 @@ static int write_paths(struct hst_ckpt_ranks *r, struct opened *o)
     return 0;
 }
 
-static int make_opened(struct hst_ckpt_ranks *r, struct opened **opened, struct hst_error *error)
+/* number: by which the map tells who sees what; null: by that of the processes. */
+static int make_opened(struct hst_ckpt_ranks *r, const struct share_map *map,
+                       const uint32_t *number, struct opened **opened, struct hst_error *error)
 {
-    const struct share_map *map = &r->engine.shares.map;
+    const uint32_t processes = r->engine.ranks.ranks;
     struct opened *o = *opened = calloc(1, sizeof *o);
     if (!o)
         return no_memory(error);
     o->shares = (struct ckpt_shares){
         .world = map->world,
         .drives = map->drives,
-        .processes = r->engine.ranks.ranks,
+        .processes = processes,
         .process = r->engine.ranks.rank,
         .node = r->engine.ranks.node,
-        .seen = map->seen,
         .writer = r->writer,
         .take = take,
         .share = share,
@@ -390,10 +400,14 @@ static int make_opened(struct hst_ckpt_ranks *r, struct opened **opened, struct 
     o->own = calloc(map->world, sizeof *o->own);
     o->directories = calloc(map->world, sizeof *o->directories);
     o->shares.directories = o->directories;
+    o->shares.seen = o->seen = calloc(processes, map->world);
+    for (uint32_t p = 0; o->seen && p < processes; p++)
+        memcpy(o->seen + (size_t)p * map->world,
+               map->seen + (size_t)(number ? number[p] : p) * map->world, map->world);
     for (uint32_t rank = 0; o->own && rank < map->world; rank++)
         for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
             o->own[rank].list[d].fd = -1;
-    return o->own && o->directories ? 0 : no_memory(error);
+    return o->own && o->directories && o->seen ? 0 : no_memory(error);
 }
 
 /* The steps of copies, as the process tells that finds rank 0's files; of others nothing. */
@@ -401,7 +415,7 @@ static size_t kept_here(const struct hst_ckpt_ranks *r, uint64_t *steps, size_t 
 {
     struct share_directories directories;
     struct hst_error ignored;
-    const uint32_t nth = shares_nth(&r->engine, 0);
+    const uint32_t nth = shares_nth(&r->engine.shares, 0);
     size_t count = 0;
     if (nth == UINT32_MAX)
         return 0;
@@ -426,50 +440,86 @@ int hst_ckpt_ranks_kept(struct hst_ckpt_ranks *r, uint64_t *steps, size_t capaci
     return rc ? failed(r, rc, error) : 0;
 }
 
-/* A copy may be older than a move of the store to other ranks. Where its file cannot be read it
- * counts as of as many: opening it tells why. */
-static uint32_t world_of_copy(const struct hst_ckpt_ranks *r, uint64_t step)
+int hst_ckpt_ranks_replicas(struct hst_ckpt_ranks *r, uint64_t step, uint32_t *numbers,
+                            size_t capacity, size_t *count, struct hst_error *error)
 {
-    struct share_directories directories;
-    struct store_header header;
-    struct hst_error ignored;
-    uint32_t world = r->engine.shares.map.world;
-    int rc = share_directories_open(&r->engine.shares, shares_nth(&r->engine, 0), &directories,
-                                    &ignored);
-    rc = rc ? rc : enter(&directories, step, &ignored);
-    if (rc == 0 && store_first_look(&directories.list[0], 0, false, &header, &ignored) == 0)
-        world = header.world;
-    share_directories_close(&directories);
-    return world;
+    const struct comm_info *ranks = &r->engine.ranks;
+    const struct hst_store_place place = {ranks->rank, ranks->local, ranks->node};
+    int rc = 0;
+    *count = 0;
+    if (r->engine.shares.map.world != 1)
+        return 0;
+    if (replicas_look(&r->replicas, r->engine.store, &place, step, ranks->ranks))
+        rc = no_memory(error);
+    rc = agree(r, rc, error);
+    if (rc)
+        return rc;
+    rc = share(r, r->replicas.own, r->replicas.all, REPLICA_SET_BYTES);
+    if (rc)
+        return failed(r, rc, error);
+    *count = replicas_numbers(&r->replicas, ranks->ranks, numbers, capacity);
+    return 0;
 }
 
-/* *kept ← the step, where there is a copy of it; else none. *world: of the copy. */
-static int find_copy(struct hst_ckpt_ranks *r, uint64_t step, uint64_t *kept, uint32_t *world)
+/* *kept ← the step, where rank 0 has a copy of it; else none. */
+static int find_copy(struct hst_ckpt_ranks *r, uint64_t step, uint64_t *kept)
 {
     const uint32_t teller = share_map_first(&r->engine.shares.map, r->engine.ranks.ranks, 0);
     uint64_t steps[1024];
     *kept = HST_NO_VERSION;
-    *world = r->engine.shares.map.world;
     if (step == HST_NO_VERSION)
         return 0;
     size_t count = teller == r->engine.ranks.rank ? kept_here(r, steps, 1024) : 0;
     for (size_t i = 0; i < count && i < 1024; i++)
         *kept = steps[i] == step ? step : *kept;
-    if (*kept != HST_NO_VERSION)
-        *world = world_of_copy(r, step);
-    const int rc = take(r, teller, kept, sizeof *kept);
-    return rc ? rc : take(r, teller, world, sizeof *world);
+    return take(r, teller, kept, sizeof *kept);
 }
 
-static int refuse_world(const struct hst_ckpt_ranks *r, uint64_t step, uint32_t world,
-                        struct hst_error *error)
+/* It is the same on all of them. */
+static int refuse_copy(struct hst_ckpt_ranks *r, uint64_t step, struct hst_error *error)
 {
-    return store_refuse(error, HST_E_VALUE, -EINVAL,
-                        "the copy of step %llu in %s is of %u ranks and the store of %u: ranks "
-                        "read copies of as many as the store has. Fix: bring all files of that "
-                        "copy into one directory, and run hoistway ckpt there without mpirun",
-                        (unsigned long long)step, r->engine.config.store, world,
-                        r->engine.shares.map.world);
+    const struct share_map *map = &r->copy.map;
+    char names[200];
+    r->agreed = true;
+    if (map->fate == SHARE_NONE)
+        return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                            "the copy of step %llu in %s has gone meanwhile. Fix: hoistway ckpt "
+                            "list tells which are kept",
+                            (unsigned long long)step, r->engine.config.store);
+    if (map->fate == SHARE_SEVERAL)
+        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
+                            "ranks find two copies of step %llu in %s. Fix: leave one of them "
+                            "there",
+                            (unsigned long long)step, r->engine.config.store);
+    share_map_missing(map, r->engine.ranks.ranks, names, sizeof names);
+    return store_refuse(error, HST_E_STORE_MIXED, -ENODATA,
+                        "no rank finds %s of the copy of step %llu in %s. Fix: start ranks on the "
+                        "nodes that have it, or bring it to one that takes part",
+                        names, (unsigned long long)step, r->engine.config.store);
+}
+
+/* A copy may be of another number of ranks than the store: its files are looked for as a store's
+ * are. */
+static int look_at_copy(struct hst_ckpt_ranks *r, uint64_t step, struct hst_error *error)
+{
+    char *directories = kept_directories(r->engine.store, step);
+    int rc = directories ? 0 : no_memory(error);
+    shares_free(&r->copy);
+    rc = agree(r, rc, error);
+    if (rc == 0 && (rc = shares_look(&r->engine, &r->copy, directories)) != 0)
+        failed(r, rc, error);
+    free(directories);
+    if (rc)
+        return rc;
+    const struct share_map *map = &r->copy.map;
+    if (map->fate == SHARE_MISSING && r->copy.error.code) { /* others do not know of it */
+        *error = r->copy.error;
+        rc = error->native;
+    }
+    rc = agree(r, rc, error);
+    return rc == 0 && map->fate != SHARE_OWN && map->fate != SHARE_MOVE
+               ? refuse_copy(r, step, error)
+               : rc;
 }
 
 static int refuse_step(const struct hst_ckpt_ranks *r, uint64_t is, uint64_t wanted,
@@ -487,17 +537,16 @@ int hst_ckpt_ranks_open(struct hst_ckpt_ranks *r, const struct hst_ckpt_config *
     struct opened *o = NULL;
     struct hst_ckpt *made = NULL;
     uint64_t kept;
-    uint32_t world;
-    int rc = find_copy(r, config->step, &kept, &world);
+    int rc = find_copy(r, config->step, &kept);
     if (rc)
         return failed(r, rc, error);
-    if (world != r->engine.shares.map.world) {
-        r->agreed = true; /* one has told it to all */
-        return refuse_world(r, kept, world, error);
-    }
-    rc = make_opened(r, &o, error);
-    for (uint32_t rank = 0; rc == 0 && rank < o->shares.world; rank++)
-        rc = open_rank(r, o, rank, kept, error);
+    const bool copied = kept != HST_NO_VERSION && config->replica == 0;
+    rc = copied ? look_at_copy(r, kept, error) : 0;
+    if (rc)
+        return rc;
+    const struct shares *shares = copied ? &r->copy : &r->engine.shares;
+    rc = make_opened(r, &shares->map, copied ? shares->map.number : NULL, &o, error);
+    rc = rc ? rc : open_each(r, shares, o, config->replica, error);
     if (rc == 0 && write_paths(r, o))
         rc = no_memory(error);
     rc = agree(r, rc, error);

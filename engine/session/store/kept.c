@@ -50,10 +50,6 @@ static int take_first(void *context, void *bytes, size_t size_bytes)
 static int make_keep(struct hst_engine *engine)
 {
     struct versions *v = &engine->versions;
-    if (ranks_are_replicas(engine))
-        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "ranks of ZeRO stage 0 keep no copies of versions yet. Fix: "
-                           "--zero-stage 1, or leave --keep and --keep-best out");
     v->keep_ranks = (struct keep_ranks){engine->ranks.rank, most_of_all, take_first, engine};
     for (uint32_t d = 0; d < engine->drive_count; d++)
         v->keep_paths[d] = engine->drives[d].path;

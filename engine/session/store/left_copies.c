@@ -84,7 +84,7 @@ static void tell_of(struct hst_engine *engine, const struct own_places *all, uin
     struct shares *shares = &engine->shares;
     struct share_directories directories;
     struct hst_error ignored;
-    const uint32_t nth = shares_nth(engine, rank);
+    const uint32_t nth = shares_nth(&engine->shares, rank);
     if (nth == UINT32_MAX ||
         share_map_first(&shares->map, engine->ranks.ranks, rank) != engine->ranks.rank)
         return;

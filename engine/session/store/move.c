@@ -62,7 +62,7 @@ static int open_directories(struct move *m)
         for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
             m->opened[r].list[d].fd = -1;
     for (uint32_t r = 0; r < world; r++) {
-        const uint32_t nth = shares_nth(m->engine, r);
+        const uint32_t nth = shares_nth(&m->engine->shares, r);
         if (nth == UINT32_MAX)
             continue;
         const int rc = share_directories_open(shares, nth, &m->opened[r], &m->error);

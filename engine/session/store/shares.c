@@ -246,10 +246,9 @@ static int no_memory(struct hst_engine *engine)
 }
 
 /* It gathers what all processes find; *in is the caller's to free. */
-static int gather(struct hst_engine *engine, struct share_map_in *in, uint32_t *nodes,
-                  uint32_t *counts)
+static int gather(struct hst_engine *engine, const struct shares *shares, struct share_map_in *in,
+                  uint32_t *nodes, uint32_t *counts)
 {
-    const struct shares *shares = &engine->shares;
     struct share_found *own, *all;
     const uint32_t ranks = in->processes;
     int rc = ranks_share_all(engine, "nodes", &engine->ranks.node, nodes, sizeof *nodes);
@@ -292,6 +291,28 @@ static int take_number(struct hst_engine *engine)
     return 0;
 }
 
+int shares_look(struct hst_engine *engine, struct shares *shares, const char *store)
+{
+    const struct comm_info *ranks = &engine->ranks;
+    const struct hst_store_place place = {ranks->rank, ranks->local, ranks->node};
+    if (shares_list(shares, store, &place))
+        return no_memory(engine);
+    struct share_map_in in = {.processes = ranks->ranks};
+    uint32_t *nodes = calloc(in.processes, sizeof *nodes);
+    uint32_t *counts = calloc(in.processes, sizeof *counts);
+    in.nodes = nodes;
+    in.counts = counts;
+    int rc = nodes && counts ? gather(engine, shares, &in, nodes, counts) : no_memory(engine);
+    if (rc == 0 && share_map(&in, &shares->map))
+        rc = no_memory(engine);
+    if (rc == 0 && shares->map.seen)
+        shares->twice = share_map_twice(&shares->map, in.processes, nodes);
+    free((void *)(uintptr_t)in.found);
+    free(nodes);
+    free(counts);
+    return rc;
+}
+
 int shares_find(struct hst_engine *engine)
 {
     const struct comm_info *ranks = &engine->ranks;
@@ -301,21 +322,7 @@ int shares_find(struct hst_engine *engine)
     if (hst_store_words(engine->store, &place, NULL, 0, NULL) < 0)
         return 0; /* it is told where they are filled in */
     engine->shares.replicas = ranks_are_replicas(engine) ? ranks->ranks : 0;
-    if (shares_list(&engine->shares, engine->store, &place))
-        return no_memory(engine);
-    struct share_map_in in = {.processes = ranks->ranks};
-    uint32_t *nodes = calloc(in.processes, sizeof *nodes);
-    uint32_t *counts = calloc(in.processes, sizeof *counts);
-    in.nodes = nodes;
-    in.counts = counts;
-    int rc = nodes && counts ? gather(engine, &in, nodes, counts) : no_memory(engine);
-    if (rc == 0 && share_map(&in, &engine->shares.map))
-        rc = no_memory(engine);
-    if (rc == 0 && engine->shares.map.seen)
-        engine->shares.twice = share_map_twice(&engine->shares.map, in.processes, nodes);
-    free((void *)(uintptr_t)in.found);
-    free(nodes);
-    free(counts);
+    const int rc = shares_look(engine, &engine->shares, engine->store);
     return rc ? rc : take_number(engine);
 }
 
@@ -324,9 +331,8 @@ void shares_close(struct hst_engine *engine)
     shares_free(&engine->shares);
 }
 
-uint32_t shares_nth(const struct hst_engine *engine, uint32_t rank)
+uint32_t shares_nth(const struct shares *shares, uint32_t rank)
 {
-    const struct shares *shares = &engine->shares;
     for (uint32_t i = 0; i < shares->count; i++)
         if (shares->own[i].rank == rank && shares->own[i].world == shares->map.world &&
             store_id_equal(&shares->own[i].uuid, &shares->map.uuid))

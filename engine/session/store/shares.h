@@ -39,8 +39,12 @@ int shares_name(struct hst_engine *engine);
  * of the store that holds. */
 void shares_clean(struct hst_engine *engine, const struct store_id *uuid, uint32_t world);
 
+/** shares ← what all ranks find by the words of `store`, and whose it is; no rank takes another
+ * number for it. shares->replicas is read. To be freed after an error, too. Errors: the
+ * transport's, -ENOMEM (sticky). */
+int shares_look(struct hst_engine *engine, struct shares *shares, const char *store);
 /** The nth file that is of this rank of the store that is found; UINT32_MAX: another finds it. */
-uint32_t shares_nth(const struct hst_engine *engine, uint32_t rank);
+uint32_t shares_nth(const struct shares *shares, uint32_t rank);
 
 /* ---- without an engine ----------------------------------------------------------------------- */
 

@@ -34,26 +34,34 @@ struct launched {
     struct hst_launch_flags flags;
     uint32_t ranks;   /* 0: refused */
     const char *told; /* in the refusal */
+    bool alike;       /* which is that of all of them: rank 0 tells it */
 };
 
 static const struct launched CASES[] = {
-    {{{NULL}}, {NULL, NULL}, 1, NULL},
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}, {NULL, NULL}, 4, NULL},
-    {{{NULL}}, {"3", "2"}, 3, NULL},
+    {{{NULL}}, {NULL, NULL}, 1, NULL, false},
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}, {NULL, NULL}, 4, NULL, false},
+    {{{NULL}}, {"3", "2"}, 3, NULL, false},
     /* half of a source is nobody's, but what was typed is somebody's */
-    {{{"WORLD_SIZE", "4"}}, {NULL, NULL}, 1, NULL},
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}}, {NULL, NULL}, 1, NULL},
-    {{{NULL}}, {"3", NULL}, 0, "--rank is not set"},
-    {{{NULL}}, {"3", "3"}, 0, "no rank below --world"},
+    {{{"WORLD_SIZE", "4"}}, {NULL, NULL}, 1, NULL, false},
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}}, {NULL, NULL}, 1, NULL, false},
+    {{{NULL}}, {"3", NULL}, 0, "--world 3 is given without --rank. Fix: ", false},
+    {{{NULL}},
+     {"3", "3"},
+     0,
+     "no rank below --world, which is 3. Fix: each process's own --rank, 0 to 2.",
+     false},
+    {{{NULL}}, {"1", "1"}, 0, "no rank below --world, which is 1. Fix: --rank 0.", false},
     {{{"WORLD_SIZE", "2"}, {"RANK", "1"}, {"LOCAL_RANK", "1"}},
      {NULL, NULL},
      0,
-     "MPI, which joins ranks, does not know of these. Fix: start it once, without torchrun."},
+     "MPI, which joins ranks, does not know of these. Fix: start it once, without torchrun.",
+     true},
     {{{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}},
      {NULL, NULL},
      0,
-     "Fix: srun --mpi=pmix."},
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}, {"2", "0"}, 0, "Fix: "},
+     "Fix: srun --mpi=pmix.",
+     true},
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}}, {"2", "0"}, 0, "Fix: ", false},
 };
 
 static void set(const struct launched *c)
@@ -72,6 +80,7 @@ static void a_rank_is_one_of_a_world_that_mpi_carries(void **state)
         struct hst_launch launch;
         struct hst_error error = {0};
         set(c);
+        voice_of(1, NULL);
         int native = launch_read(&c->flags, &launch, &error);
         if (native != (c->ranks ? 0 : -EINVAL))
             fail_msg("case %zu: %d %s", i, native, error.message);
@@ -79,11 +88,14 @@ static void a_rank_is_one_of_a_world_that_mpi_carries(void **state)
             assert_int_equal(launch.ranks, c->ranks);
             continue;
         }
+        /* each of them would say it */
+        assert_int_equal(voice_is_told(), c->alike);
         assert_int_equal(error.code, FAIL_RANKS);
         assert_int_equal(cli_exit_code(&error), CLI_EXIT_USAGE);
         if (!strstr(error.message, c->told))
             fail_msg("case %zu: %s", i, error.message);
     }
+    voice_of(0, NULL);
 }
 
 /* ---- voice ---- */
@@ -141,6 +153,18 @@ static void an_end_is_told_unless_the_launcher_has_brought_it(void **state)
     voice_of(0, NULL);
 }
 
+static void what_all_have_alike_is_rank_0s_to_tell(void **state)
+{
+    (void)state;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        voice_of(rank, NULL);
+        voice_all_alike();
+        assert_int_equal(voice_tells_end(), rank == 0);
+    }
+    voice_of(0, NULL);
+    assert_false(voice_is_told());
+}
+
 /* Of a run on two ranks: stderr has what is the second one's alone. */
 static void notes_and_warnings_of_the_tools_are_rank_0s(void **state)
 {
@@ -176,6 +200,7 @@ int main(void)
         cmocka_unit_test(rank_0_speaks_as_one_process_does),
         cmocka_unit_test(others_name_themselves_and_their_node),
         cmocka_unit_test(an_end_is_told_unless_the_launcher_has_brought_it),
+        cmocka_unit_test(what_all_have_alike_is_rank_0s_to_tell),
         cmocka_unit_test(notes_and_warnings_of_the_tools_are_rank_0s),
     };
     return cmocka_run_group_tests_name("cli/ranks", tests, NULL, NULL);

@@ -13,6 +13,7 @@
 
 static int refuse(const struct hst_launch *launch, const char *why, struct hst_error *error)
 {
+    voice_all_alike();
     return fail(error, FAIL_RANKS, -EINVAL,
                 "%s has started this as one of %u (%s is %u), and each would be a whole run that "
                 "knows nothing of the others: %s. Fix: start it once, %s.",
@@ -25,6 +26,8 @@ int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
 {
     char why[200];
     const int native = hst_launch_read(flags, NULL, launch, why);
+    if (launch->refused_alike)
+        voice_all_alike();
     if (native && (launch->ranks > 1 || flags->world || flags->rank))
         return fail(error, FAIL_RANKS, native, "%s", why);
     if (launch->ranks > 1 && !launch->mpi)

@@ -10,7 +10,8 @@
 
 /**
  * Of a verb that may be one of several ranks: reads which. Refuses a world that no transport
- * carries, launchers that contradict each other, and flags of which one is missing. E501.
+ * carries, launchers that contradict each other, and flags of which one is missing. E501;
+ * rank 0 alone tells what is so on all of them (voice_all_alike).
  * Variables that are half set are nobody's: such a process is alone.
  */
 int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,

@@ -35,9 +35,13 @@ int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *oper
 /** As hst_ckpt_open. Where it is to be held, W614 tells of a version that is not the newest. */
 int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
                         struct hst_ckpt **ckpt, struct hst_error *error);
-/** One process opens another replica's last version, which is held. As hst_ckpt_open. */
-int ckpt_source_replica(const struct ckpt_source *source, uint32_t number, struct hst_ckpt **ckpt,
-                        struct hst_error *error);
+/** Another replica's version, which is held: one of those that ckpt_source_replicas has told last.
+ * As hst_ckpt_open. */
+int ckpt_source_replica(const struct ckpt_source *source, uint64_t step, uint32_t number,
+                        struct hst_ckpt **ckpt, struct hst_error *error);
+/** As hst_ckpt_replicas. Errors: the transport's. */
+int ckpt_source_replicas(const struct ckpt_source *source, uint64_t step, uint32_t *numbers,
+                         size_t capacity, size_t *count, struct hst_error *error);
 /** As hst_ckpt_kept. Errors: the transport's. */
 int ckpt_source_kept(const struct ckpt_source *source, uint64_t *steps, size_t capacity,
                      size_t *count, struct hst_error *error);

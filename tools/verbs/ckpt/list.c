@@ -79,15 +79,9 @@ static void model_of(const struct hst_ckpt_info *info, char text[24])
 
 /* ---- rows ---- */
 
-/* A copy of another number of ranks, which they leave to one process, is not damaged. */
-static const char *why_not(const struct row *row)
-{
-    return row->error.code == (int)HST_E_VALUE ? "not read" : "damaged";
-}
-
 static const char *state_of(const struct row *row)
 {
-    return !row->ckpt                 ? why_not(row)
+    return !row->ckpt                 ? "damaged"
            : row->info.in_use         ? "in use"
            : row->info.stepped_back   ? "newest damaged"
            : row->info.damaged_copies ? "damaged copies"
@@ -127,9 +121,8 @@ static void print_row(const struct row *row)
     struct hst_error line;
     if (!row->ckpt) {
         snprintf(step, sizeof step, "%" PRIu64, row->step);
-        printf("%8s  %-9s  %s: %s\n", row->step == HST_NO_VERSION ? "?" : step,
-               row->kept ? "kept" : "committed", why_not(row),
-               on_a_line(row->error.message, &line));
+        printf("%8s  %-9s  damaged: %s\n", row->step == HST_NO_VERSION ? "?" : step,
+               row->kept ? "kept" : "committed", on_a_line(row->error.message, &line));
         return;
     }
     const struct position p = position_of(i);

@@ -91,12 +91,21 @@ int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool ho
     return open_version(source, &config, ckpt, error);
 }
 
-int ckpt_source_replica(const struct ckpt_source *source, uint32_t number, struct hst_ckpt **ckpt,
-                        struct hst_error *error)
+int ckpt_source_replicas(const struct ckpt_source *source, uint64_t step, uint32_t *numbers,
+                         size_t capacity, size_t *count, struct hst_error *error)
+{
+    if (source->ranks)
+        return hst_ckpt_ranks_replicas(source->ranks, step, numbers, capacity, count, error);
+    *count = hst_ckpt_replicas(source->store, step, numbers, capacity);
+    return 0;
+}
+
+int ckpt_source_replica(const struct ckpt_source *source, uint64_t step, uint32_t number,
+                        struct hst_ckpt **ckpt, struct hst_error *error)
 {
     const struct hst_ckpt_config config = {.size = sizeof config,
                                            .store = source->store,
-                                           .step = HST_NO_VERSION,
+                                           .step = step,
                                            .hold = true,
                                            .replica = number};
     return open_version(source, &config, ckpt, error);

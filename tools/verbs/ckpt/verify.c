@@ -16,6 +16,7 @@
 enum { EXIT_DATA = 65, EXIT_IO = 74 };
 
 #define KEPT_MAX 1024u
+enum { WHICH_BYTES = 40 };
 
 struct options {
     const char *model;
@@ -96,18 +97,19 @@ static int progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
 }
 
 /* A line says this of a version that is not the store's own last one. */
-static void name_version(uint32_t replica, bool kept, char text[32])
+static void name_version(uint32_t replica, bool kept, char text[WHICH_BYTES])
 {
-    snprintf(text, 32, "%s", kept ? " (a kept copy)" : "");
+    snprintf(text, WHICH_BYTES, "%s", kept ? " (a kept copy)" : "");
     if (replica > 0)
-        snprintf(text, 32, " (replica %" PRIu32 ")", replica);
+        snprintf(text, WHICH_BYTES, " (%sreplica %" PRIu32 ")", kept ? "a kept copy, " : "",
+                 replica);
 }
 
 static int verify_opened(struct run *run, struct hst_ckpt *ckpt, uint32_t replica,
                          struct hst_error *error)
 {
     struct hst_ckpt_info info;
-    char size[TEXT_BYTES], what[64], which[32];
+    char size[TEXT_BYTES], what[64], which[WHICH_BYTES];
     uint64_t damaged = 0;
     hst_ckpt_info(ckpt, &info);
     name_version(replica, info.kept, which);
@@ -174,7 +176,7 @@ static bool verify_one(struct run *run, uint64_t step, uint32_t replica)
     struct hst_ckpt *ckpt = NULL;
     struct ckpt_model model = {.source = NULL};
     struct hst_error error = {0};
-    int native = replica > 0 ? ckpt_source_replica(&run->source, replica, &ckpt, &error)
+    int native = replica > 0 ? ckpt_source_replica(&run->source, step, replica, &ckpt, &error)
                              : ckpt_source_version(&run->source, step, true, &ckpt, &error);
     if (native == 0 && run->options->model)
         native = ckpt_model_open(run->options->model, ckpt, &model, &error);
@@ -184,22 +186,39 @@ static bool verify_one(struct run *run, uint64_t step, uint32_t replica)
     const int code = native ? exit_of(run, native, &error) : CLI_EXIT_OK;
     run->goes_on = ckpt_source_goes_on(&run->source, native, &error);
     run->exit_code = code > run->exit_code ? code : run->exit_code;
-    const bool left_out = error.code == (int)HST_E_VALUE; /* a copy of other ranks */
-    return run->goes_on &&
-           (code == CLI_EXIT_OK || code == EXIT_DATA || code == EXIT_IO || left_out);
+    return run->goes_on && (code == CLI_EXIT_OK || code == EXIT_DATA || code == EXIT_IO);
 }
 
-/* The store's last version, then those that are kept, or what other replicas have. */
+/* What cannot be asked for ends all. Returns whether what comes next may be begun. */
+static bool refuse_all(struct run *run, int native, struct hst_error *error)
+{
+    run->exit_code = exit_of(run, native, error);
+    run->goes_on = false;
+    return false;
+}
+
+/* What the other replicas have of a step. */
+static bool verify_replicas(struct run *run, uint64_t step)
+{
+    uint32_t numbers[KEPT_MAX];
+    size_t count = 0;
+    struct hst_error error = {0};
+    const int native = ckpt_source_replicas(&run->source, step, numbers, KEPT_MAX, &count, &error);
+    bool goes_on = native == 0 || refuse_all(run, native, &error);
+    for (size_t k = 0; k < count && k < KEPT_MAX && goes_on; k++)
+        goes_on = verify_one(run, step, numbers[k]);
+    return goes_on;
+}
+
+/* The store's last version, then those that are kept, and what other replicas have of both. */
 static void verify_all(struct run *run)
 {
     uint64_t steps[KEPT_MAX];
-    uint32_t replicas[KEPT_MAX];
-    size_t found, others = 0;
+    size_t found;
     struct hst_error error = {0};
     const int native = ckpt_source_kept(&run->source, steps, KEPT_MAX, &found, &error);
     if (native) {
-        run->exit_code = exit_of(run, native, &error);
-        run->goes_on = false;
+        refuse_all(run, native, &error);
         return;
     }
     if (run->options->json) {
@@ -207,13 +226,12 @@ static void verify_all(struct run *run)
         json_put_text(&run->json, "store", run->source.store);
         json_put_array(&run->json, "versions");
     }
-    if (!run->source.ranks)
-        others = hst_ckpt_replicas(run->source.store, replicas, KEPT_MAX);
     bool goes_on = verify_one(run, HST_NO_VERSION, 0);
     for (size_t k = 0; k < found && k < KEPT_MAX && goes_on; k++)
         goes_on = verify_one(run, steps[k], 0);
-    for (size_t k = 0; k < others && k < KEPT_MAX && goes_on; k++)
-        goes_on = verify_one(run, HST_NO_VERSION, replicas[k]);
+    goes_on = goes_on && verify_replicas(run, HST_NO_VERSION);
+    for (size_t k = 0; k < found && k < KEPT_MAX && goes_on; k++)
+        goes_on = verify_replicas(run, steps[k]);
     if (run->options->json) {
         json_put_end(&run->json);
         json_put_whole(&run->json, "damaged_blocks", run->damaged);

@@ -97,10 +97,6 @@ static int check_keep_best(const struct train_options *o, struct hst_error *erro
                     "--keep-best and --keep %" PRIu32 " both say which copies of versions are kept "
                     "beside the store. Fix: leave one of them out.",
                     o->engine.keep);
-    if (train_options_ranks(o) > 1 && o->engine.zero_stage == HST_ZERO_0)
-        return fail(error, FAIL_VALUE, -EINVAL,
-                    "--keep-best keeps no copies of ranks of --zero-stage 0 yet. Fix: --zero-stage "
-                    "1, or leave it out.");
     return 0;
 }
 

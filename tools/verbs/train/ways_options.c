@@ -12,6 +12,7 @@
 
 #define DEFAULT_BATCH_TOKENS 4096
 #define DEFAULT_SEQ_LEN      1024
+#define RANKS_TEXT_BYTES     256u /* at most 33 numbers, whose digits are 170 */
 
 /* ---- sizes ---- */
 
@@ -102,23 +103,43 @@ static int check_hop(const struct train_options *o, struct hst_error *error)
                 o->engine.hop, below, 2 * below);
 }
 
+/* text ← "1, 2 or 4": all numbers of ranks that can share so many ways. Each has one way, or a
+   power of two, and one process has any number. */
+static const char *ranks_that_can(uint32_t ways, char text[RANKS_TEXT_BYTES])
+{
+    uint32_t least = ways;
+    size_t n = 0;
+    while (least % 2 == 0)
+        least /= 2;
+    if (least > 1)
+        n = (size_t)snprintf(text, RANKS_TEXT_BYTES, "1%s", least < ways ? ", " : " or ");
+    for (uint64_t ranks = least; ranks <= ways; ranks *= 2)
+        n += (size_t)snprintf(text + n, RANKS_TEXT_BYTES - n, "%" PRIu64 "%s", ranks,
+                              ranks == ways       ? ""
+                              : 2 * ranks == ways ? " or "
+                                                  : ", ");
+    return text;
+}
+
 /* A rank's ways are a subtree of all of them. */
 static int check_ways(const struct train_options *o, struct hst_error *error)
 {
     const uint32_t ranks = train_options_ranks(o), ways = train_options_ways(o);
+    char can[RANKS_TEXT_BYTES];
     if (ranks == 1 || (ways % ranks == 0 && is_power_of_two(ways / ranks)))
         return 0;
+    ranks_that_can(ways, can);
     if (o->store_ways)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "the store has %" PRIu32 " way%s, which %" PRIu32
-                    " ranks cannot share: each has one way, or a power of two of them. Fix: start "
-                    "as many ranks as can, or give another --store.",
-                    ways, ways == 1 ? "" : "s", ranks);
+                    " ranks cannot share: each has one way, or a power of two of them. Fix: %s "
+                    "rank%s, or another --store.",
+                    ways, ways == 1 ? "" : "s", ranks, can, ways == 1 ? "" : "s");
     return fail(error, FAIL_VALUE, -EINVAL,
                 "--ways %" PRIu32 " cannot be shared by %" PRIu32
-                " ranks: each has one way, or a power of two of them. Fix: --ways %" PRIu32
-                " or %" PRIu32 ".",
-                ways, ranks, ranks, 2 * ranks);
+                " ranks: each has one way, or a power of two of them. Fix: %s rank%s, or "
+                "--ways %" PRIu32 " or %" PRIu32 ".",
+                ways, ranks, can, ways == 1 ? "" : "s", ranks, 2 * ranks);
 }
 
 int train_options_check_ranks(const struct train_options *o, struct hst_error *error)
