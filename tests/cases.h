@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * It runs the cases of a test; its short form takes one of three, others on the next days.
+ * It runs the cases of a test; its short form takes one of three, or of six under sanitizers,
+ * others on the next days.
  */
 #ifndef HST_TESTS_CASES_H
 #define HST_TESTS_CASES_H
@@ -21,7 +22,8 @@
 static inline int run_cases_of(const char *name, const struct CMUnitTest *all, size_t count,
                                CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
-    const size_t every = test_is_short() ? 3 : 1, first = every > 1 ? test_turn() % every : 0;
+    const size_t every = test_is_sparse() ? 6 : test_is_short() ? 3 : 1;
+    const size_t first = every > 1 ? test_turn() % every : 0;
     struct CMUnitTest *some = calloc(count, sizeof *some);
     size_t chosen = 0;
     assert(some);

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The short form of a test that takes long: `./run test` has that one, with HST_TEST_SHORT set, and
 `NAME-whole` in suite `all` has each row. What is left out changes from day to day: TURN. `./run
-test` takes the day of the commit, so that a commit is always tested by the same rows."""
+test` takes the day of the commit, so that a commit is always tested by the same rows. With
+HST_TEST_SHORT=2, as sanitizers have it, half as much is taken."""
 import os
 import time
 import unittest
 
-SHORT = 'HST_TEST_SHORT' in os.environ
-CASES = 3  # of those of `by_turns` one in so many runs
+SHORT = int(os.environ.get('HST_TEST_SHORT') or 0)
+CASES = 3 * max(SHORT, 1)  # of those of `by_turns` one in so many runs
 TURN = int(os.environ.get('HST_TEST_TURN', time.time() // 86400))
 SEED = int(os.environ.get('HST_TEST_SEED', TURN))  # of what a test draws, in either form
 if SHORT:
-    print(f'the same rows again: HST_TEST_SHORT=1 HST_TEST_TURN={TURN}')
+    print(f'the same rows again: HST_TEST_SHORT={SHORT} HST_TEST_TURN={TURN}')
 
 whole_alone = unittest.skipIf(SHORT, 'in the whole alone')
 
@@ -24,7 +25,16 @@ def in_turn(number, of):
 def some(rows, every):
     """One row in so many in the short form, others on the next day; all of them in the whole."""
     rows = list(rows)
-    return rows[_rows_turn % min(every, len(rows))::every] if SHORT else rows
+    every = min(every * SHORT, len(rows))
+    return rows[_rows_turn % every::every] if SHORT else rows
+
+
+def part(rows, count, shift=0):
+    """So many of rows also where all is run, others on the next days: where a row says little that
+    others do not, and all of them take long. shift: of those of one list that stands several
+    times, from where each begins."""
+    rows = list(rows)
+    return [rows[(TURN * count + shift + i) % len(rows)] for i in range(min(count, len(rows)))]
 
 
 _rows_turn = TURN
@@ -36,9 +46,9 @@ def _flat(cases):
 
 
 def by_turns(_loader, cases, _pattern):
-    """A module of many cases has this as its `load_tests`: the short form takes one in three of
+    """A module of many cases has this as its `load_tests`: the short form takes one in CASES of
     those that it would run, others on the next days. One that is asked for by name runs. A case
-    comes again after three days, with other rows."""
+    comes again after as many days, with other rows."""
     global _rows_turn
     if not SHORT:
         return cases

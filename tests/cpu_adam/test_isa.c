@@ -9,6 +9,7 @@
  * All arrays of an operation get random bytes, read or not, lie in guarded pages, and the pages are
  * compared whole, so a stray write inside the pages shows too.
  */
+#include "../short.h"
 #include "operations.h"
 #include "support.h"
 
@@ -246,7 +247,7 @@ static void any_element_alignment_of_any_array(void **state)
     (void)state;
 
     pages_create(4 * SIZES_MAX + 2 * SLACK);
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < (test_is_short() ? 1000 : 4000); round++) {
         const struct operation *op = &operations[random_below(&rng, operation_count)];
         place_unaligned(op, offset);
         size_t n = random_below(&rng, 4 * SIZES_MAX);
@@ -262,7 +263,7 @@ static void any_cut_of_a_range(void **state)
 
     pages_create(BIG + 2 * SLACK);
     for (size_t o = 0; o < operation_count; o++)
-        for (int round = 0; round < 20; round++) {
+        for (int round = 0; round < (test_is_short() ? 4 : 20); round++) {
             place_unaligned(&operations[o], offset);
             size_t n = BIG - random_below(&rng, 100);
             check(&operations[o], offset, n, random_fill(), run_in_pieces);

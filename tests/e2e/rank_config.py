@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 from ranks import GOLDEN, PROGRAM, Case, environment, sums_of  # noqa: E402
 
 import mpi  # noqa: E402
+from short import by_turns  # noqa: E402
 
 LENGTH = 24
 
@@ -109,6 +110,8 @@ class Configured(Case):
         done = self.start(2, '--lr', '1e-3', '--print-options')
         self.assertEqual((done.returncode, done.stdout.count('"lr":0.001')), (0, 1), done.stderr)
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=sys.argv[:1] + sys.argv[4:])

@@ -24,7 +24,7 @@ from rank_lives import (FIRST_PLACES, GONE_S, HOW, KINDS, LAST_PLACES, LATER_PLA
                         LIMIT_S, LOAD_PLACES, STEP_PLACES, End, Programs, Row, Run, alone, some_end,
                         wrong_of, all_of, namespaces)
 from data.sample_files import draw_prompts, write  # noqa: E402
-from short import SEED, SHORT, by_turns, in_turn, some, whole_alone  # noqa: E402
+from short import SEED, SHORT, by_turns, in_turn, part, some, whole_alone  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
 IN_MEMORY, ON_DRIVES = KINDS[1], KINDS[0]
@@ -71,7 +71,7 @@ class Ends(unittest.TestCase):
 
     def test_a_run_goes_on_behind_ranks_that_ended(self):
         print(f'the same ends again: HST_TEST_SEED={SEED}')
-        all_of(self, self.goes_on, [(row,) for row in some_rows(4 if SHORT else 22, SEED)])
+        all_of(self, self.goes_on, [(row,) for row in some_rows(4 // SHORT if SHORT else 22, SEED)])
 
     def first_version(self, ranks, rank):
         with Run(PROGRAMS, IN_MEMORY, ranks) as run:
@@ -148,7 +148,7 @@ class Keeps(unittest.TestCase):
                 for kind, apart in ((BETTER, nth % 2 == 1), (COPIES, nth % 2 == 0))]
         rows += [(kind, 2, End(next(how), rank, 'name', nth), True)
                  for kind, nth in ((WORSE, 1), (BETTER, 3)) for rank in range(2)]
-        all_of(self, self.goes_on, some(rows, 7))
+        all_of(self, self.goes_on, some(part(rows, 13), 4))
 
     def test_samples_and_the_export_of_the_best_version_are_made_again(self):
         rnd, how = random.Random(SEED + 1), dealt(random.Random(SEED), HOW)
@@ -156,7 +156,7 @@ class Keeps(unittest.TestCase):
                 for place, nth in (('samples', 1), ('samples', 4), ('samples', 8), ('export', 1),
                                    ('export', 3), ('keep', 4))
                 for ranks, apart in ((2, False), (4, True))]
-        all_of(self, self.goes_on, some(rows, 6))
+        all_of(self, self.goes_on, some(part(rows, 6), 3))
 
     def test_a_signal_while_samples_are_made_stops_all(self):
         with Run(PROGRAMS, WORSE, 2) as run:
@@ -284,7 +284,7 @@ class Failures(unittest.TestCase):
         places = ('manifest', 'sync', 'superblock', 'superblock-sync')
         rows = [(rank, place, how)
                 for place in places for how in ('eio', 'full') for rank in (1, 0)]
-        all_of(self, self.failed, some(rows, len(rows)))
+        all_of(self, self.failed, some(part(rows, 5), 5))
 
     @in_turn(1, 2)
     def test_a_rank_that_may_not_write_so_much_ends_all(self):

@@ -18,7 +18,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from short import by_turns, some  # noqa: E402
+from short import by_turns, part, some  # noqa: E402
 
 PROGRAM, ROOT, FOLDER, CUDA = sys.argv[1:5]
 GOLDEN = os.path.join(ROOT, 'tests', 'golden')
@@ -109,7 +109,7 @@ class Gpus(unittest.TestCase):
 
     def test_ranks_have_the_bytes_of_one(self):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            self.assertEqual([w for w in pool.map(differs, some(ROWS, 6)) if w], [])
+            self.assertEqual([w for w in pool.map(differs, some(part(ROWS, 6), 3)) if w], [])
 
     def test_each_rank_of_a_node_has_a_gpu_of_its_own(self):
         with Run() as run:

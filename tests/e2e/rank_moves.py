@@ -26,7 +26,7 @@ import mpi  # noqa: E402
 from rank_lives import (KINDS as ALL_KINDS, STEPS, End, Programs, Run, Wrong, all_of,  # noqa: E402
                         alone, namespaces)
 from store_bytes import Store  # noqa: E402
-from short import SEED, by_turns, some  # noqa: E402
+from short import SEED, by_turns, part, some  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
 # Replicas are not cut anew: each goes on with its own file.
@@ -73,10 +73,10 @@ class Numbers(unittest.TestCase):
             self.assertIn(f'I621] the store is of {numbers[-2]} rank', run.read('stderr'))
 
     def test_a_run_goes_on_with_another_number_of_ranks(self):
-        rows = [(kind, numbers, SEED + i) for i, (kind, numbers) in enumerate(
-            (kind, numbers) for numbers in ((4, 2), (2, 1), (2, 4), (4, 2, 4), (4, 1))
-            for kind in KINDS)]
-        all_of(self, self.moved, some(rows, 10))
+        changes = ((4, 2), (2, 1), (2, 4), (4, 2, 4), (4, 1))
+        rows = [(kind, numbers, SEED + i) for i, kind in enumerate(KINDS)
+                for numbers in part(changes, 2, shift=i)]
+        all_of(self, self.moved, some(rows, 4))
 
     def test_copies_beside_a_store_are_no_reason_against_a_move(self):
         with Run(PROGRAMS, self.KEEPS, 4) as run:
@@ -129,7 +129,7 @@ class Numbers(unittest.TestCase):
         with Run(PROGRAMS, self.KEEPS, 2, apart=True) as run:
             run.end_early(End('kill', 1, *LEFT))
             run.ranks = 1
-            run.end_early(End('kill', 0, 'committed', 3))
+            run.end_early(End('kill', 0, 'committed', 2))  # no version follows while a copy is made
             left = os.listdir(run.path('store1'))
             self.assertTrue(left)
             self.assertTrue(all(name.startswith('step-') for name in left), left)
@@ -185,18 +185,18 @@ class Numbers(unittest.TestCase):
         rnd, rows = random.Random(SEED), []
         for place, most in MOVE_PLACES.items():
             for numbers in ((4, 2), (2, 4)):
-                for last in (*numbers, 1):
+                for last in part((*numbers, 1), 1, shift=len(rows)):
                     end = End(rnd.choice(('kill', 'segv', 'exit', 'fail')),
                               rnd.randrange(numbers[1]), place, rnd.randint(1, most))
                     rows.append((rnd.choice(KINDS), numbers, end, last))
-        all_of(self, self.cut_off, some(rows, 14))
+        all_of(self, self.cut_off, some(rows, 5))
 
     def test_a_move_of_several_drives_that_is_cut_off(self):
         """The names of one rank's files change one after the other."""
         places = (('sync-name', 3), ('publish', 1), ('published', 1), ('sync-name', 4))
-        rows = [(place, to, last) for to, last in ((4, 1), (1, 2), (4, 2), (1, 1))
-                for place in places]
-        all_of(self, self.cut_off_drives, some(rows, 8))
+        rows = [(place, to, last) for i, place in enumerate(places)
+                for to, last in part(((4, 1), (1, 2), (4, 2), (1, 1)), 2, shift=i)]
+        all_of(self, self.cut_off_drives, some(rows, 4))
 
     def cut_off_drives(self, place, to, last):
         """Of one process nobody else goes on to its end."""

@@ -15,10 +15,13 @@ import shlex
 import sys
 
 WITH_VALUE = ('-o', '-MF', '-MQ', '-MT')  # where outputs go
-ALONE = ('-MD', '-MMD', '-c', '-fPIC', '-fPIE', '-fvisibility=hidden', '-fvisibility=default')
+ALONE = ('-MD', '-MMD', '-c', '-fPIC', '-fPIE', '-fvisibility=hidden', '-fvisibility=default',
+         '-pthread')
 # Folders of headers: a target has more of them, or in another order, and finds the same headers.
+# Texts that a target gives to all of its files: one that is compiled without them has none.
 # A step that a store of the tests leaves out: one line, false in the store itself.
-IGNORED = ('-I', '-DSTORE_LEAVE_OUT=')
+IGNORED = ('-I', '-isystem', '-DHST_VERSION=', '-DHST_LIBDIR=', '-DHST_BLAS_DIR=',
+           '-DSTORE_LEAVE_OUT=')
 
 
 def options(command):

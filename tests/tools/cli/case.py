@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of the program share: a small model, and how a refusal is told."""
+import os
+import sys
 import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
+from short import by_turns  # noqa: E402, F401: for others
 
 CONFIG = {
     'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_act': 'silu',

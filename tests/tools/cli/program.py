@@ -17,6 +17,7 @@ import tempfile
 import unittest
 
 from case import CONFIG, Case
+from case import by_turns as load_tests  # noqa: F401: unittest looks for it
 
 PROGRAM = sys.argv.pop(1)
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 3, 'docs', 'errors.md')
@@ -156,7 +157,8 @@ class Program(Case):
         for code, what, advice in rows:
             what, advice = (re.sub(r'\[(.*?)\]\(.*?\)|`', r'\1', part) for part in (what, advice))
             every += f'E{code} {what}'.split()
-            for typed in (f'E{code}', f'w{code}', code, f'error[E{code}]'):
+            spellings = (f'E{code}', f'w{code}', code, f'error[E{code}]')
+            for typed in spellings if code == rows[0][0] else spellings[int(code) % 4:][:1]:
                 done = run('explain', typed)
                 self.assertEqual(done.stdout.split(), f'E{code}: {what} Fix: {advice}'.split())
                 self.assertEqual((done.returncode, done.stderr), (0, ''))

@@ -12,7 +12,9 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 import token_files as ours  # noqa: E402
+from short import by_turns  # noqa: E402
 
 HEADER_BYTES = 1024
 
@@ -123,4 +125,5 @@ class Llmq(ours.TokenFiles):
 
 if __name__ == '__main__':
     suite = unittest.TestSuite(Llmq(name) for name in vars(Llmq) if name.startswith('test_'))
+    suite = by_turns(None, suite, None)
     sys.exit(not unittest.TextTestRunner().run(suite).wasSuccessful())
