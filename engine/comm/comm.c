@@ -26,15 +26,19 @@ int hst_ranks_transport(char *why)
     return rc;
 }
 
-static int open_plugin(const char *kind, const struct comm_config *config, struct comm **comm,
+static int find_plugin(const char *kind, const struct comm_plugin **plugin,
                        struct comm_failure *failure)
 {
     const void *found = NULL;
     struct hst_dev_failure story;
     int rc = load_plugin(kind, &found, &story);
-    if (rc)
-        return comm_fail(failure, rc, COMM_NOBODY, "%s", story.text);
-    const struct comm_plugin *plugin = found;
+    *plugin = found;
+    return rc ? comm_fail(failure, rc, COMM_NOBODY, "%s", story.text) : 0;
+}
+
+static int open_with(const struct comm_plugin *plugin, const struct comm_config *config,
+                     struct comm **comm, struct comm_failure *failure)
+{
     struct comm_config filled = *config;
     filled.sum = hst_host_sum_ways;
     filled.device_sum = hst_op_sum_ways;
@@ -44,17 +48,62 @@ static int open_plugin(const char *kind, const struct comm_config *config, struc
     return plugin->open(&filled, comm, failure);
 }
 
+static int open_plugin(const char *kind, const struct comm_config *config, struct comm **comm,
+                       struct comm_failure *failure)
+{
+    const struct comm_plugin *plugin;
+    int rc = find_plugin(kind, &plugin, failure);
+    return rc ? rc : open_with(plugin, config, comm, failure);
+}
+
+/* A rank alone without the plugin would leave the others waiting. */
+static int agree_on_plugin(struct comm *control, int rc, struct comm_failure *failure)
+{
+    int64_t without = rc != 0;
+    uint64_t ticket;
+    int below = comm_sum64(control, "the plugin nccl", &without, 1, &ticket);
+    below = below ? below : comm_wait(control, ticket);
+    if (below) {
+        comm_failure(control, failure);
+        return below;
+    }
+    return !rc && without
+               ? comm_fail(failure, -ENODEV, COMM_NOBODY,
+                           "%lld ranks have no plugin for NCCL, as they say", (long long)without)
+               : rc;
+}
+
+int comm_join(const struct comm_config *config, struct comm **comm, struct comm_failure *failure)
+{
+    const struct comm_plugin *plugin;
+    struct comm_failure story = {0};
+    struct comm_failure *told = failure ? failure : &story;
+    if (!config || !comm || !*comm || config->size != sizeof *config || !config->dev)
+        return comm_fail(told, -EINVAL, COMM_NOBODY, "no comm, or no device to join");
+    int rc = agree_on_plugin(*comm, find_plugin("nccl", &plugin, told), told);
+    if (rc)
+        return rc;
+    struct comm_config with = *config;
+    with.control = *comm;
+    return open_with(plugin, &with, comm, told);
+}
+
 /* Host memory comes first: ranks agree by it on all that follows. After a failure that all ranks
    know of it is closed; else others may be waiting, and the process's end is what tells them. */
 static int open_device(const struct comm_config *config, struct comm **comm,
                        struct comm_failure *failure)
 {
     struct comm_config with = *config;
+    struct comm *control = NULL;
     with.control = NULL;
-    int rc = config->launch.mpi ? open_plugin("mpi", config, &with.control, failure) : 0;
-    rc = rc ? rc : open_plugin("nccl", &with, comm, failure);
-    if (rc == -ENODEV && with.control)
-        (void)comm_close(&with.control);
+    if (!config->launch.mpi)
+        return open_plugin("nccl", &with, comm, failure);
+    int rc = open_plugin("mpi", config, &control, failure);
+    rc = rc ? rc : comm_join(config, &control, failure);
+    if (rc == 0)
+        *comm = control;
+    else if (rc == -ENODEV && control)
+        (void)comm_close(&control);
     return rc;
 }
 

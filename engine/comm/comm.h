@@ -110,6 +110,14 @@ struct comm_info {
  */
 int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
 /**
+ * Joins device memory to a comm of MPI that is open, with nothing under way: *comm moves the memory
+ * of config->dev too from then on. All ranks must. What all of them have is agreed on first: where
+ * a rank has no plugin, no NCCL or one that is too old, all have -ENODEV and *comm as it was.
+ * Errors: those of comm_open; after another one than -ENODEV other ranks may be waiting, and
+ * comm_abort is what is left.
+ */
+int comm_join(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
+/**
  * All ranks must, with nothing under way. Frees what was allocated and sets *comm to null. Accepts
  * null in *comm. Waits at most limit_s for a rank, as an operation does: MPI ends all ranks
  * together. Who has more left to do than that lets the others know by operations meanwhile.
