@@ -132,6 +132,9 @@ uint32_t moves_copies(const struct executor *exec, struct scheduled at,
         };
         if (node->kind == NODE_COPY_GRADS && exec->in.placement->buckets)
             rows_copy_into_bucket(exec, node->unit, &copies[i]);
+        if (node->kind == NODE_COPY_GRADS && exec->in.placement->device_sums &&
+            exec->in.placement->replicas > 0)
+            copies[i].to = rows_sum_home(exec, node->unit);
     }
     return node->operand_count;
 }

@@ -45,6 +45,7 @@ static struct gathered gathered(const struct executor *exec, struct scheduled at
         return row;
     }
     row.row = moves_buffer(exec, at, op->to) + op->offset;
+    row.on_device = op->to.space == SPACE_DEVICE;
     row.home = is_at_home(op->from) ? rows_home(exec, unit, nth) : NULL;
     return row;
 }
@@ -66,8 +67,7 @@ static uint64_t shard_of_grads(const struct executor *exec, uint32_t unit)
     return placement_exchange_elements(in, unit) / placement_ranks(in);
 }
 
-/* At home, the rank's shard of sums: of replicas in its place in the row. */
-static unsigned char *sum_at_home(const struct executor *exec, uint32_t unit)
+unsigned char *rows_sum_home(const struct executor *exec, uint32_t unit)
 {
     const struct placement *p = exec->in.placement;
     const uint64_t before = p->replicas > 0 ? exec->in.rank * shard_of_grads(exec, unit) : 0;
@@ -82,12 +82,15 @@ struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at
     unsigned char *arena = exec->in.host_arena;
     if (exec->in.placement->buckets) {
         const struct bucket bucket = bucket_of(exec->in.placement, node->unit);
-        return (struct exchanged){arena + bucket.at, arena + bucket.sum_at, bucket.elements};
+        return (struct exchanged){arena + bucket.at, arena + bucket.sum_at, bucket.elements, false};
     }
     unsigned char *row = moves_buffer(exec, at, op->from);
-    return (struct exchanged){row,
-                              is_at_home(op->to) ? sum_at_home(exec, node->unit) : row + op->offset,
-                              shard_of_grads(exec, node->unit)};
+    const uint64_t elements = shard_of_grads(exec, node->unit);
+    if (op->from.space == SPACE_DEVICE)
+        return (struct exchanged){row + op->offset, row, elements, true};
+    return (struct exchanged){
+        row, is_at_home(op->to) ? rows_sum_home(exec, node->unit) : row + op->offset, elements,
+        false};
 }
 
 struct gathered rows_of_sums(const struct executor *exec, struct scheduled at)

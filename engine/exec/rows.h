@@ -15,6 +15,7 @@ struct gathered {
     unsigned char *row;
     const unsigned char *home; /* of the rank's shard; null: it is in the row already */
     uint64_t shard_bytes;
+    bool on_device;
 };
 /** The rows that a started GATHER puts together. Returns how many. */
 uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
@@ -26,8 +27,11 @@ struct exchanged {
     const unsigned char *row;
     unsigned char *sum;
     uint64_t elements; /* of a shard */
+    bool on_device;
 };
 struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at);
+/** This is where the sum of the rank's shard is at home: of replicas in its place in the row. */
+unsigned char *rows_sum_home(const struct executor *exec, uint32_t unit);
 /** The sums that a started GATHER_GRADS of replicas puts together. */
 struct gathered rows_of_sums(const struct executor *exec, struct scheduled at);
 /** This is where a backward in DRAM leaves gradients that are exchanged in buckets. */

@@ -21,7 +21,11 @@ static struct exact_sum *sums_of(const struct executor *exec)
     return exec->in.sums;
 }
 
-/* Rows come together in place: the rank's own shard is in its place then. */
+/*
+ * Rows come together in place: the rank's own shard is in its place then. What is in a device's
+ * memory was seen to have come there, by its copy's event or its visit's, before this node was
+ * ready: so the operation has nothing to wait for in the device's order.
+ */
 static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ticket)
 {
     struct gathered rows[GATHER_MAX];
@@ -30,9 +34,14 @@ static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ti
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         unsigned char *own = rows[i].row + exec->in.layout->share.rank * rows[i].shard_bytes;
+        const struct comm_op gather = {.kind = COMM_GATHER,
+                                       .name = name,
+                                       .out = rows[i].row,
+                                       .count = rows[i].shard_bytes,
+                                       .on_device = rows[i].on_device};
         if (rows[i].home)
             memcpy(own, rows[i].home, rows[i].shard_bytes);
-        rc = comm_gather(exec->in.comm, name, rows[i].row, rows[i].shard_bytes, ticket);
+        rc = comm_begin(exec->in.comm, &gather, ticket);
     }
     return rc;
 }
@@ -41,8 +50,14 @@ static int begin_exchange(struct executor *exec, struct scheduled at, uint64_t *
 {
     const uint32_t unit = program_node(exec, at)->unit;
     const struct exchanged grads = rows_exchanged(exec, at);
-    return comm_exchange(exec->in.comm, exec->in.layout->units[unit].name, &exec->in.ways->tree,
-                         grads.row, grads.sum, grads.elements, ticket);
+    const struct comm_op exchange = {.kind = COMM_EXCHANGE,
+                                     .name = exec->in.layout->units[unit].name,
+                                     .in = grads.row,
+                                     .out = grads.sum,
+                                     .count = grads.elements,
+                                     .tree = exec->in.ways->tree,
+                                     .on_device = grads.on_device};
+    return comm_begin(exec->in.comm, &exchange, ticket);
 }
 
 static int begin_gather_grads(struct executor *exec, struct scheduled at, uint64_t *ticket)

@@ -177,7 +177,7 @@ static void add_forwards(struct build *b, uint32_t copy)
     uint32_t prepare =
         b->in->apart ? copy + (buffers[POOL_WEIGHTS] > 2) : less(buffers[POOL_WEIGHTS], 2);
     if (!b->reservations)
-        prepare = 1;
+        prepare = parts_is_joined(b) && copy > 1 ? copy : 1;
     if (b->spills)
         prepare =
             least(prepare, buffers[POOL_ACTS] + (b->in->apart ? buffers[POOL_DEVICE_ACTS] : 0));
@@ -196,7 +196,7 @@ static void add_backwards(struct build *b, uint32_t copy)
     uint32_t read =
         b->in->deferred ? beside + less(buffers[POOL_WEIGHTS], 1) : less(buffers[POOL_WEIGHTS], 2);
     if (!b->reservations)
-        read = 1;
+        read = parts_is_joined(b) && copy > 1 ? copy : 1;
     read = least(read, b->ahead_most);
     const struct stage stages[] = {{read_backward, read},
                                    {copy_backward, least(copy, read)},
@@ -346,8 +346,7 @@ static int check_pools(const struct build *b)
     for (uint32_t i = 0; i < in->unit_count; i++) {
         const struct graph_unit *u = &in->units[i];
         bool grads = u->grads == HST_TIER_NVME && parts_has_grads(b, i) && u->tile_count > 0;
-        needs[parts_pool(b, i, POOL_GRADS)] |=
-            parts_has_ranks(b) && parts_has_grads(b, i) && !in->buckets;
+        needs[parts_pool(b, i, POOL_GRADS)] |= parts_has_ranks(b) && parts_passes_grads(b, i);
         needs[parts_pool(b, i, POOL_WEIGHTS)] |= parts_reserve_weights(b, i);
         needs[POOL_TILES] |=
             u->nvme_states > 0 || (grads && (parts_is_late(b, i) || in->optimistic)) ||

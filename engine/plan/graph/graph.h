@@ -214,6 +214,9 @@ struct graph_in {
     bool whole_weights; /* homes of weights have whole rows, gathered there once a step window */
     bool buckets;       /* those of gradients have, and a bucket is exchanged there at once */
     bool replicas;      /* each rank has all of all: it gathers the sums of gradients, no weights */
+    /* On a device that ranks join: rows of weights come together in its memory, which its shard is
+       copied to; rows of gradients are exchanged there, and the sum of the shard leaves it. */
+    bool device_rows, device_sums;
     double hand_bytes;  /* per element of a row of gradients that a rank hands to the others */
     double weight_bytes, state_bytes, grad_bytes; /* per element */
     /* Bytes: padding of a tile's record; in a tile's buffer from its start to the record, in the

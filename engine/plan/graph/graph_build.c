@@ -64,7 +64,8 @@ void build_operand(struct build *b, struct operand operand)
     if (!moves((enum lane)node->lane))
         return;
     node->work += (double)operand.bytes;
-    node->dram_bytes += (double)operand.bytes;
+    if (operand.from.space != SPACE_DEVICE || operand.to.space != SPACE_DEVICE) /* ranks' may be */
+        node->dram_bytes += (double)operand.bytes;
 }
 
 uint32_t build_reservation(struct build *b, enum pool pool)

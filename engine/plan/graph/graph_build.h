@@ -188,6 +188,11 @@ static inline bool parts_is_whole(const struct build *build)
 {
     return build->in->whole_weights;
 }
+/** Or in the device's memory. */
+static inline bool parts_is_joined(const struct build *build)
+{
+    return build->in->device_rows;
+}
 /** And are whole again before the step ends, where no update of it waits for the norm or for the
  * next forward: see parts_regather. */
 static inline bool parts_regathers(const struct build *build)
@@ -211,9 +216,8 @@ static inline bool parts_has_grads(const struct build *build, uint32_t unit)
 static inline bool parts_passes_grads(const struct build *build, uint32_t unit)
 {
     const struct graph_unit *u = &build->in->units[unit];
-    return parts_has_ranks(build)
-               ? parts_has_grads(build, unit) && !build->in->buckets
-               : u->grads == HST_TIER_NVME && parts_has_grads(build, unit);
+    const bool rows = parts_has_ranks(build) && !build->in->buckets && !build->in->device_sums;
+    return (rows || u->grads == HST_TIER_NVME) && parts_has_grads(build, unit);
 }
 /** The host computes norms: of what it updates where it computes, and of sums of ranks. */
 static inline bool parts_norm_on_host(const struct build *build)

@@ -96,7 +96,7 @@ static void choose_retained_grads(struct build *b)
             return;
         if (u->grads == HST_TIER_NVME && u->tile_count > 0 && parts_has_grads(b, unit))
             b->units[unit].retain_grads = kept[pool]++ < less(in->buffers[pool], passing[pool]);
-        else if (parts_is_shared(b) && parts_has_grads(b, unit))
+        else if (parts_is_shared(b) && parts_passes_grads(b, unit))
             passing[pool] = 1;
     }
 }

@@ -20,8 +20,9 @@ uint32_t parts_lend(struct build *b, uint32_t unit, enum pool pool)
 bool parts_reserve_weights(const struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
-    bool offloaded = u->weights == HST_TIER_NVME && u->tile_count > 0;
-    if (parts_is_shared(b) && !parts_is_whole(b))
+    bool offloaded = u->weights == HST_TIER_NVME &&
+                     (parts_is_joined(b) ? parts_has_row(b, unit) : u->tile_count > 0);
+    if (parts_is_shared(b) && !parts_is_whole(b) && !parts_is_joined(b))
         return parts_has_row(b, unit) || u->alias_count > 0;
     for (uint32_t i = 0; i < u->alias_count; i++)
         offloaded = offloaded || b->in->units[u->alias_of[i]].weights == HST_TIER_NVME;
@@ -119,6 +120,18 @@ bool parts_uses_weights(const struct build *b, struct build_visit visit)
     return !u->rests && (visit.recompute || !u->blind_backward);
 }
 
+/* Behind the copy of the rank's shard, which is in its place then. */
+static void gather_on_device(struct build *b, uint32_t unit, unsigned phases)
+{
+    struct build_unit *s = &b->units[unit];
+    if (!parts_has_row(b, unit) && b->in->units[unit].alias_count == 0)
+        return;
+    s->gather = build_node(b, NODE_GATHER, LANE_NET, phases, (struct node){.unit = unit});
+    operands_gather(b, unit);
+    build_use(b, s->gather, s->device_weights);
+    build_dep(b, s->gather, s->copy);
+}
+
 void parts_copy(struct build *b, uint32_t unit, unsigned phases)
 {
     struct build_unit *s = &b->units[unit];
@@ -129,10 +142,12 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
     operands_copy_weights(b, unit);
     build_use(b, s->copy, s->device_weights);
     build_use(b, s->copy, s->weights);
-    if (parts_is_shared(b))
+    if (parts_is_shared(b) && !parts_is_joined(b))
         await_gathers(b, s->copy, unit);
     else if (s->weights != GRAPH_NONE)
         parts_depend_on_read(b, s->copy, unit);
+    if (parts_is_joined(b))
+        gather_on_device(b, unit, phases);
 }
 
 /* ---- weights of several ranks ---- */
@@ -190,8 +205,8 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
     bool reads = s->weights != GRAPH_NONE && operands_offloaded(b, unit).extents > 0;
     if (parts_is_whole(b) && s->gather == GRAPH_NONE)
         gather_home(b, unit);
-    if (!parts_is_shared(b) || !parts_reserve_weights(b, unit) || s->gather != GRAPH_NONE ||
-        s->device_weights != GRAPH_NONE)
+    if (!parts_is_shared(b) || parts_is_joined(b) || !parts_reserve_weights(b, unit) ||
+        s->gather != GRAPH_NONE || s->device_weights != GRAPH_NONE)
         return;
     if (s->weights == GRAPH_NONE)
         lend_weights(b, unit);
@@ -205,13 +220,15 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
 void parts_give_back(struct build *b, uint32_t unit)
 {
     b->units[unit].weights = GRAPH_NONE;
-    if (!parts_is_whole(b))
+    if (!parts_is_whole(b) && !parts_is_joined(b))
         b->units[unit].gather = GRAPH_NONE;
 }
 
 void parts_give_back_device(struct build *b, uint32_t unit)
 {
     b->units[unit].device_weights = b->units[unit].copy = GRAPH_NONE;
+    if (parts_is_joined(b))
+        b->units[unit].gather = GRAPH_NONE;
 }
 
 /* ---- checkpoints ---- */
@@ -312,9 +329,9 @@ static void write_grads(struct build *b, uint32_t unit, uint32_t there)
     build_dep(b, s->write_grads, there);
 }
 
-/* From the device to the host, and with them the partials of their norm, unless that is of a sum
- * with other ranks' gradients. */
-static uint32_t copy_grads(struct build *b, uint32_t unit)
+/* From the device to the host, after that node, and with them the partials of their norm, unless
+ * that is of a sum with other ranks' gradients. */
+static uint32_t copy_grads(struct build *b, uint32_t unit, uint32_t there)
 {
     struct build_unit *s = &b->units[unit];
     if (parts_passes_grads(b, unit))
@@ -324,7 +341,7 @@ static uint32_t copy_grads(struct build *b, uint32_t unit)
     operands_copy_grads(b, unit);
     build_use(b, copy, s->device_grads);
     build_use(b, copy, s->grads);
-    build_dep(b, copy, s->backward);
+    build_dep(b, copy, there);
     return copy;
 }
 
@@ -336,7 +353,7 @@ static uint32_t exchange_grads(struct build *b, uint32_t unit, uint32_t there)
     uint32_t exchange =
         build_node(b, NODE_EXCHANGE, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
     operands_exchange(b, unit);
-    build_use(b, exchange, s->grads);
+    build_use(b, exchange, b->in->device_sums ? s->device_grads : s->grads);
     build_dep(b, exchange, there);
     if (b->in->units[unit].grads != HST_TIER_NVME)
         s->grads = GRAPH_NONE;
@@ -357,10 +374,14 @@ static uint32_t gather_grads(struct build *b, uint32_t unit, uint32_t exchange)
 static uint32_t bring_grads(struct build *b, uint32_t unit)
 {
     const struct build_unit *s = &b->units[unit];
-    const uint32_t there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
-    if (b->in->replicas)
-        return gather_grads(b, unit, exchange_grads(b, unit, there));
-    return parts_has_ranks(b) ? exchange_grads(b, unit, there) : there;
+    uint32_t there = s->backward;
+    if (b->in->device_sums)
+        there = copy_grads(b, unit, exchange_grads(b, unit, there));
+    else if (s->device_grads != GRAPH_NONE)
+        there = copy_grads(b, unit, there);
+    if (parts_has_ranks(b) && !b->in->device_sums)
+        there = exchange_grads(b, unit, there);
+    return b->in->replicas ? gather_grads(b, unit, there) : there;
 }
 
 /* Rounded gradients, which are there after that node, go home and enter the norm. */
@@ -392,7 +413,7 @@ static void send_bucket(struct build *b, uint32_t unit)
     const struct graph_in *in = b->in;
     struct build_unit *s = &b->units[unit];
     const uint32_t bucket = in->units[unit].bucket;
-    s->grads_there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit);
+    s->grads_there = s->device_grads == GRAPH_NONE ? s->backward : copy_grads(b, unit, s->backward);
     for (uint32_t i = 0; i < in->unit_count; i++)
         if (is_of_bucket(b, i, bucket) && b->units[i].backward == GRAPH_NONE)
             return;
@@ -428,7 +449,9 @@ static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
 {
     const struct build_unit *s = &b->units[unit];
     build_use(b, visit, b->in->apart ? s->device_weights : s->weights);
-    if (b->in->apart)
+    if (parts_is_joined(b) && s->gather != GRAPH_NONE)
+        build_dep(b, visit, s->gather);
+    else if (b->in->apart)
         build_dep(b, visit, s->copy);
     else if (parts_is_shared(b))
         await_gathers(b, visit, unit);

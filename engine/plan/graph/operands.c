@@ -176,6 +176,8 @@ static struct operand_end weights_in_host(const struct build *b, uint32_t unit, 
 /* This is where rows come together. */
 static struct operand_end rows_at(const struct build *b, uint32_t unit)
 {
+    if (parts_is_joined(b))
+        return in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
     return parts_is_whole(b) ? at_home(HST_TIER_DRAM)
                              : in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
 }
@@ -207,7 +209,9 @@ void operands_gather(struct build *b, uint32_t unit)
     for (uint32_t i = 0; next_run(b, unit, i, &run) && (i == 0 || !parts_is_whole(b)); i++)
         if (run.bytes > 0)
             build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
-                                              .from = weights_in_host(b, unit, run.owner),
+                                              .from = parts_is_joined(b)
+                                                          ? to
+                                                          : weights_in_host(b, unit, run.owner),
                                               .to = to,
                                               .first = run.first,
                                               .count = b->in->units[run.owner].tile_count,
@@ -220,10 +224,10 @@ static void add_weights(struct build *b, uint32_t unit, bool copy)
     struct operand_end device = in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
     struct run run;
     for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
-        struct operand_end host =
-            parts_is_shared(b) ? rows_at(b, unit) : weights_in_host(b, unit, run.owner);
+        const bool row = parts_is_shared(b) && !(copy && parts_is_joined(b));
+        struct operand_end host = row ? rows_at(b, unit) : weights_in_host(b, unit, run.owner);
         struct operand_end to = parts_copy_weights(b, unit) ? device : host;
-        if (parts_is_shared(b))
+        if (row)
             add_row(b, &run, copy ? host : to, to);
         else
             add_run(b, &run, 0, run_tiles(b, &run), copy ? host : to, to);
@@ -283,7 +287,9 @@ static uint64_t tiles_at(const struct build *b, unsigned what, uint32_t unit)
 {
     if (!parts_is_shared(b))
         return 0; /* replicas have sums of gradients at home alone */
-    return what == EXTENT_GRADS ? sum_at(b, unit) : weights_of(b, b->in->units[unit].shard_at);
+    if (what == EXTENT_GRADS)
+        return b->in->device_sums ? 0 : sum_at(b, unit);
+    return weights_of(b, b->in->units[unit].shard_at);
 }
 
 /* From the start of a pool's buffer to a tile's part. */
@@ -430,11 +436,35 @@ static uint64_t exchanged_bytes(const struct build *b, uint32_t unit)
     return b->in->buckets ? bytes : sum_at(b, unit);
 }
 
+/* In a device's buffer the sum of the shard comes first, the row behind it. */
+static uint64_t row_on_device_at(const struct build *b, uint32_t unit)
+{
+    const uint64_t shard = b->in->units[unit].row_elements / b->in->ranks;
+    return b->in->device_sums ? (uint64_t)((double)shard * b->in->grad_bytes) : 0;
+}
+
+static void exchange_on_device(struct build *b, uint32_t unit)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    const struct operand_end row = in_buffer(parts_pool(b, unit, POOL_DEVICE_GRADS));
+    build_operand(b, (struct operand){.what = EXTENT_GRADS,
+                                      .from = row,
+                                      .to = row,
+                                      .first = u->first_tile,
+                                      .count = u->tile_count,
+                                      .offset = row_on_device_at(b, unit),
+                                      .bytes = of_others(b, sum_at(b, unit))});
+}
+
 void operands_exchange(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     const struct operand_end row = row_of_grads(b, unit);
     const bool home = u->grads != HST_TIER_NVME;
+    if (b->in->device_sums) {
+        exchange_on_device(b, unit);
+        return;
+    }
     build_operand(b, (struct operand){.what = EXTENT_GRADS,
                                       .from = row,
                                       .to = home ? at_home(u->grads) : row,
@@ -467,6 +497,7 @@ static void add_row_of_grads(struct build *b, uint32_t unit, struct operand_end 
                                           .to = to,
                                           .first = b->in->units[unit].first_tile,
                                           .count = b->in->units[unit].tile_count,
+                                          .offset = row_on_device_at(b, unit),
                                           .bytes = sum_at(b, unit)});
 }
 
@@ -509,9 +540,29 @@ void operands_read_grads(struct build *b, uint32_t unit)
     add_grads(b, unit, on_drives(b, EXTENT_GRADS), grads_in_host(b, unit));
 }
 
+/* The sum of the rank's shard: of replicas it goes to its place in the row at home. */
+static void copy_sum(struct build *b, uint32_t unit, struct operand_end device)
+{
+    const struct graph_unit *u = &b->in->units[unit];
+    const double shard = (double)(u->row_elements / b->in->ranks);
+    if (!b->in->replicas)
+        add_grads(b, unit, device, grads_in_host(b, unit));
+    else
+        build_operand(b, (struct operand){.what = EXTENT_GRADS,
+                                          .from = device,
+                                          .to = at_home(u->grads),
+                                          .first = u->first_tile,
+                                          .count = u->tile_count,
+                                          .bytes = (uint64_t)(shard * b->in->grad_bytes)});
+}
+
 void operands_copy_grads(struct build *b, uint32_t unit)
 {
     struct operand_end device = grads_of_visit(b, unit);
+    if (b->in->device_sums) {
+        copy_sum(b, unit, device);
+        return;
+    }
     if (parts_has_ranks(b)) {
         add_row_of_grads(b, unit, device, row_of_grads(b, unit));
         return;

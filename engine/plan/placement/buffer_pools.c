@@ -31,7 +31,8 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
                                   uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
-    const bool gathered = in->layout->share.world > 1 && !in->whole_weights;
+    const bool gathered =
+        in->layout->share.world > 1 && !in->whole_weights && !placement_joins_rows(in);
     if (!in->layout->units[unit].borrows)
         return gathered || p->units[unit].weights.tier == HST_TIER_NVME ? own_bytes(in, unit) : 0;
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
@@ -68,8 +69,19 @@ static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
         return weights_bytes(in, unit);
     if (in->replicas > 0) /* the sum goes home */
         return placement_exchange_bytes(in, unit);
-    return sat_add(placement_exchange_bytes(in, unit), placement_shard_elements(in->layout, unit) *
-                                                           optimizer_weight_bytes(in->optimizer));
+    return sat_add(placement_joins_sums(in) ? 0 : placement_exchange_bytes(in, unit),
+                   placement_shard_elements(in->layout, unit) *
+                       optimizer_weight_bytes(in->optimizer));
+}
+
+/* Ranks that exchange on a device have the sum of their shard there too. */
+static uint64_t device_row_bytes(const struct placement_in *in, uint32_t unit)
+{
+    const uint64_t shard = placement_exchange_elements(in, unit) / placement_ranks(in);
+    const uint64_t row = placement_exchange_bytes(in, unit);
+    return placement_joins_sums(in)
+               ? sat_add(row, sat_times(shard, optimizer_weight_bytes(in->optimizer)))
+               : row;
 }
 
 /* Rounded gradients, and behind them the partials of their norm; of several ranks the row that they
@@ -77,7 +89,7 @@ static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
 static uint64_t device_grads_bytes(const struct placement_in *in, uint32_t unit)
 {
     if (placement_ranks(in) > 1)
-        return sat_page_up(placement_exchange_bytes(in, unit));
+        return sat_page_up(device_row_bytes(in, unit));
     uint64_t partials = placement_partials_bytes(in->layout->units[unit].elements);
     return sat_page_up(sat_add(weights_bytes(in, unit), partials));
 }
@@ -94,6 +106,12 @@ static void mark_wide(const struct placement_in *in, struct placement *p)
         p->units[u].wide = last > 1 && u % last == 0 && view_bytes(in, u) > between;
 }
 
+/* Rows of gradients pass by buffers of the host's, in which ranks exchange them. */
+static bool passes_rows(const struct placement_in *in)
+{
+    return placement_ranks(in) > 1 && !placement_has_buckets(in) && !placement_joins_sums(in);
+}
+
 /* [0] as large as any unit that is not wide, [1] as any that is. */
 static void size_pools(const struct placement_in *in, struct placement *p)
 {
@@ -103,8 +121,7 @@ static void size_pools(const struct placement_in *in, struct placement *p)
         p->reservations[wide].bytes =
             most(p->reservations[wide].bytes, sat_page_up(reservation_bytes(in, p, u)));
         const bool grads = !in->layout->units[u].frozen;
-        if (grads && (home->grads.tier == HST_TIER_NVME ||
-                      (placement_ranks(in) > 1 && !placement_has_buckets(in))))
+        if (grads && (home->grads.tier == HST_TIER_NVME || passes_rows(in)))
             p->grad_buffers[wide].bytes = most(p->grad_buffers[wide].bytes, grads_bytes(in, u));
         if (!home->offloaded)
             continue;

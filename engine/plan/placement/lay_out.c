@@ -555,6 +555,8 @@ static void lay_out_on(const struct placement_in *in, const struct choice *c, ui
                             .whole_weights = in->whole_weights,
                             .buckets = placement_has_buckets(in),
                             .replicas = in->replicas,
+                            .device_rows = placement_joins_rows(in),
+                            .device_sums = placement_joins_sums(in),
                             .hand_bytes = hst_dtype_bytes(in->way_dtype),
                             .units = p->units};
     if (drives > 0)

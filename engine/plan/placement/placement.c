@@ -290,10 +290,11 @@ static uint64_t first_weights(const struct placement *p)
 /* lay_out takes the pools one behind the other, and all homes of one class. */
 uint32_t placement_exposed(const struct placement *p, struct exposed parts[EXPOSED_MAX])
 {
-    const struct buffer_pool *last = &p->grad_buffers[1];
-    const uint64_t at = p->reservations[0].at;
+    const struct buffer_pool *last = p->device_sums ? &p->reservations[1] : &p->grad_buffers[1];
+    const uint64_t at = p->device_rows ? p->grad_buffers[0].at : p->reservations[0].at;
+    const bool any = !p->device_rows || !p->device_sums;
     const struct exposed parts_of[EXPOSED_MAX] = {
-        {at, sat_page_up(last->at + last->bytes * last->count) - at},
+        {at, any ? sat_page_up(last->at + last->bytes * last->count) - at : 0},
         {first_weights(p),
          p->whole_weights && p->replicas == 0 ? p->table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] : 0},
         {first_grads(p),

@@ -52,6 +52,7 @@ struct placement_in {
     uint64_t batch_tokens, micro_batch_tokens; /* the rank's part of them; no more than a way's */
     /* Each of several ranks has whole rows of these in memory: ZeRO stages 2, 1 and 0; 1 and 0. */
     bool whole_weights, whole_grads;
+    bool joined; /* ranks' devices are, so that gathers and exchanges may be in their memory */
     /* So many ranks have all of all, tiles too: ZeRO stage 0. The layout's share is then all of
        it; else the ranks are the share's, and this is 0. */
     uint32_t replicas;
@@ -138,6 +139,7 @@ struct placement {
     bool whole_weights;  /* homes of weights are rows of all shards */
     bool buckets;        /* those of gradients are (buckets.h): ZeRO stage 1 */
     uint32_t replicas;   /* as in placement_in */
+    bool device_rows, device_sums; /* as in graph_in */
     uint64_t hand_bytes; /* of an element as ranks hand it over */
     uint32_t resident_units; /* so many are, on a GPU */
     uint32_t saved_units;    /* so many keep their activations */
@@ -304,6 +306,16 @@ static inline uint32_t placement_ranks(const struct placement_in *in)
 static inline bool placement_has_buckets(const struct placement_in *in)
 {
     return in->whole_grads && in->replicas == 0;
+}
+/** Rows of weights come together in the memory of devices, where none has them whole at home. */
+static inline bool placement_joins_rows(const struct placement_in *in)
+{
+    return in->joined && in->layout->share.world > 1 && !in->whole_weights;
+}
+/** And rows of gradients are exchanged there, but for those in buckets, whose home is DRAM. */
+static inline bool placement_joins_sums(const struct placement_in *in)
+{
+    return in->joined && placement_ranks(in) > 1 && !placement_has_buckets(in);
 }
 /** Elements of a unit's row of gradients as ranks cut it: a part for each, as large as any. */
 uint64_t placement_exchange_elements(const struct placement_in *in, uint32_t unit);

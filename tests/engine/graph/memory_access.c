@@ -11,20 +11,20 @@
 
 #include <cmocka.h>
 
-static void reads(struct accesses *a, struct cell *cell, int64_t expects)
+void access_reads(struct accesses *a, struct cell *cell, int64_t expects)
 {
     a->of[a->count++] = (struct access){.cell = cell, .expects = expects};
 }
 
-static void writes(struct accesses *a, struct cell *cell, int64_t expects, int64_t age)
+void access_writes(struct accesses *a, struct cell *cell, int64_t expects, int64_t age)
 {
     a->of[a->count++] =
         (struct access){.cell = cell, .expects = expects, .writes = true, .age = age};
 }
 
-static void copies(struct accesses *a, struct cell *from, struct cell *to)
+void access_copies(struct accesses *a, struct cell *from, struct cell *to)
 {
-    reads(a, from, ANY_AGE);
+    access_reads(a, from, ANY_AGE);
     a->of[a->count++] =
         (struct access){.cell = to, .expects = ANY_AGE, .writes = true, .from = from};
 }
@@ -57,14 +57,14 @@ static struct cell *buffer(struct model *m, struct scheduled at, enum pool pool)
 }
 
 /* Of weights or gradients of the node's unit. */
-static struct cell *unit_buffer(struct model *m, struct scheduled at, enum pool pool)
+struct cell *access_unit_buffer(struct model *m, struct scheduled at, enum pool pool)
 {
     bool wide = access_unit(m, m->graph->nodes[at.node].unit)->wide;
     return buffer(m, at, pool_for(m->graph->buffers, pool, wide));
 }
 
 /* Of several ranks: rows in the buffer of weights or gradients that the node's unit has. */
-static struct cell *unit_rows(struct model *m, struct scheduled at, enum pool pool)
+struct cell *access_unit_rows(struct model *m, struct scheduled at, enum pool pool)
 {
     bool wide = access_unit(m, m->graph->nodes[at.node].unit)->wide;
     enum pool of = pool_for(m->graph->buffers, pool, wide);
@@ -73,7 +73,7 @@ static struct cell *unit_rows(struct model *m, struct scheduled at, enum pool po
 }
 
 /* Units whose tiles a unit reads: itself and those it is an alias of. */
-static uint32_t view(const struct model *m, uint32_t unit, uint32_t i)
+uint32_t access_view(const struct model *m, uint32_t unit, uint32_t i)
 {
     return i == 0 ? unit : access_unit(m, unit)->alias_of[i - 1];
 }
@@ -84,23 +84,23 @@ static bool is_resident(const struct model *m, uint32_t unit)
 }
 
 /* In the device's memory there is one, and of what is frozen. */
-static int slot_of(const struct model *m, uint32_t unit)
+int access_slot_of(const struct model *m, uint32_t unit)
 {
     return is_resident(m, unit) || access_unit(m, unit)->frozen ? 0 : m->slot;
 }
 
 /* Weights that are frozen stay as they were loaded. */
-static int64_t weights_age(const struct model *m, struct scheduled at, uint32_t unit)
+int64_t access_weights_age(const struct model *m, struct scheduled at, uint32_t unit)
 {
     return access_unit(m, unit)->frozen ? 0 : access_step(m, at);
 }
 
-static struct cell *weights_in_host(struct model *m, struct scheduled at, uint32_t owner,
+struct cell *access_weights_in_host(struct model *m, struct scheduled at, uint32_t owner,
                                     uint32_t tile)
 {
     bool offloaded = access_unit(m, owner)->weights == HST_TIER_NVME;
-    return offloaded ? &unit_buffer(m, at, POOL_WEIGHTS)[tile]
-                     : &m->weights[slot_of(m, owner)][tile];
+    return offloaded ? &access_unit_buffer(m, at, POOL_WEIGHTS)[tile]
+                     : &m->weights[access_slot_of(m, owner)][tile];
 }
 
 static bool is_copied(const struct model *m, uint32_t unit)
@@ -108,11 +108,11 @@ static bool is_copied(const struct model *m, uint32_t unit)
     return m->in->apart && !is_resident(m, unit);
 }
 
-static struct cell *grads_at_home(struct model *m, struct scheduled at, uint32_t unit,
+struct cell *access_grads_at_home(struct model *m, struct scheduled at, uint32_t unit,
                                   uint32_t tile)
 {
     if (access_unit(m, unit)->grads == HST_TIER_NVME)
-        return &unit_buffer(m, at, POOL_GRADS)[tile];
+        return &access_unit_buffer(m, at, POOL_GRADS)[tile];
     bool turns = is_resident(m, unit) && !m->in->deferred && !m->in->optimistic;
     return turns ? &m->turns[tile - access_unit(m, unit)->first_tile] : &m->grads[tile];
 }
@@ -135,8 +135,8 @@ static struct cell *grads_of_visit(struct model *m, struct scheduled at, uint32_
                                    uint32_t tile)
 {
     if (m->in->apart && access_unit(m, unit)->grads != HST_TIER_HBM)
-        return &unit_buffer(m, at, POOL_DEVICE_GRADS)[tile];
-    return grads_at_home(m, at, unit, tile);
+        return &access_unit_buffer(m, at, POOL_DEVICE_GRADS)[tile];
+    return access_grads_at_home(m, at, unit, tile);
 }
 
 bool access_states_away(const struct model *m, uint32_t unit, uint32_t tile)
@@ -170,157 +170,14 @@ static void read_weights(struct model *m, struct scheduled at, struct accesses *
     if (scheduler_was_retained(m->scheduler, at) && m->stale != at.step_window)
         return;
     for (uint32_t i = 0; i <= access_unit(m, n->unit)->alias_count; i++) {
-        const struct graph_unit *u = access_unit(m, view(m, n->unit, i));
+        const struct graph_unit *u = access_unit(m, access_view(m, n->unit, i));
         for (uint32_t t = 0; t < u->tile_count && u->weights == HST_TIER_NVME; t++)
             tiles[count++] = u->first_tile + t;
     }
     for (uint32_t i = count * n->tile / n->tile_count; i < count * (n->tile + 1) / n->tile_count;
          i++)
-        copies(a, &m->nvme_weights[tiles[i]], &unit_buffer(m, at, POOL_WEIGHTS)[tiles[i]]);
-}
-
-/* Of several ranks: where the weights of a row come together. */
-static struct cell *gathered_row(struct model *m, struct scheduled at, uint32_t owner)
-{
-    return m->in->whole_weights ? &m->home_rows[slot_of(m, owner)][owner]
-                                : &unit_rows(m, at, POOL_WEIGHTS)[owner];
-}
-
-static struct cell *gathered_tile(struct model *m, struct scheduled at, uint32_t owner,
-                                  uint32_t tile)
-{
-    return m->in->whole_weights ? &m->weights[slot_of(m, owner)][tile]
-                                : &unit_buffer(m, at, POOL_WEIGHTS)[tile];
-}
-
-static void copy_weights(struct model *m, struct scheduled at, struct accesses *a)
-{
-    uint32_t unit = m->graph->nodes[at.node].unit;
-    for (uint32_t i = 0; i <= access_unit(m, unit)->alias_count; i++) {
-        const uint32_t owner = view(m, unit, i);
-        const struct graph_unit *u = access_unit(m, owner);
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            copies(a,
-                   access_is_shared(m) ? gathered_tile(m, at, owner, t)
-                                       : weights_in_host(m, at, owner, t),
-                   &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
-        if (access_is_shared(m) && u->row_elements > 0)
-            copies(a, gathered_row(m, at, owner), &unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]);
-    }
-}
-
-/* The rank's shard, from where it is, is read for all ranks; it comes into the row with theirs. A
- * row at home that a backward leaves whole is of the step that follows. */
-static void gather_row(struct model *m, struct scheduled at, uint32_t owner, struct accesses *a)
-{
-    const struct graph_unit *u = access_unit(m, owner);
-    const bool again = m->in->whole_weights && !access_is_late(&m->graph->nodes[at.node]);
-    int64_t step = weights_age(m, at, owner) + again;
-    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
-        struct cell *from = weights_in_host(m, at, owner, t), *to = gathered_tile(m, at, owner, t);
-        reads(a, from, step);
-        if (to != from)
-            writes(a, to, ANY_AGE, step);
-    }
-    if (u->row_elements > 0)
-        writes(a, gathered_row(m, at, owner), ANY_AGE, step);
-}
-
-static void gather(struct model *m, struct scheduled at, struct accesses *a)
-{
-    uint32_t unit = m->graph->nodes[at.node].unit;
-    uint32_t others = m->in->whole_weights ? 0 : access_unit(m, unit)->alias_count;
-    for (uint32_t i = 0; i <= others; i++)
-        gather_row(m, at, view(m, unit, i), a);
-}
-
-/* The unit's own gradients at home are of that age. */
-static void write_grads(struct model *m, struct scheduled at, uint32_t unit, int64_t age,
-                        struct accesses *a)
-{
-    const struct graph_unit *u = access_unit(m, unit);
-    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-        writes(a, grads_at_home(m, at, unit, t), ANY_AGE, age);
-}
-
-/* A unit's row where ranks exchange it. */
-static struct cell *row_of_grads(struct model *m, struct scheduled at, uint32_t unit)
-{
-    return m->in->buckets ? &m->home_grads[unit] : &unit_rows(m, at, POOL_GRADS)[unit];
-}
-
-static void exchange_row(struct model *m, struct scheduled at, uint32_t unit, struct accesses *a)
-{
-    const int64_t step = access_step(m, at);
-    if (access_unit(m, unit)->row_elements == 0 || access_unit(m, unit)->frozen)
-        return;
-    reads(a, row_of_grads(m, at, unit), step);
-    if (m->in->replicas)
-        writes(a, &m->home_grads[unit], ANY_AGE, step);
-    write_grads(m, at, unit, m->in->replicas ? GARBAGE : step, a);
-}
-
-/* A backward has left the whole row, of which the rank gets the sum of its shard; the backwards of
- * a bucket have left all of its rows. */
-static void exchange(struct model *m, struct scheduled at, struct accesses *a)
-{
-    const uint32_t unit = m->graph->nodes[at.node].unit;
-    for (uint32_t i = 0; i < m->in->unit_count; i++)
-        if (i == unit ||
-            (m->in->buckets && access_unit(m, i)->bucket == access_unit(m, unit)->bucket))
-            exchange_row(m, at, i, a);
-}
-
-static void gather_grads(struct model *m, struct scheduled at, struct accesses *a)
-{
-    const uint32_t unit = m->graph->nodes[at.node].unit;
-    reads(a, &m->home_grads[unit], access_step(m, at));
-    write_grads(m, at, unit, access_step(m, at), a);
-}
-
-/* A backward of several ranks leaves a row, on a device in its own memory; in a bucket it begins
- * what sums come to lie in. */
-static void leave_row(struct model *m, struct scheduled at, struct accesses *a)
-{
-    const struct node *n = &m->graph->nodes[at.node];
-    const struct graph_unit *u = access_unit(m, n->unit);
-    if (n->kind != NODE_BACKWARD || u->row_elements == 0 || u->frozen)
-        return;
-    writes(a,
-           m->in->apart ? &unit_rows(m, at, POOL_DEVICE_GRADS)[n->unit]
-                        : row_of_grads(m, at, n->unit),
-           ANY_AGE, access_step(m, at));
-    if (m->in->buckets && !m->in->apart)
-        write_grads(m, at, n->unit, GARBAGE, a);
-}
-
-static void copy_row_of_grads(struct model *m, struct scheduled at, struct accesses *a)
-{
-    const uint32_t unit = m->graph->nodes[at.node].unit;
-    copies(a, &unit_rows(m, at, POOL_DEVICE_GRADS)[unit], row_of_grads(m, at, unit));
-    if (m->in->buckets)
-        write_grads(m, at, unit, GARBAGE, a);
-}
-
-static void visit_rows(struct model *m, struct scheduled at, bool weights, struct accesses *a)
-{
-    const struct node *n = &m->graph->nodes[at.node];
-    const struct graph_unit *unit = access_unit(m, n->unit);
-    for (uint32_t i = 0; i <= unit->alias_count && weights; i++) {
-        const uint32_t owner = view(m, n->unit, i);
-        const struct graph_unit *u = access_unit(m, owner);
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            reads(a,
-                  m->in->apart ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
-                               : gathered_tile(m, at, owner, t),
-                  weights_age(m, at, owner));
-        if (u->row_elements > 0)
-            reads(a,
-                  m->in->apart ? &unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]
-                               : gathered_row(m, at, owner),
-                  weights_age(m, at, owner));
-    }
-    leave_row(m, at, a);
+        access_copies(a, &m->nvme_weights[tiles[i]],
+                      &access_unit_buffer(m, at, POOL_WEIGHTS)[tiles[i]]);
 }
 
 static void visit_tiles(struct model *m, struct scheduled at, bool weights, struct accesses *a)
@@ -328,20 +185,20 @@ static void visit_tiles(struct model *m, struct scheduled at, bool weights, stru
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *unit = access_unit(m, n->unit);
     for (uint32_t i = 0; i <= unit->alias_count && weights; i++) {
-        const uint32_t owner = view(m, n->unit, i);
+        const uint32_t owner = access_view(m, n->unit, i);
         const struct graph_unit *u = access_unit(m, owner);
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            reads(a,
-                  is_copied(m, n->unit) ? &unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
-                                        : weights_in_host(m, at, owner, t),
-                  weights_age(m, at, owner));
+            access_reads(a,
+                         is_copied(m, n->unit) ? &access_unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
+                                               : access_weights_in_host(m, at, owner, t),
+                         access_weights_age(m, at, owner));
     }
     if (m->in->replicas)
-        leave_row(m, at, a);
+        access_leave_row(m, at, a);
     const bool grads = n->kind == NODE_BACKWARD && !unit->frozen && !m->in->replicas;
     for (uint32_t t = 0; t < unit->tile_count && grads; t++)
-        writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE,
-               access_step(m, at));
+        access_writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE,
+                      access_step(m, at));
 }
 
 /* What a visit does with checkpoints that are not kept: an input's age says of which unit it is. */
@@ -358,11 +215,11 @@ static void visit_recomputed(struct model *m, struct scheduled at, struct access
     struct cell *cell = last ? &m->carry : &m->inner[place - first];
     int64_t input = access_step(m, at) * MODEL_UNITS + place;
     if (n->kind == NODE_RECOMPUTE && place > first)
-        writes(a, cell, ANY_AGE, input);
+        access_writes(a, cell, ANY_AGE, input);
     if (n->kind == NODE_RECOMPUTE)
-        writes(a, &m->carry, place > first ? input : ANY_AGE, input + 1);
+        access_writes(a, &m->carry, place > first ? input : ANY_AGE, input + 1);
     if (n->kind == NODE_BACKWARD && place > first)
-        reads(a, cell, input);
+        access_reads(a, cell, input);
 }
 
 static void visit(struct model *m, struct scheduled at, struct accesses *a)
@@ -372,12 +229,12 @@ static void visit(struct model *m, struct scheduled at, struct accesses *a)
     bool eval =
         (m->scheduler->step_window[at.step_window % SCHEDULER_WINDOWS].phases & PHASE_EVAL) != 0;
     bool blind = n->kind == NODE_BACKWARD && unit->blind_backward;
-    (access_is_shared(m) ? visit_rows : visit_tiles)(m, at, !blind, a);
+    (access_is_shared(m) ? access_visit_rows : visit_tiles)(m, at, !blind, a);
     if (unit->act_bytes > 0 && !unit->no_forward && n->kind == NODE_FORWARD)
-        writes(a, acts_of_visit(m, at, n->unit), ANY_AGE,
-               access_step(m, at) + (eval ? OF_EVAL : 0));
+        access_writes(a, acts_of_visit(m, at, n->unit), ANY_AGE,
+                      access_step(m, at) + (eval ? OF_EVAL : 0));
     if (unit->act_bytes > 0 && !unit->no_forward && n->kind != NODE_FORWARD)
-        reads(a, acts_of_visit(m, at, n->unit), access_step(m, at));
+        access_reads(a, acts_of_visit(m, at, n->unit), access_step(m, at));
     visit_recomputed(m, at, a);
 }
 
@@ -387,16 +244,16 @@ static void move_acts(struct model *m, struct scheduled at, struct accesses *a)
     struct cell *nvme = &m->nvme_acts[n->unit];
     switch ((enum node_kind)n->kind) {
     case NODE_STORE_ACTS:
-        copies(a, &buffer(m, at, POOL_DEVICE_ACTS)[n->unit], acts_in_host(m, at, n->unit));
+        access_copies(a, &buffer(m, at, POOL_DEVICE_ACTS)[n->unit], acts_in_host(m, at, n->unit));
         break;
     case NODE_WRITE_ACTS:
-        copies(a, &buffer(m, at, POOL_ACTS)[n->unit], nvme);
+        access_copies(a, &buffer(m, at, POOL_ACTS)[n->unit], nvme);
         break;
     case NODE_READ_ACTS:
-        copies(a, nvme, &buffer(m, at, POOL_ACTS)[n->unit]);
+        access_copies(a, nvme, &buffer(m, at, POOL_ACTS)[n->unit]);
         break;
     default:
-        copies(a, acts_in_host(m, at, n->unit), &buffer(m, at, POOL_DEVICE_ACTS)[n->unit]);
+        access_copies(a, acts_in_host(m, at, n->unit), &buffer(m, at, POOL_DEVICE_ACTS)[n->unit]);
         break;
     }
 }
@@ -407,12 +264,12 @@ static void move_grads(struct model *m, struct scheduled at, struct accesses *a)
     const struct graph_unit *u = access_unit(m, n->unit);
     bool writes = n->kind == NODE_WRITE_GRADS;
     if (!writes && access_has_ranks(m)) {
-        copy_row_of_grads(m, at, a);
+        access_copy_row_of_grads(m, at, a);
         return;
     }
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-        copies(a, &unit_buffer(m, at, writes ? POOL_GRADS : POOL_DEVICE_GRADS)[t],
-               writes ? &m->nvme_grads[t] : grads_at_home(m, at, n->unit, t));
+        access_copies(a, &access_unit_buffer(m, at, writes ? POOL_GRADS : POOL_DEVICE_GRADS)[t],
+                      writes ? &m->nvme_grads[t] : access_grads_at_home(m, at, n->unit, t));
 }
 
 static void read_grads(struct model *m, struct scheduled at, struct accesses *a)
@@ -420,7 +277,7 @@ static void read_grads(struct model *m, struct scheduled at, struct accesses *a)
     const struct graph_unit *u = access_unit(m, m->graph->nodes[at.node].unit);
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
         if (!scheduler_was_retained(m->scheduler, at))
-            copies(a, &m->nvme_grads[t], &unit_buffer(m, at, POOL_GRADS)[t]);
+            access_copies(a, &m->nvme_grads[t], &access_unit_buffer(m, at, POOL_GRADS)[t]);
 }
 
 static void norm(struct model *m, struct scheduled at, struct accesses *a)
@@ -428,7 +285,7 @@ static void norm(struct model *m, struct scheduled at, struct accesses *a)
     uint32_t unit = m->graph->nodes[at.node].unit;
     const struct graph_unit *u = access_unit(m, unit);
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-        reads(a, grads_at_home(m, at, unit, t), access_step(m, at));
+        access_reads(a, access_grads_at_home(m, at, unit, t), access_step(m, at));
 }
 
 static void read_tile(struct model *m, struct scheduled at, struct accesses *a)
@@ -436,9 +293,9 @@ static void read_tile(struct model *m, struct scheduled at, struct accesses *a)
     const struct node *n = &m->graph->nodes[at.node];
     uint32_t slot = scheduler_pool_buffer(m->scheduler, at, POOL_TILES);
     if (access_states_away(m, n->unit, n->tile))
-        copies(a, &m->nvme_states[n->tile], &buffer(m, at, POOL_TILES)[n->tile]);
+        access_copies(a, &m->nvme_states[n->tile], &buffer(m, at, POOL_TILES)[n->tile]);
     if (brings_grads(m, n))
-        copies(a, &m->nvme_grads[n->tile], &m->lent_tile_grads[slot][n->tile]);
+        access_copies(a, &m->nvme_grads[n->tile], &m->lent_tile_grads[slot][n->tile]);
 }
 
 /* At home in memory: in place, or from one slot into the other. */
@@ -447,11 +304,11 @@ static void replaces(struct model *m, struct cell (*slots)[MODEL_TILES], const s
 {
     int from = access_is_late(n) ? !m->slot : m->slot;
     if (!m->in->optimistic || is_resident(m, n->unit)) {
-        writes(a, &slots[slot_of(m, n->unit)][tile], step, step + 1);
+        access_writes(a, &slots[access_slot_of(m, n->unit)][tile], step, step + 1);
         return;
     }
-    reads(a, &slots[from][tile], step);
-    writes(a, &slots[!from][tile], ANY_AGE, step + 1);
+    access_reads(a, &slots[from][tile], step);
+    access_writes(a, &slots[!from][tile], ANY_AGE, step + 1);
 }
 
 /* What was written since the last version is forgotten. */
@@ -463,8 +320,8 @@ static void revert(struct model *m, struct scheduled at, struct accesses *a)
         if (unit->frozen) /* it has one slot, which nothing has written to */
             continue;
         for (uint32_t t = unit->first_tile; t < unit->first_tile + unit->tile_count; t++) {
-            writes(a, &m->nvme_weights[t], ANY_AGE, m->committed_weights[t]);
-            writes(a, &m->nvme_states[t], ANY_AGE, m->committed_states[t]);
+            access_writes(a, &m->nvme_weights[t], ANY_AGE, m->committed_weights[t]);
+            access_writes(a, &m->nvme_states[t], ANY_AGE, m->committed_states[t]);
         }
     }
 }
@@ -477,12 +334,14 @@ static void stream_tile(struct model *m, struct scheduled at, struct accesses *a
     struct cell *states = &buffer(m, at, POOL_DEVICE_TILES)[t];
     struct cell *weights = &m->streamed_weights[number][t];
     bool store = n->kind == NODE_STORE_TILE;
-    int slot = m->in->optimistic ? (access_is_late(n) ? !m->slot : m->slot) : slot_of(m, n->unit);
+    int slot =
+        m->in->optimistic ? (access_is_late(n) ? !m->slot : m->slot) : access_slot_of(m, n->unit);
     slot ^= store && m->in->optimistic;
-    copies(a, store ? states : &m->states[slot][t], store ? &m->states[slot][t] : states);
-    copies(a, store ? weights : &m->weights[slot][t], store ? &m->weights[slot][t] : weights);
+    access_copies(a, store ? states : &m->states[slot][t], store ? &m->states[slot][t] : states);
+    access_copies(a, store ? weights : &m->weights[slot][t],
+                  store ? &m->weights[slot][t] : weights);
     if (!store)
-        copies(a, grads_at_home(m, at, n->unit, t), &m->streamed_grads[number][t]);
+        access_copies(a, access_grads_at_home(m, at, n->unit, t), &m->streamed_grads[number][t]);
 }
 
 static void update_streamed(struct model *m, struct scheduled at, struct accesses *a)
@@ -490,9 +349,9 @@ static void update_streamed(struct model *m, struct scheduled at, struct accesse
     const struct node *n = &m->graph->nodes[at.node];
     uint32_t number = scheduler_pool_buffer(m->scheduler, at, POOL_DEVICE_TILES);
     int64_t step = access_step(m, at) - access_is_late(n);
-    writes(a, &buffer(m, at, POOL_DEVICE_TILES)[n->tile], step, step + 1);
-    writes(a, &m->streamed_weights[number][n->tile], step, step + 1);
-    reads(a, &m->streamed_grads[number][n->tile], step);
+    access_writes(a, &buffer(m, at, POOL_DEVICE_TILES)[n->tile], step, step + 1);
+    access_writes(a, &m->streamed_weights[number][n->tile], step, step + 1);
+    access_reads(a, &m->streamed_grads[number][n->tile], step);
 }
 
 static void update(struct model *m, struct scheduled at, struct accesses *a)
@@ -507,16 +366,16 @@ static void update(struct model *m, struct scheduled at, struct accesses *a)
         struct cell *grads =
             brings_grads(m, n)
                 ? &m->lent_tile_grads[scheduler_pool_buffer(m->scheduler, at, POOL_TILES)][t]
-                : grads_at_home(m, at, n->unit, t);
+                : access_grads_at_home(m, at, n->unit, t);
         if (access_unit(m, n->unit)->weights == HST_TIER_NVME)
-            writes(a, &unit_buffer(m, at, POOL_WEIGHTS)[t], step, step + 1);
+            access_writes(a, &access_unit_buffer(m, at, POOL_WEIGHTS)[t], step, step + 1);
         else
             replaces(m, m->weights, n, t, step, a);
         if (access_states_away(m, n->unit, t))
-            writes(a, &buffer(m, at, POOL_TILES)[t], step, step + 1);
+            access_writes(a, &buffer(m, at, POOL_TILES)[t], step, step + 1);
         else
             replaces(m, m->states, n, t, step, a);
-        reads(a, grads, step);
+        access_reads(a, grads, step);
     }
 }
 
@@ -525,9 +384,9 @@ static void write_tile(struct model *m, struct scheduled at, struct accesses *a)
     const struct node *n = &m->graph->nodes[at.node];
     for (uint32_t t = n->tile; t < n->tile + n->tile_count; t++) {
         if (access_states_away(m, n->unit, t))
-            copies(a, &buffer(m, at, POOL_TILES)[t], &m->nvme_states[t]);
+            access_copies(a, &buffer(m, at, POOL_TILES)[t], &m->nvme_states[t]);
         if (access_unit(m, n->unit)->weights == HST_TIER_NVME)
-            copies(a, &unit_buffer(m, at, POOL_WEIGHTS)[t], &m->nvme_weights[t]);
+            access_copies(a, &access_unit_buffer(m, at, POOL_WEIGHTS)[t], &m->nvme_weights[t]);
     }
 }
 
@@ -539,9 +398,10 @@ static void copy_tile(struct model *m, struct scheduled at, struct accesses *a)
     struct cell *states = &buffer(m, at, POOL_TILES)[tile];
     struct cell *weights =
         &m->lent_tile_grads[scheduler_pool_buffer(m->scheduler, at, POOL_TILES)][tile];
-    copies(a, save ? states : &m->states[0][tile], save ? &m->saved_states[tile] : states);
+    access_copies(a, save ? states : &m->states[0][tile], save ? &m->saved_states[tile] : states);
     if (!m->in->derived_weights)
-        copies(a, save ? weights : &m->weights[0][tile], save ? &m->saved_weights[tile] : weights);
+        access_copies(a, save ? weights : &m->weights[0][tile],
+                      save ? &m->saved_weights[tile] : weights);
 }
 
 static void save_tiles(struct model *m, struct scheduled at, struct accesses *a)
@@ -553,9 +413,9 @@ static void save_tiles(struct model *m, struct scheduled at, struct accesses *a)
         copy_tile(m, at, a);
     for (uint32_t t = n->tile; !resident && t < n->tile + n->tile_count; t++) {
         if (!access_states_away(m, n->unit, t))
-            copies(a, &m->states[m->slot][t], &m->saved_states[t]);
+            access_copies(a, &m->states[m->slot][t], &m->saved_states[t]);
         if (weights)
-            copies(a, &m->weights[m->slot][t], &m->saved_weights[t]);
+            access_copies(a, &m->weights[m->slot][t], &m->saved_weights[t]);
     }
 }
 
@@ -572,7 +432,7 @@ struct accesses accesses_of(struct model *m, struct scheduled at)
         [NODE_READ_GRADS] = read_grads,
         [NODE_WRITE_ACTS] = move_acts,
         [NODE_SAVE_TILES] = save_tiles,
-        [NODE_COPY_WEIGHTS] = copy_weights,
+        [NODE_COPY_WEIGHTS] = access_copy_weights,
         [NODE_COPY_GRADS] = move_grads,
         [NODE_COPY_TILE] = copy_tile,
         [NODE_FETCH_TILE] = stream_tile,
@@ -585,9 +445,9 @@ struct accesses accesses_of(struct model *m, struct scheduled at)
         [NODE_FORWARD] = visit,
         [NODE_RECOMPUTE] = visit,
         [NODE_BACKWARD] = visit,
-        [NODE_GATHER] = gather,
-        [NODE_EXCHANGE] = exchange,
-        [NODE_GATHER_GRADS] = gather_grads,
+        [NODE_GATHER] = access_gather,
+        [NODE_EXCHANGE] = access_exchange,
+        [NODE_GATHER_GRADS] = access_gather_grads,
     };
     struct accesses a = {.count = 0};
     unsigned kind = m->graph->nodes[at.node].kind;

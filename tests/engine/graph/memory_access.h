@@ -35,4 +35,33 @@ int64_t access_step(const struct model *model, struct scheduled at);
 /** Of an update: it is of the step before. */
 bool access_is_late(const struct node *node);
 
+/* ---- memory_access.c: cells, where they are, and what is done with them ---- */
+
+void access_reads(struct accesses *a, struct cell *cell, int64_t expects);
+void access_writes(struct accesses *a, struct cell *cell, int64_t expects, int64_t age);
+void access_copies(struct accesses *a, struct cell *from, struct cell *to);
+/** Cells of tiles, or of rows, in the buffer of weights or gradients that the node's unit has. */
+struct cell *access_unit_buffer(struct model *model, struct scheduled at, enum pool pool);
+struct cell *access_unit_rows(struct model *model, struct scheduled at, enum pool pool);
+struct cell *access_weights_in_host(struct model *model, struct scheduled at, uint32_t owner,
+                                    uint32_t tile);
+struct cell *access_grads_at_home(struct model *model, struct scheduled at, uint32_t unit,
+                                  uint32_t tile);
+/** The i-th unit whose tiles a unit reads: itself, and those it is an alias of. */
+uint32_t access_view(const struct model *model, uint32_t unit, uint32_t i);
+/** The slot in memory that has the weights of the step at hand. */
+int access_slot_of(const struct model *model, uint32_t unit);
+int64_t access_weights_age(const struct model *model, struct scheduled at, uint32_t unit);
+
+/* ---- memory_ranks.c: what nodes of several ranks do ---- */
+
+void access_copy_weights(struct model *model, struct scheduled at, struct accesses *a);
+void access_gather(struct model *model, struct scheduled at, struct accesses *a);
+void access_exchange(struct model *model, struct scheduled at, struct accesses *a);
+void access_gather_grads(struct model *model, struct scheduled at, struct accesses *a);
+void access_copy_row_of_grads(struct model *model, struct scheduled at, struct accesses *a);
+/** A backward leaves a whole row of gradients. */
+void access_leave_row(struct model *model, struct scheduled at, struct accesses *a);
+void access_visit_rows(struct model *model, struct scheduled at, bool weights, struct accesses *a);
+
 #endif

@@ -76,4 +76,7 @@ void shared_case(uint64_t seed, struct graph_case *c)
     c->units[c->forward[0]].no_forward = false;
     c->in.hand_bytes = pick(&own, 2) ? 4 : 2;
     choose_stage(&own, c);
+    const bool joined = c->in.apart && pick(&own, 2);
+    c->in.device_rows = joined && !c->in.whole_weights && !c->in.replicas;
+    c->in.device_sums = joined && !c->in.buckets;
 }
