@@ -19,6 +19,7 @@ static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as 
 static_assert(sizeof(enum hst_reduce) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_loss_scaling) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_zero) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_comm) == sizeof(int), "a choice is stored as an int");
 static_assert(HST_GROUPS_MOST == HST_OPTION_TEXTS_MOST, "an option fills all of them");
 static_assert(offsetof(struct hst_config, beta2) ==
                   offsetof(struct hst_config, beta1) + sizeof(double),
@@ -33,6 +34,7 @@ static const char *const state_choices[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const update_choices[] = {"auto", "deferred", "optimistic", NULL};
 static const char *const zero_choices[] = {"3", "2", "1", "0", NULL};
 static const char *const scaling_choices[] = {"dynamic", "static", NULL};
+static const char *const comm_choices[] = {"auto", "nccl", "mpi", NULL};
 static const char *const reduce_choices[] = {"grads", "f32", NULL};
 static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
@@ -330,6 +332,15 @@ static const struct hst_option options[] = {
      .least = 1,
      .greatest = 65536,
      .help = "sums of so many ways are rounded, too; a power of two"},
+    {.name = "comm",
+     .group = "ranks",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(comm),
+     .argument = "BY",
+     .default_text = "auto",
+     .choices = comm_choices,
+     .first_choice = HST_COMM_AUTO,
+     .help = "how GPUs of ranks meet: in their memory (nccl), or in DRAM (mpi)"},
     {.name = "peer-timeout",
      .group = "ranks",
      .type = HST_OPTION_REAL,

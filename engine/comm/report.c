@@ -29,7 +29,7 @@ int comm_report_open(const struct comm_failure *failure, bool device, struct rep
     const char *fix = "hoistway bench comm tells more; docs/launch.md";
     if (device && failure->native == -ENODEV)
         fix = "NCCL 2.19.3 or later on all nodes, in a folder of HOISTWAY_CUDA_PATH or where the "
-              "loader looks";
+              "loader looks, or --comm mpi";
     else if (failure->native == -EPIPE)
         fix = "what that rank has said; then start all of them again";
     return report_fail(report, failure->native == -EPIPE ? HST_E_RANK : HST_E_COMM, failure->native,

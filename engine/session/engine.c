@@ -94,6 +94,8 @@ static int check_config(struct hst_engine *engine)
         return refuse_value(engine, "update_time must be auto, deferred or optimistic");
     if (c->activations != HST_ACTIVATIONS_AUTO && c->activations != HST_ACTIVATIONS_RECOMPUTE)
         return refuse_value(engine, "activations must be auto or recompute");
+    if ((unsigned)c->comm > HST_COMM_MPI)
+        return refuse_value(engine, "comm must be auto, nccl or mpi");
     if (c->io != HST_IO_AUTO && c->io != HST_IO_URING && c->io != HST_IO_THREADS)
         return refuse_value(engine, "io must be auto, uring or threads");
     if (c->plan != HST_PLAN_TO_TRAIN && c->plan != HST_PLAN_HERE && c->plan != HST_PLAN_ELSEWHERE)
@@ -127,7 +129,8 @@ static int open_places(struct hst_engine *engine)
     int rc = store_dirs_make(engine);
     rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
     rc = hear_all(engine, rc);
-    return rc ? rc : ranks_check(engine);
+    rc = rc ? rc : ranks_check(engine);
+    return rc ? rc : ranks_join_devices(engine); /* what NCCL takes of the device is not free */
 }
 
 static int open_parts(struct hst_engine *engine)

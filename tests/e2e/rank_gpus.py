@@ -60,8 +60,10 @@ class Run:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def train(self, ranks, model, *options, gpus=None, steps=2, device='cuda'):
-        """device '': none is named."""
+    def train(self, ranks, model, *options, gpus=None, steps=2, device='cuda', comm='mpi',
+              env=None):
+        """device '': none is named. comm: not `auto`, which would find a machine's own NCCL, and
+        that knows no double of a card."""
         model = os.path.join(GOLDEN, model)
         under = mpi.launcher(ranks) if ranks > 1 else []
         return subprocess.run(
@@ -70,8 +72,8 @@ class Run:
              os.path.join(model, 'tokens.bin'), '--lr=1e-3', f'--steps={steps}', '--seq-len=12',
              '--batch-tokens=48', '--ways=4', '--threads=1', '--store', self.path('store'),
              '--log', self.path('log'), '--export', self.path('export'), '--export-dtype=fp32',
-             *options], capture_output=True, text=True, timeout=240,
-            env=environment(gpus or ranks), check=False)
+             f'--comm={comm}', *options], capture_output=True, text=True, timeout=240,
+            env=env or environment(gpus or ranks), check=False)
 
     def came_to(self):
         """Each step's loss and norm, and the exported bytes."""

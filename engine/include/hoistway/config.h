@@ -103,6 +103,12 @@ enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2
 enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1, HST_ZERO_1 = 2, HST_ZERO_0 = 3 };
 /** The type that a way's gradient is rounded to before it is added to the others' (ways.h). */
 enum hst_reduce { HST_REDUCE_GRADS = 0 /* the gradients' own */, HST_REDUCE_F32 = 1 };
+/** How GPUs of ranks hand each other what they gather and exchange. No bit depends on it. */
+enum hst_comm {
+    HST_COMM_AUTO = 0, /* NCCL where every rank has a GPU of its own and NCCL, else MPI */
+    HST_COMM_NCCL = 1, /* in GPU memory; small sums and what is whole in DRAM go by MPI */
+    HST_COMM_MPI = 2,  /* in DRAM, before copies to a GPU and behind those from it */
+};
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** A configuration has so many at most, beside the group of all other tensors; a text is so long.
@@ -240,6 +246,7 @@ struct hst_config {
     /* Globs of tensors that are not trained, and of those that alone are; see above. Null from the
        first on that is not there */
     const char *freeze[HST_GROUPS_MOST], *train_only[HST_GROUPS_MOST];
+    enum hst_comm comm; /* of several ranks with GPUs; a plan's auto is MPI */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

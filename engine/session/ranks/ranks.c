@@ -315,6 +315,8 @@ int ranks_expose(struct hst_engine *engine, unsigned char *arena)
     if (!engine->comm)
         return 0;
     const uint32_t count = placement_exposed(&engine->placement, parts);
+    if (count == 0)
+        return 0;
     int rc = ranks_meet(engine); /* with patience: they have planned, each in its time */
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         if (info.shared) {

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides how GPUs of several ranks hand each other what they gather and exchange: in their own
+ * memory, by NCCL, or in DRAM. All ranks decide alike: by options that are the same, and by what
+ * they agree on.
+ */
+#include "comm/report.h"
+#include "session/ranks/ranks.h"
+
+#include <errno.h>
+#include <string.h>
+
+static bool computes_on_host(const struct hst_engine *engine)
+{
+    return (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY) != 0;
+}
+
+static int refuse_host(struct hst_engine *engine)
+{
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                       "--comm nccl joins the memory of GPUs, which device \"%s\" has not. Fix: "
+                       "--device cuda, or leave --comm out",
+                       engine->config.device);
+}
+
+/* It leaves ranks as they are, who meet in DRAM. */
+static int stay(struct hst_engine *engine, const char *why)
+{
+    if (ranks_tells(engine))
+        report_log(&engine->report, HST_LOG_INFO,
+                   "I501 what GPUs of ranks gather and exchange meets in DRAM, by MPI: %s", why);
+    return 0;
+}
+
+/* *sharing: ranks that have a GPU with another one. */
+static int count_sharing(struct hst_engine *engine, int64_t *sharing)
+{
+    struct hst_dev_info info;
+    hst_dev_info(engine->dev, &info);
+    const uint32_t sharers = ranks_share_device(engine, &info);
+    *sharing = sharers > 1;
+    return sharers == 0 ? engine->report.error.native : ranks_sum(engine, sharing, 1);
+}
+
+/* Its name is in what a client is told of its part (hst_engine_part). */
+static void take_transport(struct hst_engine *engine)
+{
+    struct comm_info info;
+    comm_info(engine->comm, &info);
+    engine->ranks.transport = info.transport;
+    engine->plan_in.joined = true;
+    if (*info.note && ranks_tells(engine))
+        report_log(&engine->report, HST_LOG_INFO, "I501 %s", info.note);
+}
+
+static int join(struct hst_engine *engine)
+{
+    struct comm_failure failure;
+    const struct comm_config config = {.size = sizeof config,
+                                       .launch = *engine->config.launch,
+                                       .limit_s = engine->config.peer_timeout_s,
+                                       .dev = engine->dev};
+    int rc = comm_join(&config, &engine->comm, &failure);
+    if (rc == -ENODEV && engine->config.comm == HST_COMM_AUTO)
+        return stay(engine, failure.text);
+    if (rc)
+        return comm_report_open(&failure, true, &engine->report);
+    take_transport(engine);
+    return 0;
+}
+
+int ranks_join_devices(struct hst_engine *engine)
+{
+    static const char *const names[] = {"auto", "nccl", "mpi"};
+    const enum hst_comm comm = engine->config.comm;
+    const bool nccl = comm == HST_COMM_NCCL;
+    int64_t sharing;
+    if (computes_on_host(engine))
+        return nccl ? refuse_host(engine) : 0;
+    if (engine->config.plan)
+        engine->plan_in.joined = nccl && engine->ranks.ranks > 1;
+    if (!engine->comm)
+        return 0;
+    int rc = hst_engine_same(engine, "--comm", names[comm]);
+    if (rc || comm == HST_COMM_MPI)
+        return rc;
+    if (strcmp(hst_dev_name(engine->dev), "cuda") != 0)
+        return nccl ? refuse_host(engine) : 0;
+    rc = count_sharing(engine, &sharing);
+    if (rc)
+        return rc;
+    if (sharing > 0 && nccl)
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "%lld of %u ranks share a GPU with another one, and NCCL joins GPUs of "
+                           "one rank each. Fix: --comm mpi, or a GPU for each rank",
+                           (long long)sharing, engine->ranks.ranks);
+    return sharing > 0 ? stay(engine, "ranks share GPUs, of which NCCL joins one rank's each")
+                       : join(engine);
+}

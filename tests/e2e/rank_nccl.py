@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks whose GPUs are joined by NCCL, both of which are doubles: the bytes of one rank on one GPU,
+whatever comes together in the GPUs' memory; and an end in time where something goes wrong.
+
+    rank_nccl.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER [TEST...]
+"""
+import concurrent.futures
+import json
+import os
+import re
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rank_gpus  # noqa: E402
+from rank_gpus import ON_NVME, Run, alone, mpi  # noqa: E402
+from short import some, whole_alone  # noqa: E402
+
+CUDA, NCCL = sys.argv[4:6]
+JOINED = ', NCCL 2.28.9, Open MPI'
+BF16 = ('--precision=bf16',)
+
+# of each stage of ZeRO: where classes have their homes, and what else must change no bit
+PLACES = {
+    3: ((), ('--place=states=nvme',), (ON_NVME,), ('--place=acts=nvme',), ('--gpu-update=0.5',),
+        ('--activations=recompute',), (ON_NVME, '--update=optimistic'),
+        ('--place=weights=nvme', '--gpu-update=1')),
+    2: ((), ('--place=states=nvme,grads=nvme',), ('--gpu-update=1',), ('--place=acts=nvme',),
+        ('--update=optimistic',)),
+    1: ((), ('--place=states=nvme',), ('--gpu-update=0.5',)),
+    0: ((), ('--place=states=nvme',), ('--gpu-update=0.5', '--activations=recompute')),
+}
+# ranks, model, the numbers' options, what must not change them
+ROWS = [(ranks, ('untied-mha', 'tied-gqa')[(ranks // 2 + i) % 2], BF16,
+         (f'--zero-stage={stage}', *place))
+        for ranks in (2, 4) for stage, places in PLACES.items() for i, place in enumerate(places)]
+ROWS += [
+    (2, 'tied-gqa', ('--precision=fp32',), (ON_NVME,)),
+    (4, 'untied-mha', ('--precision=bf16', '--reduce=f32'), ()),
+    (2, 'untied-mha', ('--precision=bf16', '--reduce=f32'), ('--zero-stage=2',)),
+    (4, 'tied-gqa', ('--precision=bf16', '--hop=2'), (ON_NVME,)),
+    (2, 'tied-gqa', ('--precision=bf16', '--clip=0'), ('--place=weights=nvme',)),
+    (4, 'untied-mha', ('--precision=bf16', '--clip=0'), ('--zero-stage=2',)),
+    (2, 'untied-mha', ('--precision=fp16', '--loss-scale=64'), ('--gpu-update=0.5',)),
+    (4, 'untied-mha', ('--precision=bf16', '--optimizer=lion'), ()),
+]
+
+
+def environment(gpus, nccl=''):
+    env = rank_gpus.environment(gpus)
+    env.pop('NCCL_COMM_ID', None)
+    return {**env, 'HOISTWAY_PLUGIN_PATH': f'{env["HOISTWAY_PLUGIN_PATH"]}:{NCCL}',
+            'HOISTWAY_CUDA_PATH': f'{CUDA}/nccl:{CUDA}', 'HST_FAKE_NCCL': nccl}
+
+
+def train(run, ranks, model, *options, gpus=None, nccl='', **settings):
+    return run.train(ranks, model, *options, env=environment(gpus or ranks, nccl),
+                     **{'comm': 'nccl', **settings})
+
+
+def differs(row):
+    ranks, model, numbers, places = row
+    want = alone(model, numbers)
+    with Run() as run:
+        done = train(run, ranks, model, *numbers, *places)
+        if done.returncode or JOINED not in done.stderr:
+            return f'{row}: {done.stderr}'
+        return None if run.came_to() == want else f'{row}: {run.came_to()}, and one rank: {want}'
+
+
+def step_bytes(run):
+    """What the last step has moved."""
+    with open(run.path('log'), encoding='utf-8') as file:
+        return [json.loads(text) for text in file if '"kind":"step"' in text][-1]['bytes']
+
+
+class Nccl(unittest.TestCase):
+    maxDiff = None
+
+    def test_ranks_have_the_bytes_of_one(self):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            self.assertEqual([w for w in pool.map(differs, some(ROWS, len(ROWS) // 6)) if w], [])
+
+    @whole_alone
+    def test_whatever_of_the_device_runs_early(self):
+        for streams in ('early:1', 'h2d-early', 'random:1'):
+            with self.subTest(streams=streams), Run() as run:
+                env = environment(2, 'in-progress=2')
+                env['HST_FAKE_CUDA'] += f',streams={streams}'
+                done = run.train(2, 'untied-mha', *BF16, ON_NVME, comm='nccl', env=env)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+
+    def calls(self, stage):
+        """Of rank 0, with the bytes that its last step has moved."""
+        with Run() as run:
+            done = train(run, 2, 'untied-mha', *BF16, f'--zero-stage={stage}',
+                         nccl=f'log={run.path("calls")}')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(run.path('calls.0'), encoding='utf-8') as file:
+                calls = file.read().split('\n')
+            return [calls.count(c) for c in ('ncclAllGather', 'ncclAlltoAll')], step_bytes(run)
+
+    @whole_alone
+    def test_what_meets_in_the_memory_of_gpus(self):
+        """With stage 2 rows of weights are whole in DRAM, with stage 1 those of gradients too."""
+        with Run() as run:
+            done = train(run, 2, 'untied-mha', *BF16, comm='mpi')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn('NCCL', done.stderr)
+            by_host = step_bytes(run)
+        (gathers, exchanges), by_nccl = self.calls(3)
+        self.assertGreater(gathers, exchanges)
+        self.assertGreater(exchanges, 0)
+        self.assertEqual(by_nccl['net'], by_host['net'])
+        for way in ('h2d', 'd2h'):  # a shard of two passes
+            self.assertLess(by_nccl[way], 0.7 * by_host[way])
+        (gathers, exchanges), _ = self.calls(2)
+        self.assertEqual(gathers, 0)
+        self.assertGreater(exchanges, 0)
+        self.assertEqual(self.calls(1)[0], [0, 0])
+        self.assertEqual(self.calls(0)[0][0], 0)
+
+    def test_ranks_choose_nccl_where_all_can(self):
+        with Run() as run:
+            done = train(run, 2, 'untied-mha', *BF16, comm='auto')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(JOINED, done.stderr)
+            self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+
+    @whole_alone
+    def test_ranks_meet_in_dram_where_one_cannot(self):
+        for gpus, device, nccl, why in (
+                (2, 'cuda', 'version=21805', 'is NCCL 2.18.5, of which 2.19.3 is the least'),
+                (1, 'cuda:0', '', 'ranks share GPUs, of which NCCL joins one rank')):
+            with self.subTest(why=why), Run() as run:
+                done = train(run, 2, 'untied-mha', *BF16, gpus=gpus, device=device, nccl=nccl,
+                             comm='auto')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr, r'I501\] what GPUs of ranks gather and exchange '
+                                              rf'meets in DRAM, by MPI: [^\n]*{why}')
+                self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+
+    @whole_alone
+    def test_ranks_go_on_where_others_were(self):
+        """From DRAM to NCCL, from two ranks to four, and back to one GPU."""
+        with Run() as run:
+            for ranks, steps, comm in ((2, 1, 'mpi'), (4, 2, 'nccl'), (1, 3, 'auto')):
+                done = train(run, ranks, 'untied-mha', *BF16, '--durability=step',
+                             *(['--resume'] if steps > 1 else []), steps=steps, comm=comm)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            went = run.came_to()[1]
+        with Run() as run:
+            done = run.train(1, 'untied-mha', *BF16, '--durability=step', steps=3)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run.came_to()[1], went)
+
+    # ---- what is refused, and what goes wrong --------------------------------------------------
+
+    def fails(self, words, *options, status=None, seconds=70, ranks=2, **settings):
+        begun = time.monotonic()
+        with Run() as run:
+            done = train(run, ranks, 'untied-mha', *BF16, *options, **settings)
+        self.assertNotEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, words)
+        self.assertLess(time.monotonic() - begun, seconds)
+        if status:
+            self.assertEqual(done.returncode, status, done.stderr)
+
+    @whole_alone
+    def test_what_is_refused(self):
+        self.fails(r'error\[E402\] --comm nccl joins the memory of GPUs, which device "host" has '
+                   r'not\. Fix: --device cuda', device='host', status=2)
+        self.fails(r'error\[E402\] --comm nccl joins', device='host', status=2, ranks=1)
+        self.fails(r'error\[E402\] 2 of 2 ranks share a GPU with another one, and NCCL joins GPUs '
+                   r'of one rank each\. Fix: --comm mpi', gpus=1, device='cuda:0',
+                   status=2)
+        self.fails(r'error\[E502\] ranks cannot be joined: [^\n]*is NCCL 2.18.5, of which 2.19.3 '
+                   r'is the least\. Fix: NCCL 2.19.3 or later [^\n]*, or --comm mpi',
+                   nccl='version=21805')
+
+    def test_a_rank_that_hangs_while_they_join(self):
+        self.fails(r'error\[E504\] [^\n]*waited 2 s in ncclCommInitRankConfig',
+                   '--peer-timeout=2', nccl='rank=1,fail=ncclCommInitRankConfig:1:hang')
+
+    def test_a_rank_that_hangs_in_a_collective(self):
+        for call in some(('ncclAllGather:3:hang', 'ncclAlltoAll:2:hang'), 2):
+            with self.subTest(call=call):
+                self.fails(r'error\[E504\] [^\n]*waited 2 s in the (gather|exchange) of \S+ by '
+                           r'NCCL, in step 1', '--peer-timeout=2',
+                           nccl=f'rank=1,fail={call}')
+
+    @whole_alone
+    def test_calls_that_fail(self):
+        for call, words in (
+                ('ncclAllGather:2:3', 'ncclAllGather failed: internal error'),
+                ('ncclAlltoAll:2:1', 'ncclAlltoAll failed: unhandled cuda error'),
+                ('ncclMemAlloc:1:1', 'ncclMemAlloc of [0-9]+ bytes of device memory failed'),
+                ('ncclAllGather:2:async=6', 'an operation of NCCL failed: remote process exited')):
+            with self.subTest(call=call):
+                self.fails(rf'error\[E50[24]\] [^\n]*{words}', '--peer-timeout=3',
+                           nccl=f'fail={call}')
+
+    @whole_alone
+    def test_a_rank_that_dies(self):
+        self.fails('', '--peer-timeout=5', nccl='rank=1,fail=ncclAllGather:2:die')
+
+    def tearDown(self):
+        """Ranks that were killed while they met have left their places."""
+        for name in os.listdir('/dev/shm'):
+            found = re.match(rf'hst-nccl-{os.geteuid()}-(\d+)-\d', name)
+            if found and not os.path.exists(f'/proc/{found[1]}'):
+                os.unlink(f'/dev/shm/{name}')
+
+
+if __name__ == '__main__':
+    if mpi.missing(rank_gpus.FOLDER):
+        print('Open MPI is not installed (mpirun), or the transport over MPI was not built')
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[6:]])
