@@ -191,8 +191,8 @@ mutate(
 mutate(
     'engine/plan/graph/graph_build.h', 'engine/graph_ranks',
     ('a rank without tiles of a unit has its row',
-     '? parts_has_grads(build, unit) && !build->in->buckets',
-     '? u->tile_count > 0 && !u->frozen && !build->in->buckets'),
+     '(rows || u->grads == HST_TIER_NVME) && parts_has_grads(build, unit);',
+     '(rows || u->grads == HST_TIER_NVME) && u->tile_count > 0 && !u->frozen;'),
 )
 mutate(
     'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',
