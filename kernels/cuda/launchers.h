@@ -41,6 +41,9 @@ cudaError_t hst_cuda_norm2(cudaStream_t stream, const struct hst_norm2 *args);
 /* It says whether there is such an optimizer, and has the moments that are there, and no others. */
 bool hst_cuda_can_optimize(const struct hst_optimize *args);
 cudaError_t hst_cuda_optimize(cudaStream_t stream, const struct hst_optimize *args);
+/* ops/quantise.cu */
+cudaError_t hst_cuda_quantise(cudaStream_t stream, const struct hst_quantise *args);
+cudaError_t hst_cuda_dequantise(cudaStream_t stream, const struct hst_dequantise *args);
 /* ops/sum_ways.cu */
 cudaError_t hst_cuda_sum_ways(cudaStream_t stream, const struct hst_sum_ways *args);
 /* ops/attention*.cu: every head_dim, every dtype */

@@ -128,6 +128,22 @@ static int op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *arg
                                 "sum of ways");
 }
 
+static int op_quantise(struct hst_stream *stream, const struct hst_quantise *args)
+{
+    int rc = cuda_stream_begin(stream);
+    return rc ? rc
+              : cuda_stream_end(stream, hst_cuda_quantise(cuda_stream_native(stream), args),
+                                "quantise");
+}
+
+static int op_dequantise(struct hst_stream *stream, const struct hst_dequantise *args)
+{
+    int rc = cuda_stream_begin(stream);
+    return rc ? rc
+              : cuda_stream_end(stream, hst_cuda_dequantise(cuda_stream_native(stream), args),
+                                "dequantise");
+}
+
 static size_t rmsnorm_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t width)
 {
     (void)dev;
@@ -199,4 +215,6 @@ const struct hst_dev_ops cuda_ops = {
     .host_lock = cuda_host_lock,
     .host_unlock = cuda_host_unlock,
     .sum_ways = op_sum_ways,
+    .quantise = op_quantise,
+    .dequantise = op_dequantise,
 };

@@ -21,7 +21,7 @@ struct host_math {
     const char *isa;
     host_op *matmul, *rmsnorm, *rmsnorm_backward, *rope, *attention, *attention_backward, *swiglu,
         *swiglu_backward, *add, *bias, *bias_backward, *cast, *embedding, *embedding_backward,
-        *cross_entropy, *sum_ways;
+        *cross_entropy, *sum_ways, *quantise, *dequantise;
 };
 extern const struct host_math host_math_baseline, host_math_avx2, host_math_avx512;
 
@@ -93,6 +93,10 @@ int host_enqueue(struct hst_stream *stream, host_op *op, const void *args, size_
 
 /* The sum of ways, on this thread (host/sum_ways.c). */
 void host_sum_ways(const struct hst_sum_ways *args);
+
+/* Quantised values, on this thread (host/quantise.c). */
+void host_quantise(const struct hst_quantise *args);
+void host_dequantise(const struct hst_dequantise *args);
 
 /* The operations' part of the table (host/table.c), and what they need of workspace. */
 extern const struct hst_dev_ops host_ops;

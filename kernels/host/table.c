@@ -151,6 +151,16 @@ static int op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *arg
     return host_enqueue(stream, host_dev_of(stream->dev)->math->sum_ways, args, sizeof *args);
 }
 
+static int op_quantise(struct hst_stream *stream, const struct hst_quantise *args)
+{
+    return host_enqueue(stream, host_dev_of(stream->dev)->math->quantise, args, sizeof *args);
+}
+
+static int op_dequantise(struct hst_stream *stream, const struct hst_dequantise *args)
+{
+    return host_enqueue(stream, host_dev_of(stream->dev)->math->dequantise, args, sizeof *args);
+}
+
 static size_t embedding_backward_work_bytes(struct hst_dev *dev, size_t tokens, size_t vocab)
 {
     (void)dev, (void)tokens, (void)vocab;
@@ -231,4 +241,6 @@ const struct hst_dev_ops host_ops = {
     .host_lock = lock_pages,
     .host_unlock = lock_pages,
     .sum_ways = op_sum_ways,
+    .quantise = op_quantise,
+    .dequantise = op_dequantise,
 };

@@ -28,17 +28,17 @@ import tempfile
 ALLOWED = {
     'aio': {'aio'},
     'cpu_adam': {'cpu_adam'},
-    'kernels': {'kernels', 'measure', 'operations', 'plugin', 'plugin_load', 'ways'},
+    'kernels': {'kernels', 'measure', 'operations', 'plugin', 'plugin_load', 'quantise', 'ways'},
     'engine': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'ranks',
                'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
-               'plugin_load', 'ways'},
+               'plugin_load', 'quantise', 'ways'},
     'tools': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'ranks',
               'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
-              'plugin_load', 'ways'},
+              'plugin_load', 'quantise', 'ways'},
 }
 HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'measure': 'kernels',
            'operations': 'kernels', 'plugin': 'kernels', 'plugin_load': 'kernels',
-           'ways': 'kernels',
+           'quantise': 'kernels', 'ways': 'kernels',
            'config': 'engine', 'hoistway': 'engine', 'machine': 'engine', 'options': 'engine',
            'plan': 'engine', 'predict': 'engine', 'ckpt': 'engine', 'ranks': 'engine',
            'units': 'engine'}

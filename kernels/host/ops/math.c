@@ -23,4 +23,6 @@ const struct host_math HOST_SUFFIXED(host_math, HOST_ISA) = {
     .embedding_backward = HOST_OP(embedding_backward),
     .cross_entropy = HOST_OP(cross_entropy),
     .sum_ways = HOST_OP(sum_ways),
+    .quantise = HOST_OP(quantise),
+    .dequantise = HOST_OP(dequantise),
 };

@@ -20,7 +20,8 @@
 host_op HOST_OP(matmul), HOST_OP(rmsnorm), HOST_OP(rmsnorm_backward), HOST_OP(rope),
     HOST_OP(attention), HOST_OP(attention_backward), HOST_OP(swiglu), HOST_OP(swiglu_backward),
     HOST_OP(add), HOST_OP(bias), HOST_OP(bias_backward), HOST_OP(cast), HOST_OP(embedding),
-    HOST_OP(embedding_backward), HOST_OP(cross_entropy), HOST_OP(sum_ways);
+    HOST_OP(embedding_backward), HOST_OP(cross_entropy), HOST_OP(sum_ways),
+    HOST_OP(quantise), HOST_OP(dequantise);
 
 /* A function of an element type, called with it as a constant, so that each type has loops of its
    own: the one place where it is chosen. */

@@ -308,5 +308,6 @@ int hst_stream_zero(struct hst_stream *stream, void *dst, size_t size_bytes);
 #endif
 
 #include <hoistway/operations.h>
+#include <hoistway/quantise.h>
 #include <hoistway/ways.h>
 #endif

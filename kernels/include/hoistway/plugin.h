@@ -71,6 +71,8 @@ struct hst_dev_ops {
     int (*host_lock)(struct hst_dev *dev, void *memory, size_t size_bytes);
     int (*host_unlock)(struct hst_dev *dev, void *memory, size_t size_bytes);
     int (*sum_ways)(struct hst_stream *stream, const struct hst_sum_ways *args);
+    int (*quantise)(struct hst_stream *stream, const struct hst_quantise *args);
+    int (*dequantise)(struct hst_stream *stream, const struct hst_dequantise *args);
 };
 
 /** A plugin exports this under the name hst_dev_plugin. */

@@ -208,6 +208,22 @@ static void run_ways(struct hst_stream *s, char *arena, enum hst_dtype dtype)
     }
 }
 
+/* A tensor as integers of either width, and back, each in tensors of its own. */
+static void run_quantised(struct hst_stream *s, char *arena, enum hst_dtype dtype)
+{
+    for (size_t four = 0; four < 2; four++) {
+        const enum hst_quant bits = four ? HST_INT4 : HST_INT8;
+        char *codes = arena + (2 + four) * TENSOR_BYTES, *back = arena + (4 + four) * TENSOR_BYTES;
+        float *scales = (float *)(void *)(arena + (6 + four) * TENSOR_BYTES);
+        assert_int_equal(
+            hst_op_quantise(s, &(struct hst_quantise){bits, dtype, 20011, arena, codes, scales}),
+            0);
+        assert_int_equal(
+            hst_op_dequantise(s, &(struct hst_dequantise){bits, dtype, 20011, codes, scales, back}),
+            0);
+    }
+}
+
 /* Everything that f16 knows: f32 wherever its rounding turns and NaNs to it, and all of it back. */
 static void run_casts(struct hst_stream *s, char *arena, enum hst_dtype dtype)
 {
@@ -292,6 +308,14 @@ static void sums_of_ways_have_the_same_bytes_in_every_instruction_set(void **sta
     compare(run_ways, HST_F16);
 }
 
+static void quantised_values_have_the_same_bytes_in_every_instruction_set(void **state)
+{
+    (void)state;
+    compare(run_quantised, HST_F32);
+    compare(run_quantised, HST_BF16);
+    compare(run_quantised, HST_F16);
+}
+
 int main(void)
 {
     if (!host_math_usable()[1]) {
@@ -303,6 +327,7 @@ int main(void)
         cmocka_unit_test(blocks_of_a_vocabulary_give_the_same_bytes_in_every_instruction_set),
         cmocka_unit_test(casts_of_every_f16_are_the_same_with_and_without_instructions_for_them),
         cmocka_unit_test(attention_gives_the_same_bytes_in_every_instruction_set),
+        cmocka_unit_test(quantised_values_have_the_same_bytes_in_every_instruction_set),
         cmocka_unit_test(sums_of_ways_have_the_same_bytes_in_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

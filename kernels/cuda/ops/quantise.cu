@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Values as integers and scales, and back (hoistway/quantise.h). A warp has a block of 512
+ * elements: 16 to a lane, which stay in registers between the maximum and the rounding.
+ *
+ * Bytes moved per element: one of T and one integer, a byte or half of one. A quotient in f64 would
+ * take longer than that on most cards. So a product with the reciprocal proposes an integer, and
+ * what it leaves of the value, which is exact wherever it decides anything, corrects that by one.
+ */
+#include "launchers.h"
+#include "vector.h"
+
+enum { THREADS = 128, WARPS = THREADS / 32, BLOCK = HST_QUANT_BLOCK, EACH = BLOCK / 32 };
+
+struct quant_args {
+    const void *values;
+    void *to; /* values of the way back */
+    uint8_t *codes;
+    float *scales;
+    size_t count;
+    bool four;
+};
+
+/* ---- in registers ---------------------------------------------------------------------------- */
+
+/* The nearest integer to x / scale, to even. */
+static __device__ __forceinline__ int nearest(float x, float scale, float reciprocal)
+{
+    float q = rintf(__fmul_rn(x, reciprocal));
+    const float left = 2.0f * __fmaf_rn(-q, scale, x);
+    const bool odd = (int)q & 1;
+    if (left > scale || (left == scale && odd))
+        q += 1.0f;
+    else if (left < -scale || (left == -scale && odd))
+        q -= 1.0f;
+    return (int)q;
+}
+
+/* A NaN's bits are above an infinity's, as integers. */
+template <int N> static __device__ __forceinline__ unsigned size_of_most(const float (&v)[N])
+{
+    unsigned most = 0;
+    HST_UNROLL
+    for (int i = 0; i < N; i++)
+        most = max(most, __float_as_uint(v[i]) & 0x7fffffffu);
+    HST_UNROLL
+    for (int distance = 16; distance > 0; distance /= 2)
+        most = max(most, __shfl_xor_sync(HST_FULL_WARP, most, distance));
+    return most;
+}
+
+static __device__ __forceinline__ float scale_of(unsigned most, bool four)
+{
+    if (most >= 0x7f800000u)
+        return __uint_as_float(0x7fc00000u);
+    const float scale = __fdiv_rn(__uint_as_float(most), four ? 7.0f : 127.0f);
+    return scale < 0x1p-126f ? 0.0f : scale;
+}
+
+/* Lane l has the vectors l, l + 32, … of a block; elements past `left` are 0. */
+template <typename T, int W>
+static __device__ __forceinline__ void read_values(const T *from, unsigned left, float (&v)[EACH])
+{
+    const unsigned lane = threadIdx.x % 32;
+    HST_UNROLL
+    for (int k = 0; k < EACH; k += W) {
+        const unsigned at = (k / W * 32 + lane) * W;
+        float some[W];
+        HST_UNROLL
+        for (int i = 0; i < W; i++)
+            some[i] = 0;
+        if (at + W <= left) {
+            load_f32(from + at, some);
+        } else {
+            for (int i = 0; i < W; i++) {
+                float one[1] = {0};
+                if (at + i < left)
+                    load_f32(from + at + i, one);
+                some[i] = one[0];
+            }
+        }
+        HST_UNROLL
+        for (int i = 0; i < W; i++)
+            v[k + i] = some[i];
+    }
+}
+
+/* Of a vector's integers, four bytes at a time. */
+template <int W> struct alignas(W) code_bytes {
+    uint8_t at[W];
+};
+
+template <int W, bool FOUR>
+static __device__ __forceinline__ void write_codes(uint8_t *to, unsigned at, unsigned left,
+                                                   const int (&q)[W])
+{
+    constexpr int BYTES = FOUR ? W / 2 : W;
+    code_bytes<BYTES> out;
+    HST_UNROLL
+    for (int i = 0; i < BYTES; i++)
+        out.at[i] =
+            FOUR ? (uint8_t)((q[2 * i % W] & 15) | (q[(2 * i + 1) % W] & 15) << 4) : (uint8_t)q[i];
+    if (at + W <= left)
+        *(code_bytes<BYTES> *)(to + at / (FOUR ? 2 : 1)) = out;
+    else
+        for (int i = 0; i < BYTES && at + i * (FOUR ? 2 : 1) < left; i++)
+            to[at / (FOUR ? 2 : 1) + i] = out.at[i];
+}
+
+/* ---- to integers ----------------------------------------------------------------------------- */
+
+template <typename T, bool FOUR>
+static __global__ void __launch_bounds__(THREADS) k_quantise(const struct quant_args a)
+{
+    constexpr int W = WIDE<T>;
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const size_t blocks = (a.count + BLOCK - 1) / BLOCK;
+    for (size_t b = blockIdx.x * (size_t)WARPS + warp; b < blocks; b += gridDim.x * (size_t)WARPS) {
+        const size_t begin = b * BLOCK;
+        const unsigned left = a.count - begin < BLOCK ? (unsigned)(a.count - begin) : BLOCK;
+        float v[EACH];
+        read_values<T, W>((const T *)a.values + begin, left, v);
+        const float scale = scale_of(size_of_most(v), FOUR);
+        const float reciprocal = scale > 0 ? __frcp_rn(scale) : 0.0f;
+        uint8_t *to = a.codes + begin / (FOUR ? 2 : 1);
+        HST_UNROLL
+        for (int k = 0; k < EACH; k += W) {
+            int q[W];
+            HST_UNROLL
+            for (int i = 0; i < W; i++)
+                q[i] = scale > 0 ? nearest(v[k + i], scale, reciprocal) : 0;
+            write_codes<W, FOUR>(to, (k / W * 32 + lane) * W, left, q);
+        }
+        if (lane == 0)
+            a.scales[b] = scale;
+    }
+}
+
+/* ---- and back -------------------------------------------------------------------------------- */
+
+template <bool FOUR>
+static __device__ __forceinline__ float code_at(const uint8_t *from, unsigned at)
+{
+    if (!FOUR)
+        return (float)(int8_t)from[at];
+    const int half = from[at / 2] >> at % 2 * 4 & 15;
+    return (float)((half ^ 8) - 8);
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void write_values(T *to, const float (&q)[N], float scale)
+{
+    float v[N];
+    HST_UNROLL
+    for (int i = 0; i < N; i++) {
+        const float x = __fmul_rn(q[i], scale);
+        v[i] = isnan(x) ? __uint_as_float(0x7fc00000u) : x;
+    }
+    store_f32<true>(to, v);
+}
+
+template <typename T, bool FOUR>
+static __global__ void __launch_bounds__(THREADS) k_dequantise(const struct quant_args a)
+{
+    constexpr int W = WIDE<T>, BYTES = FOUR ? W / 2 : W;
+    const size_t vectors = a.count / W, stride = (size_t)gridDim.x * THREADS;
+    T *to = (T *)a.to;
+    for (size_t i = blockIdx.x * (size_t)THREADS + threadIdx.x; i < vectors; i += stride) {
+        const code_bytes<BYTES> in = *(const code_bytes<BYTES> *)(a.codes + i * BYTES);
+        float q[W];
+        HST_UNROLL
+        for (int k = 0; k < W; k++)
+            q[k] = code_at<FOUR>(in.at, k);
+        write_values(to + i * W, q, a.scales[i * W / BLOCK]);
+    }
+    const size_t last = vectors * W + threadIdx.x;
+    if (blockIdx.x == 0 && last < a.count) {
+        const float q[1] = {code_at<FOUR>(a.codes + vectors * BYTES, threadIdx.x)};
+        write_values(to + last, q, a.scales[last / BLOCK]);
+    }
+}
+
+/* ---- the launches ---------------------------------------------------------------------------- */
+
+template <typename T> static cudaError_t quantise(cudaStream_t stream, const struct quant_args &a)
+{
+    const unsigned grid = grid_of(a.count, (size_t)WARPS * BLOCK);
+    if (a.four)
+        HST_LAUNCH((k_quantise<T, true>), grid, THREADS, 0, stream, a);
+    else
+        HST_LAUNCH((k_quantise<T, false>), grid, THREADS, 0, stream, a);
+    return cudaGetLastError();
+}
+
+template <typename T> static cudaError_t dequantise(cudaStream_t stream, const struct quant_args &a)
+{
+    const unsigned grid = grid_of(a.count, (size_t)THREADS * WIDE<T>);
+    if (a.four)
+        HST_LAUNCH((k_dequantise<T, true>), grid, THREADS, 0, stream, a);
+    else
+        HST_LAUNCH((k_dequantise<T, false>), grid, THREADS, 0, stream, a);
+    return cudaGetLastError();
+}
+
+cudaError_t hst_cuda_quantise(cudaStream_t stream, const struct hst_quantise *args)
+{
+    struct quant_args a = {};
+    a.values = args->values;
+    a.codes = (uint8_t *)args->codes;
+    a.scales = args->scales;
+    a.count = args->count;
+    a.four = args->bits == HST_INT4;
+    return a.count ? HST_BY_DTYPE(args->dtype, quantise, stream, a) : cudaSuccess;
+}
+
+cudaError_t hst_cuda_dequantise(cudaStream_t stream, const struct hst_dequantise *args)
+{
+    struct quant_args a = {};
+    a.to = args->values;
+    a.codes = (uint8_t *)(uintptr_t)args->codes;
+    a.scales = (float *)(uintptr_t)args->scales;
+    a.count = args->count;
+    a.four = args->bits == HST_INT4;
+    return a.count ? HST_BY_DTYPE(args->dtype, dequantise, stream, a) : cudaSuccess;
+}
