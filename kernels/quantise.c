@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The boundary of quantised values: widths, types and pointers are checked, as operations.c does. */
+/* The boundary of quantised values: widths, types, pointers are checked, as operations.c does. */
 #include "base/object.h"
 #include "check.h"
 #include "host/host.h"

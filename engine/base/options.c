@@ -16,6 +16,7 @@ static_assert(sizeof(enum hst_optimizer) == sizeof(int), "a choice is stored as 
 static_assert(sizeof(enum hst_update_time) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_activations) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_gather) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_reduce) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_loss_scaling) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_zero) == sizeof(int), "a choice is stored as an int");
@@ -35,6 +36,7 @@ static const char *const update_choices[] = {"auto", "deferred", "optimistic", N
 static const char *const zero_choices[] = {"3", "2", "1", "0", NULL};
 static const char *const scaling_choices[] = {"dynamic", "static", NULL};
 static const char *const comm_choices[] = {"auto", "nccl", "mpi", NULL};
+static const char *const gather_choices[] = {"plain", "int8", NULL};
 static const char *const reduce_choices[] = {"grads", "f32", NULL};
 static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
@@ -341,6 +343,15 @@ static const struct hst_option options[] = {
      .choices = comm_choices,
      .first_choice = HST_COMM_AUTO,
      .help = "where GPUs of ranks meet: in their memory, or in DRAM (mpi)"},
+    {.name = "gather",
+     .group = "ranks",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(gather),
+     .argument = "TYPE",
+     .default_text = "plain",
+     .choices = gather_choices,
+     .first_choice = HST_GATHER_PLAIN,
+     .help = "what weights travel as; a part of the numbers"},
     {.name = "peer-timeout",
      .group = "ranks",
      .type = HST_OPTION_REAL,

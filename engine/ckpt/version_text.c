@@ -77,6 +77,8 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
     if (c->ways > 1) /* one way is what stores of before it say nothing of */
         n += snprintf(text + n, bytes - (size_t)n, "ways %u\nreduce %s\nhop %u\n", c->ways,
                       c->reduce == HST_REDUCE_F32 ? "f32" : "grads", c->hop);
+    if (c->gather == HST_GATHER_INT8) /* nor of plain weights */
+        n += snprintf(text + n, bytes - (size_t)n, "gather int8\n");
     if (c->state == HST_STATE_BF16)
         n += snprintf(text + n, bytes - (size_t)n, ROUNDING);
     return (uint32_t)n;

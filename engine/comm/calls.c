@@ -88,6 +88,19 @@ static bool tree_fits(const struct hst_sum_tree *tree, uint32_t ranks)
     return ranks == 1 || !(each & (each - 1));
 }
 
+/* The elements of a shard of a gather by integers are whole blocks, and apart from the row. */
+static bool quant_fits(const struct comm_op *op, uint32_t ranks)
+{
+    const size_t size = hst_dtype_bytes(op->dtype);
+    const char *own = op->in, *whole = op->out;
+    if (op->quant == 0)
+        return true;
+    if (op->quant != HST_INT8 || size == 0 || !own || op->on_device ||
+        op->count % (HST_QUANT_BLOCK * size))
+        return false;
+    return own + op->count <= whole || whole + ranks * op->count <= own;
+}
+
 static bool valid(struct comm *comm, const struct comm_op *op)
 {
     struct comm_info info;
@@ -98,7 +111,7 @@ static bool valid(struct comm *comm, const struct comm_op *op)
         return false;
     switch (op->kind) {
     case COMM_GATHER:
-        return true;
+        return quant_fits(op, info.ranks);
     case COMM_EXCHANGE:
         return op->in && tree_fits(&op->tree, info.ranks);
     case COMM_SUM64:
@@ -133,6 +146,19 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
 {
     const struct comm_op op = {
         .kind = COMM_GATHER, .name = name, .out = whole, .count = shard_bytes};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_gather_quantised(struct comm *comm, const char *name, const void *own, void *whole,
+                          size_t count, enum hst_dtype dtype, uint64_t *ticket)
+{
+    const struct comm_op op = {.kind = COMM_GATHER,
+                               .name = name,
+                               .in = own,
+                               .out = whole,
+                               .count = count * hst_dtype_bytes(dtype),
+                               .quant = HST_INT8,
+                               .dtype = dtype};
     return comm_begin(comm, &op, ticket);
 }
 

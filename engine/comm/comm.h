@@ -57,8 +57,11 @@ struct comm_config {
     /* seconds for which an operation, or closing, may wait for a rank before it fails; 0: 60 */
     double limit_s;
     bool messages; /* use messages even where memory could be shared (for tests and figures) */
-    /* set by comm_open: what adds, so that a plugin has no kernel of its own */
+    /* set by comm_open: what adds, and makes integers of weights and back, so that a plugin has no
+       kernel of its own */
     int (*sum)(const struct hst_sum_ways *args);
+    int (*quantise)(const struct hst_quantise *args);
+    int (*dequantise)(const struct hst_dequantise *args);
     struct hst_dev *dev; /* a GPU, this rank's alone: its memory is joined too; null: none */
     /* set by comm_open, where there is a device: the comm of host memory, MPI's, or null; and what
        adds on the device */
@@ -194,6 +197,9 @@ struct comm_op {
     void *out;
     size_t count;
     struct hst_sum_tree tree; /* COMM_EXCHANGE */
+    /* Of a gather: what elements of which type travel as; 0: as they are, bytes of any kind. */
+    enum hst_quant quant;
+    enum hst_dtype dtype;
     uint32_t root;        /* COMM_BCAST */
     /* Ranks may come as late as an hour: they load, or read what they have. One of this node that
        is stopped or gone is still told within the limit. */
@@ -226,6 +232,21 @@ const char *comm_kind_name(enum comm_kind kind);
  */
 int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_bytes,
                 uint64_t *ticket);
+/**
+ * The same, but parts travel as integers:  whole[r·count …] ← what those of rank r's `own` give
+ * back (quantise.h), for every r, this rank among them. So all ranks have the same row.
+ * own    [count] of dtype, the exact values; apart from `whole`
+ * whole  [ranks · count] of dtype
+ * count  elements of a shard, a multiple of HST_QUANT_BLOCK
+ * Cost: receives (ranks - 1) integers and scales, and makes two passes over them. In shared memory
+ * values that another rank of the node has given back are copied; integers come from other nodes.
+ * Errors: -EINVAL on a device's memory, too.
+ * Source: ZeRO++ (arXiv:2306.10209), section 3.1.
+ */
+int comm_gather_quantised(struct comm *comm, const char *name, const void *own, void *whole,
+                          size_t count, enum hst_dtype dtype, uint64_t *ticket);
+/** Bytes of the integers and the scales of so many elements. Pure. */
+uint64_t comm_quant_bytes(size_t count);
 /**
  * Reduce-scatter, as an exchange and an own sum:
  *   out ← round(tree(rank 0's in[s], …, rank N-1's in[s]))     s: this rank's shard

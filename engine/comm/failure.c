@@ -29,12 +29,19 @@ const char *comm_kind_name(enum comm_kind kind)
     return i < sizeof names / sizeof *names && names[i] ? names[i] : "operation";
 }
 
+uint64_t comm_quant_bytes(size_t count)
+{
+    return count + count / HST_QUANT_BLOCK * sizeof(float);
+}
+
 uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks)
 {
     uint64_t each = op->count;
     if (op->kind == COMM_EXCHANGE) /* no rank's type is wider than rank 0's */
         each *= hst_dtype_bytes(
             hst_sum_type(&op->tree, (struct hst_sum_node){0, op->tree.ways / ranks}));
+    else if (op->kind == COMM_GATHER && op->quant)
+        each = comm_quant_bytes(op->count / hst_dtype_bytes(op->dtype));
     else if (op->kind == COMM_SUM64)
         each *= sizeof(int64_t);
     return each * (ranks - 1);

@@ -16,12 +16,12 @@ static unsigned char *weights_home(const struct executor *exec, uint32_t unit)
            (exec->verdict.slot && !exec->in.layout->units[unit].frozen ? p->weights_slot : 0);
 }
 
-/* The unit that owns the nth row of those that this one reads. */
-static uint32_t owner_of(const struct executor *exec, uint32_t unit, uint32_t nth)
+/* The nth row of those that a unit reads; of one rank, what it reads of another unit's. */
+static struct gather row_read(const struct executor *exec, uint32_t unit, uint32_t nth)
 {
     struct gather gathers[GATHER_MAX];
     placement_gather(exec->in.layout, executor_element_bytes(exec), unit, gathers);
-    return gathers[nth].unit;
+    return gathers[nth];
 }
 
 bool rows_are_home(const struct executor *exec, struct operand_end end)
@@ -32,14 +32,16 @@ bool rows_are_home(const struct executor *exec, struct operand_end end)
 
 unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth)
 {
-    return weights_home(exec, owner_of(exec, unit, nth));
+    const struct gather read = row_read(exec, unit, nth);
+    return weights_home(exec, read.unit) + read.first * executor_element_bytes(exec);
 }
 
 static struct gathered gathered(const struct executor *exec, struct scheduled at,
                                 const struct operand *op, uint32_t nth)
 {
     const uint32_t unit = program_node(exec, at)->unit;
-    struct gathered row = {.shard_bytes = op->bytes / (exec->in.layout->share.world - 1)};
+    struct gathered row = {.shard_bytes =
+                               row_read(exec, unit, nth).bytes / exec->in.layout->share.world};
     if (rows_are_home(exec, op->to)) {
         row.row = rows_home(exec, unit, nth);
         return row;

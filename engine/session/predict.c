@@ -11,6 +11,7 @@
 #include "plan/graph/simulate.h"
 #include "plan/search/start_up.h"
 #include "session/engine_state.h"
+#include "session/ranks/ranks.h"
 #include "session/store/versions.h"
 
 #include <errno.h>
@@ -126,6 +127,8 @@ static struct sim_net net_for(const struct hst_engine *engine, const struct hst_
                             .between = f[HST_RATE_NET_BETWEEN].value,
                             .gather_crossing = crossing.gather,
                             .exchange_crossing = crossing.exchange,
+                            .gather_saved = ranks.shared ? 0 : ranks_gather_saved(engine),
+                            .gather_saved_between = ranks_gather_saved(engine),
                             .operation_s = operations > 0 ? 1 / operations : 0};
 }
 

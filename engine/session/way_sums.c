@@ -27,6 +27,8 @@ int way_sums_configure(struct hst_engine *engine)
     c->hop = c->hop ? c->hop : HOP_DEFAULT;
     if (c->reduce != HST_REDUCE_GRADS && c->reduce != HST_REDUCE_F32)
         return refuse(engine, "reduce must be grads or f32");
+    if (c->gather != HST_GATHER_PLAIN && c->gather != HST_GATHER_INT8)
+        return refuse(engine, "gather must be plain or int8");
     ways->tree = (struct hst_sum_tree){.ways = c->ways,
                                        .hop = c->hop,
                                        .reduce = c->reduce == HST_REDUCE_F32 ? HST_F32 : root,

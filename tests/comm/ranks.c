@@ -212,6 +212,49 @@ static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_pl
     say(name, g.whole, ROW * bytes);
 }
 
+/* Every rank's shard, as its integers give it back: by the host's own calls, on each rank. */
+static void check_integers(size_t shard, float *value)
+{
+    unsigned char *codes = malloc(shard);
+    float *scales = malloc(hst_quant_scales(shard) * sizeof *scales);
+    float *want = malloc(shard * sizeof *want);
+    for (uint32_t r = 0; r < g.info.ranks; r++) {
+        fill_way(r, value);
+        check(hst_host_quantise(
+                  &(struct hst_quantise){HST_INT8, HST_F32, shard, value, codes, scales}),
+              "to integers");
+        check(hst_host_dequantise(
+                  &(struct hst_dequantise){HST_INT8, HST_F32, shard, codes, scales, want}),
+              "back");
+        if (memcmp(want, g.whole + r * shard * sizeof *want, shard * sizeof *want) != 0)
+            fail("a gather by integers brought other values", -EIO);
+    }
+    free(codes);
+    free(scales);
+    free(want);
+}
+
+static void gather_integers(void)
+{
+    const uint32_t ranks = g.info.ranks, nodes = g.info.nodes;
+    const size_t shard = ROW / ranks / HST_QUANT_BLOCK * HST_QUANT_BLOCK;
+    const bool in_place = g.shared[1] && g.uniform;
+    const uint64_t from = in_place ? nodes - 1 : ranks - g.info.locals;
+    const uint64_t part = comm_quant_bytes(shard);
+    const uint64_t in_node = (ranks - 1 - from) * (in_place ? shard * sizeof(float) : part);
+    float *exact = malloc(ROW * sizeof *exact);
+    uint64_t ticket;
+    fill_way(g.info.rank, exact);
+    memset(g.whole, 0x55, ROW * sizeof *exact);
+    finish(comm_gather_quantised(g.comm, "integers", exact, g.whole, shard, HST_F32, &ticket),
+           &ticket, "gather by integers");
+    check_integers(shard, exact);
+    free(exact);
+    g.net += from * part + in_node;
+    g.between += from * part;
+    g.in_place += in_place ? in_node : 0;
+}
+
 static void small_ones(void)
 {
     struct exact_sum sum = {0};
@@ -478,6 +521,7 @@ int main(int argc, char **argv)
                 misbehave();
             }
         }
+    gather_integers();
     check_bytes();
     free_rows();
     tell_signs();

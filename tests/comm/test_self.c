@@ -59,6 +59,34 @@ static void one_rank_has_what_all_have(void **state)
     comm_close(&comm);
 }
 
+static void one_rank_computes_with_what_its_integers_give_back(void **state)
+{
+    (void)state;
+    enum { COUNT = 33 * HST_QUANT_BLOCK };
+    static float exact[COUNT], whole[COUNT], want[COUNT], scales[COUNT / HST_QUANT_BLOCK];
+    static unsigned char codes[COUNT];
+    struct comm *comm = opened();
+    uint64_t ticket;
+    for (int i = 0; i < COUNT; i++)
+        exact[i] = (float)(i * 40503u % 65536) - 30000;
+    const struct hst_quantise to = {HST_INT8, HST_F32, COUNT, exact, codes, scales};
+    const struct hst_dequantise from = {HST_INT8, HST_F32, COUNT, codes, scales, want};
+    assert_int_equal(hst_host_quantise(&to), 0);
+    assert_int_equal(hst_host_dequantise(&from), 0);
+    assert_int_equal(comm_gather_quantised(comm, "unit", exact, whole, COUNT, HST_F32, &ticket), 0);
+    assert_int_equal(comm_wait(comm, ticket), 0);
+    assert_memory_equal(whole, want, sizeof want);
+    assert_memory_not_equal(whole, exact, sizeof exact);
+    /* no whole blocks, no exact values, the same memory */
+    assert_int_equal(comm_gather_quantised(comm, "unit", exact, whole, 500, HST_F32, &ticket),
+                     -EINVAL);
+    assert_int_equal(comm_gather_quantised(comm, "unit", NULL, whole, 512, HST_F32, &ticket),
+                     -EINVAL);
+    assert_int_equal(comm_gather_quantised(comm, "unit", whole, whole, 512, HST_F32, &ticket),
+                     -EINVAL);
+    comm_close(&comm);
+}
+
 static void memory_is_zero_and_begins_at_a_page(void **state)
 {
     (void)state;
@@ -171,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_has_what_all_have),
+        cmocka_unit_test(one_rank_computes_with_what_its_integers_give_back),
         cmocka_unit_test(memory_is_zero_and_begins_at_a_page),
         cmocka_unit_test(memory_that_is_exposed_is_whole_pages),
         cmocka_unit_test(mistakes_are_refused),

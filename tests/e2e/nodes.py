@@ -79,6 +79,25 @@ class Run(unittest.TestCase):
                     self.assertEqual(self.moved(nodes, (1, 1), stage), (2, 2))
                     self.assertIn(self.moved(nodes, (2, 2), stage), ((6, 2), (6, 3)))
 
+    def test_weights_cross_nodes_as_integers(self):
+        """A step gathers the first layers twice; the embedding, the last layer, norm and head once.
+        Two ranks of a node have one sum of gradients between them. ZeRO++ has gathers
+        of half the bytes then; hoistway's scales are 1/128 beside."""
+        visits = zip((160 * 64, *3 * [38016], 64, 160 * 64), (1, 2, 2, 1, 1, 1))
+        shards = [(mpi.shard_bytes(4, [elements]) // 4, times) for elements, times in visits]
+        exchanged = sum(2 * n for n, _ in shards)
+        with Nodes(self) as nodes:
+            for gather, size in (('plain', lambda n: 2 * n), ('int8', lambda n: n + n // 128)):
+                options = ('--ways', '4', '--hop', '2', '--precision', 'bf16', '--gather', gather)
+                want = self.ended(alone(*self.options(*options, store='alone-' + gather)))
+                done = nodes.mpirun((2, 2), *self.options(*options, store='nodes-' + gather))
+                self.assertEqual(self.ended(done), want)
+                gathered = sum(times * size(n) for n, times in shards)
+                told = {line['bytes']['net_between'] for line in self.lines('step')}
+                print(f'{gather}: gathers {gathered}, exchanges {exchanged}, a rank took {told}')
+                # each shard once where the node's ranks read each other in place, else twice
+                self.assertIn(told, ({gathered + exchanged}, {2 * gathered + exchanged}))
+
     # More than 64 MiB of f32 a step: two tables of 18,000 rows, and two layers.
     LARGE = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_size': 512,
              'intermediate_size': 1024, 'num_hidden_layers': 2, 'num_attention_heads': 8,

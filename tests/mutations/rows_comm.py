@@ -40,6 +40,31 @@ mutate(
     ('a NaN has one pattern', 'isnan(v[i]) ? __uint_as_float(0x7fc00000u) : v[i]', 'v[i]'),
 )
 mutate(
+    'kernels/host/ops/quantise.c', 'kernels/quantise',
+    ('a block has its own scale', 'a->scales[at / BLOCK],', 'a->scales[at / BLOCK ^ 1],'),
+    ('a small scale makes zeros', 'scale < SCALE_LEAST ? 0 : scale', 'scale'),
+    ('what is not finite makes its block NaN', 'if (absmax >= 0x7f800000)', 'if (false)'),
+    ('integers are the nearest', '(double)scale + ROUNDS', '(double)scale - 0.25 + ROUNDS'),
+    ('a NaN has one pattern',
+     '(vec)vec_pick((uvec)(x != x), (uvec){0} + 0x7fc00000, (uvec)x)', 'x'),
+)
+mutate(
+    'kernels/host/ops/quantise.c', 'e2e/quantised',
+    ('a run on text needs each block to have its own scale', 'a->scales[at / BLOCK],',
+     'a->scales[at / BLOCK ^ 1],'),
+)
+mutate(
+    'kernels/cuda/ops/quantise.cu', 'simt/suite/quantise',
+    ('a tie goes to the even one', 'left > scale || (left == scale && odd)', 'left >= scale'),
+    ('what the reciprocal proposes is corrected', 'q += 1.0f;', ';'),
+    ('a small scale makes zeros', 'scale < 0x1p-126f ? 0.0f : scale', 'scale'),
+)
+mutate(
+    'engine/comm/mpi/quantised.c', 'comm/ranks',
+    ('a rank has its own shard as others have it',
+     'rc = rc ? rc : give_back(m, op, m->info.rank, at, n, own);', ''),
+)
+mutate(
     'engine/comm/mpi/plugin.c', 'comm/ranks',
     ('ranks meet before MPI ends', 'do_now(m, &(struct job){.kind = JOB_CLOSE})', '0'),
 )

@@ -234,16 +234,17 @@ int mpi_exchange_hops(struct mpi *m, const struct comm_op *op, bool in_place, co
 static int cross_nodes(struct mpi *m, const struct comm_op *op)
 {
     char *whole = op->out;
-    return mpi_turn_gather(m, (struct turn){
-                                  .peers = m->info.nodes,
-                                  .self = m->info.node,
-                                  .first = m->info.local,
-                                  .stride = m->info.locals,
-                                  .send = whole + m->info.rank * op->count,
-                                  .receive = whole + m->info.local * op->count,
-                                  .receive_stride = m->info.locals * op->count,
-                                  .count = op->count,
-                              });
+    const struct turn turn = {
+        .peers = m->info.nodes,
+        .self = m->info.node,
+        .first = m->info.local,
+        .stride = m->info.locals,
+        .send = whole + m->info.rank * op->count,
+        .receive = whole + m->info.local * op->count,
+        .receive_stride = m->info.locals * op->count,
+        .count = op->count,
+    };
+    return op->quant ? mpi_turn_quantised(m, op, turn) : mpi_turn_gather(m, turn);
 }
 
 int mpi_gather_hops(struct mpi *m, const struct comm_op *op, const struct tag *tag)

@@ -202,6 +202,13 @@ struct taken {
 };
 void mpi_count(struct mpi *m, struct taken bytes);
 
+/* ---- quantised.c ----------------------------------------------------------------------------- */
+
+/* This rank's shard of the row ← what the integers of its exact one give back. */
+int mpi_give_back_own(struct mpi *m, const struct comm_op *op);
+/* The same of all peers of a turn, whose `first` and `stride` tell which they are. */
+int mpi_turn_quantised(struct mpi *m, const struct comm_op *op, struct turn turn);
+
 /* ---- hops.c ---------------------------------------------------------------------------------- */
 
 /* in_place: the node's rows are found; a gather's always are. */

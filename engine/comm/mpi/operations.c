@@ -64,25 +64,28 @@ static int gather_in_place(struct mpi *m, const struct comm_op *op, const struct
 static int gather_by_messages(struct mpi *m, const struct comm_op *op)
 {
     char *whole = op->out;
-    return mpi_turn_gather(m, (struct turn){
-                                  .peers = m->info.ranks,
-                                  .self = m->info.rank,
-                                  .stride = 1,
-                                  .send = whole + m->info.rank * op->count,
-                                  .receive = whole,
-                                  .receive_stride = op->count,
-                                  .count = op->count,
-                              });
+    const struct turn turn = {
+        .peers = m->info.ranks,
+        .self = m->info.rank,
+        .stride = 1,
+        .send = whole + m->info.rank * op->count,
+        .receive = whole,
+        .receive_stride = op->count,
+        .count = op->count,
+    };
+    return op->quant ? mpi_turn_quantised(m, op, turn) : mpi_turn_gather(m, turn);
 }
 
-/* In place a node has it once from each other one, and spreads it. */
+/* In place a node has it once from each other one, and spreads it as elements. */
 static void count_gather(struct mpi *m, const struct comm_op *op, bool in_place)
 {
-    const uint64_t ranks = m->info.ranks,
-                   from = in_place ? m->info.nodes - 1 : ranks - m->info.locals;
-    const struct taken bytes = {.net = op->count * (ranks - 1),
-                                .between = op->count * from,
-                                .in_place = in_place ? op->count * (ranks - 1 - from) : 0};
+    const uint64_t others = m->info.ranks - 1,
+                   from = in_place ? m->info.nodes - 1 : m->info.ranks - m->info.locals;
+    const uint64_t part =
+        op->quant ? comm_quant_bytes(op->count / hst_dtype_bytes(op->dtype)) : op->count;
+    const uint64_t in_node = (others - from) * (in_place ? op->count : part);
+    const struct taken bytes = {
+        .net = from * part + in_node, .between = from * part, .in_place = in_place ? in_node : 0};
     mpi_count(m, bytes);
 }
 
@@ -91,7 +94,9 @@ static int gather(struct mpi *m, const struct comm_op *op)
     const struct block *block =
         m->uniform ? mpi_block_of(m, op->out, op->count * m->info.ranks) : NULL;
     const struct tag tag = tag_of(op, block, op->out);
-    int rc = mpi_meet(m, &tag);
+    /* of one node all ranks read this one's shard from the meeting on */
+    int rc = op->quant && block && m->info.nodes == 1 ? mpi_give_back_own(m, op) : 0;
+    rc = rc ? rc : mpi_meet(m, &tag);
     if (rc)
         return rc;
     count_gather(m, op, block != NULL);

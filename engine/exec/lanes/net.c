@@ -5,10 +5,12 @@
  * order. What they add up is decided elsewhere (comm/).
  */
 #include "base/clock.h"
+#include "base/precision.h"
 #include "exec/lanes/lanes.h"
 #include "exec/rows.h"
 #include "exec/update/optimizer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -19,6 +21,60 @@ enum { WORDS_AT = NET_NUMBERS - NET_WORDS }; /* behind the sums */
 static struct exact_sum *sums_of(const struct executor *exec)
 {
     return exec->in.sums;
+}
+
+/* Some thousand elements of a row, which are whole blocks. */
+#define GIVE_BACK_PIECE (32u * HST_QUANT_BLOCK)
+
+struct give_back {
+    const struct gathered *row;
+    enum hst_dtype dtype;
+};
+
+static void give_back_piece(void *arg, size_t index, unsigned worker)
+{
+    (void)worker;
+    const struct give_back *job = arg;
+    const uint64_t size = hst_dtype_bytes(job->dtype), at = index * GIVE_BACK_PIECE;
+    const uint64_t left = job->row->shard_bytes / size - at;
+    unsigned char codes[GIVE_BACK_PIECE];
+    float scales[GIVE_BACK_PIECE / HST_QUANT_BLOCK];
+    const struct hst_quantise to = {.bits = HST_INT8,
+                                    .dtype = job->dtype,
+                                    .count = left < GIVE_BACK_PIECE ? left : GIVE_BACK_PIECE,
+                                    .values = job->row->home + at * size,
+                                    .codes = codes,
+                                    .scales = scales};
+    const struct hst_dequantise from = {.bits = to.bits,
+                                        .dtype = to.dtype,
+                                        .count = to.count,
+                                        .codes = codes,
+                                        .scales = scales,
+                                        .values = job->row->row + at * size};
+    int rc = hst_host_quantise(&to);
+    rc = rc ? rc : hst_host_dequantise(&from);
+    assert(rc == 0); /* buffers and homes are apart */
+    (void)rc;
+}
+
+/* One rank computes with what several would: what the integers of its weights give back. */
+static void give_back(struct executor *exec, const struct gathered *row, enum hst_dtype dtype)
+{
+    struct give_back job = {row, dtype};
+    const uint64_t elements = row->shard_bytes / hst_dtype_bytes(dtype);
+    workers_run(exec->in.workers, (elements + GIVE_BACK_PIECE - 1) / GIVE_BACK_PIECE,
+                give_back_piece, &job);
+}
+
+static int begin_quantised(struct executor *exec, const char *name, const struct gathered *row,
+                           uint64_t *ticket)
+{
+    const enum hst_dtype dtype = precision_dtype(exec->in.config->precision);
+    if (exec->in.comm)
+        return comm_gather_quantised(exec->in.comm, name, row->home, row->row,
+                                     row->shard_bytes / hst_dtype_bytes(dtype), dtype, ticket);
+    give_back(exec, row, dtype);
+    return 0;
 }
 
 /*
@@ -33,6 +89,10 @@ static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ti
     const uint32_t count = rows_gathered(exec, at, rows);
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
+        if (exec->in.plan_in->quantised) {
+            rc = begin_quantised(exec, name, &rows[i], ticket);
+            continue;
+        }
         unsigned char *own = rows[i].row + exec->in.layout->share.rank * rows[i].shard_bytes;
         const struct comm_op gather = {.kind = COMM_GATHER,
                                        .name = name,
@@ -190,7 +250,8 @@ int net_poll(struct executor *exec, enum lane lane, bool *moved)
 {
     (void)lane;
     while (exec->net.count > 0) {
-        int rc = comm_test(exec->in.comm, exec->net.jobs[exec->net.first].ticket);
+        const uint64_t ticket = exec->net.jobs[exec->net.first].ticket;
+        int rc = exec->in.comm ? comm_test(exec->in.comm, ticket) : 0; /* one rank is through */
         if (rc == -EAGAIN)
             return 0;
         rc = rc ? executor_fail_comm(exec, rc) : take(exec);
@@ -205,14 +266,15 @@ int net_wait(struct executor *exec, enum lane lane, uint64_t wait_ns)
 {
     (void)lane;
     (void)wait_ns; /* all there is to wait for is another rank */
-    int rc = comm_wait(exec->in.comm, exec->net.jobs[exec->net.first].ticket);
+    const uint64_t ticket = exec->net.jobs[exec->net.first].ticket;
+    int rc = exec->in.comm ? comm_wait(exec->in.comm, ticket) : 0;
     return rc ? executor_fail_comm(exec, rc) : take(exec);
 }
 
 int net_descriptors(struct executor *exec, enum lane lane, int *fds, uint32_t room)
 {
     (void)lane;
-    if (room == 0 || (fds[0] = comm_fd(exec->in.comm)) < 0)
+    if (room == 0 || !exec->in.comm || (fds[0] = comm_fd(exec->in.comm)) < 0)
         return -ENOTSUP;
     return 1;
 }

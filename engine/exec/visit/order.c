@@ -58,6 +58,11 @@ int order_check(struct executor *exec, uint32_t unit, enum hst_sweep sweep)
                              "unit %u was asked for out of the order of hst_engine_visits, which a "
                              "step keeps where several ranks make it together. Fix: keep it",
                              described(exec, unit));
+    if (exec->in.plan_in->quantised)
+        return report_refuse(exec->in.report,
+                             "unit %u was asked for out of the order of hst_engine_visits, which a "
+                             "step keeps where weights are gathered as integers. Fix: keep it",
+                             described(exec, unit));
     if (exec->in.placement->segment > 1)
         return report_refuse(exec->in.report,
                              "unit %u was asked for out of the order of hst_engine_visits, which a "

@@ -109,6 +109,12 @@ enum hst_comm {
     HST_COMM_NCCL = 1, /* in GPU memory; small sums and what is whole in DRAM go by MPI */
     HST_COMM_MPI = 2,  /* in DRAM, before copies to a GPU and behind those from it */
 };
+/**
+ * What weights travel as when they are gathered (docs/step/ranks.md). INT8: integers of 8 bits with
+ * a scale to each block of 512 (quantise.h). All ranks, and one rank by itself, compute with what
+ * such integers give back; what is updated stays as exact as without.
+ */
+enum hst_gather { HST_GATHER_PLAIN = 0, HST_GATHER_INT8 = 1 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** A configuration has so many at most, beside the group of all other tensors; a text is so long.
@@ -247,6 +253,7 @@ struct hst_config {
        first on that is not there */
     const char *freeze[HST_GROUPS_MOST], *train_only[HST_GROUPS_MOST];
     enum hst_comm comm; /* of several ranks with GPUs; a plan's auto is MPI */
+    enum hst_gather gather; /* a part of the numbers of a run, as `ways` is; with ZERO_3 alone */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

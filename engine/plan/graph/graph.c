@@ -280,7 +280,7 @@ static uint32_t copies_ahead(const struct build *b)
         return less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1);
     if (parts_is_whole(b))
         return 1;
-    return parts_is_shared(b) ? less(b->graph->buffers[POOL_WEIGHTS], 1) : 0;
+    return parts_gathers(b) ? less(b->graph->buffers[POOL_WEIGHTS], 1) : 0;
 }
 
 static void add_sweeps(struct build *b)

@@ -212,6 +212,9 @@ struct graph_in {
     uint32_t tile_elements;
     uint32_t ranks;     /* 0 as 1: nothing is gathered or exchanged */
     bool whole_weights; /* homes of weights have whole rows, gathered there once a step window */
+    /* A rank computes with weights as they travel: they are gathered, and so come to lie in a
+       buffer, on one rank too. They are at home in memory. */
+    bool quantised;
     bool buckets;       /* those of gradients have, and a bucket is exchanged there at once */
     bool replicas;      /* each rank has all of all: it gathers the sums of gradients, no weights */
     /* On a device that ranks join: rows of weights come together in its memory, which its shard is

@@ -183,6 +183,11 @@ static inline bool parts_is_shared(const struct build *build)
 {
     return parts_has_ranks(build) && !build->in->replicas;
 }
+/** Weights are gathered: they come from several ranks, or are quantised on their way. */
+static inline bool parts_gathers(const struct build *build)
+{
+    return parts_is_shared(build) || build->in->quantised;
+}
 /** They come together at home, not in a buffer. */
 static inline bool parts_is_whole(const struct build *build)
 {

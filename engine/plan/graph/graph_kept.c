@@ -157,7 +157,7 @@ void kept_hand_over(struct build *b)
             return;
         if (!parts_reserve_weights(b, unit) || kept[pool]++ >= in->buffers[pool])
             continue;
-        if (parts_is_shared(b) && in->units[unit].weights != HST_TIER_NVME)
+        if (parts_gathers(b) && in->units[unit].weights != HST_TIER_NVME)
             continue; /* it is gathered anew, and had a buffer left for it */
         if (in->units[unit].alias_count > 0 || s->last_weights == GRAPH_NONE)
             continue;

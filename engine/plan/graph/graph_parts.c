@@ -22,7 +22,7 @@ bool parts_reserve_weights(const struct build *b, uint32_t unit)
     const struct graph_unit *u = &b->in->units[unit];
     bool offloaded = u->weights == HST_TIER_NVME &&
                      (parts_is_joined(b) ? parts_has_row(b, unit) : u->tile_count > 0);
-    if (parts_is_shared(b) && !parts_is_whole(b) && !parts_is_joined(b))
+    if (parts_gathers(b) && !parts_is_whole(b) && !parts_is_joined(b))
         return parts_has_row(b, unit) || u->alias_count > 0;
     for (uint32_t i = 0; i < u->alias_count; i++)
         offloaded = offloaded || b->in->units[u->alias_of[i]].weights == HST_TIER_NVME;
@@ -142,7 +142,7 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
     operands_copy_weights(b, unit);
     build_use(b, s->copy, s->device_weights);
     build_use(b, s->copy, s->weights);
-    if (parts_is_shared(b) && !parts_is_joined(b))
+    if (parts_gathers(b) && !parts_is_joined(b))
         await_gathers(b, s->copy, unit);
     else if (s->weights != GRAPH_NONE)
         parts_depend_on_read(b, s->copy, unit);
@@ -150,7 +150,7 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
         gather_on_device(b, unit, phases);
 }
 
-/* ---- weights of several ranks ---- */
+/* ---- weights that are gathered ---- */
 
 /* Once a step window, whichever of its visits is the first. */
 static void gather_home(struct build *b, uint32_t unit)
@@ -205,7 +205,7 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
     bool reads = s->weights != GRAPH_NONE && operands_offloaded(b, unit).extents > 0;
     if (parts_is_whole(b) && s->gather == GRAPH_NONE)
         gather_home(b, unit);
-    if (!parts_is_shared(b) || parts_is_joined(b) || !parts_reserve_weights(b, unit) ||
+    if (!parts_gathers(b) || parts_is_joined(b) || !parts_reserve_weights(b, unit) ||
         s->gather != GRAPH_NONE || s->device_weights != GRAPH_NONE)
         return;
     if (s->weights == GRAPH_NONE)
@@ -453,7 +453,7 @@ static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
         build_dep(b, visit, s->gather);
     else if (b->in->apart)
         build_dep(b, visit, s->copy);
-    else if (parts_is_shared(b))
+    else if (parts_gathers(b))
         await_gathers(b, visit, unit);
     else if (s->weights != GRAPH_NONE)
         parts_depend_on_read(b, visit, unit);

@@ -199,7 +199,7 @@ static void add_row(struct build *b, const struct run *run, struct operand_end f
 /* This is what other ranks have of so many bytes. */
 static uint64_t of_others(const struct build *b, uint64_t bytes)
 {
-    return bytes / b->in->ranks * (b->in->ranks - 1);
+    return parts_has_ranks(b) ? bytes / b->in->ranks * (b->in->ranks - 1) : 0;
 }
 
 void operands_gather(struct build *b, uint32_t unit)
@@ -224,7 +224,7 @@ static void add_weights(struct build *b, uint32_t unit, bool copy)
     struct operand_end device = in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
     struct run run;
     for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
-        const bool row = parts_is_shared(b) && !(copy && parts_is_joined(b));
+        const bool row = parts_gathers(b) && !(copy && parts_is_joined(b));
         struct operand_end host = row ? rows_at(b, unit) : weights_in_host(b, unit, run.owner);
         struct operand_end to = parts_copy_weights(b, unit) ? device : host;
         if (row)

@@ -89,9 +89,12 @@ static double net_seconds(const struct sim_net *net, const struct node *node)
     const bool exchange = node->kind == NODE_EXCHANGE;
     const double crossing = exchange ? net->exchange_crossing : net->gather_crossing;
     const double operations = node->operand_count > 1 ? node->operand_count : 1;
+    const bool gathers = node->kind == NODE_GATHER;
+    const double in_node = 1 - (gathers ? net->gather_saved : 0);
+    const double between = 1 - (gathers ? net->gather_saved_between : 0);
     return operations * net->operation_s +
-           over(node->work * (1 - crossing), exchange ? net->exchange : net->gather) +
-           over(node->work * crossing, net->between);
+           over(node->work * (1 - crossing) * in_node, exchange ? net->exchange : net->gather) +
+           over(node->work * crossing * between, net->between);
 }
 
 static double lane_seconds(const struct sim_rates *r, const struct node *node)

@@ -26,13 +26,15 @@ static uint64_t own_bytes(const struct placement_in *in, uint32_t unit)
     return placement_row_elements(in->layout, unit) * optimizer_weight_bytes(in->optimizer);
 }
 
-/* Bytes a reservation of this unit must hold: what it gathers from NVMe, or from other ranks. */
+/* Bytes a reservation of this unit must hold: what it gathers from NVMe, or from other ranks, or
+ * from integers. */
 static uint64_t reservation_bytes(const struct placement_in *in, const struct placement *p,
                                   uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
     const bool gathered =
-        in->layout->share.world > 1 && !in->whole_weights && !placement_joins_rows(in);
+        in->quantised ||
+        (in->layout->share.world > 1 && !in->whole_weights && !placement_joins_rows(in));
     if (!in->layout->units[unit].borrows)
         return gathered || p->units[unit].weights.tier == HST_TIER_NVME ? own_bytes(in, unit) : 0;
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);

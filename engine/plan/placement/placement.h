@@ -53,6 +53,9 @@ struct placement_in {
     /* Each of several ranks has whole rows of these in memory: ZeRO stages 2, 1 and 0; 1 and 0. */
     bool whole_weights, whole_grads;
     bool joined; /* ranks' devices are, so that gathers and exchanges may be in their memory */
+    /* Weights are computed with as they travel between ranks, as integers: of one rank, too, they
+       come to lie in a buffer for that. At home they are exact, and in memory. */
+    bool quantised;
     /* So many ranks have all of all, tiles too: ZeRO stage 0. The layout's share is then all of
        it; else the ranks are the share's, and this is 0. */
     uint32_t replicas;

@@ -63,6 +63,8 @@ static inline bool ranks_are_replicas(const struct hst_engine *engine)
 {
     return engine->ranks.ranks > 1 && engine->config.zero_stage == HST_ZERO_0;
 }
+/** The part of a gather's bytes that --gather saves where they are sent. */
+double ranks_gather_saved(const struct hst_engine *engine);
 /** This of the model is the rank's: a shard of several, or all of it. */
 static inline struct share ranks_share(const struct hst_engine *engine)
 {

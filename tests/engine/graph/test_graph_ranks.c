@@ -524,7 +524,12 @@ static void time_network(struct world *w, uint64_t seed)
 {
     const struct graph *g = &w->rank[0].graph;
     struct sim_in in = {.graph = g, .rates = w->rank[0].c.rates, .step_windows = 200};
-    in.rates.net = (struct sim_net){1e3, 500, 300, pick(&w->seed, 3) / 2.0, 0.5, 1};
+    in.rates.net = (struct sim_net){.gather = 1e3,
+                                    .exchange = 500,
+                                    .between = 300,
+                                    .gather_crossing = pick(&w->seed, 3) / 2.0,
+                                    .exchange_crossing = 0.5,
+                                    .operation_s = 1};
     struct graph_bound bound;
     struct sim sim;
     double net_s = 0;

@@ -553,6 +553,11 @@ static void what_ranks_do_together_takes_its_begin_and_its_bytes(void **state)
                                   .exchange_crossing = 0.5};
     assert_net(&nodes, NODE_GATHER, 1000, 1, 3.75 + 25);
     assert_net(&nodes, NODE_EXCHANGE, 1000, 1, 10 + 50);
+    struct sim_net fewer = nodes;
+    fewer.gather_saved = 0.2;
+    fewer.gather_saved_between = 0.5;
+    assert_net(&fewer, NODE_GATHER, 1000, 1, 3 + 12.5);
+    assert_net(&fewer, NODE_EXCHANGE, 1000, 1, 10 + 50);
     assert_net(&(struct sim_net){0}, NODE_GATHER, 1000, 1, 0); /* nothing limits it */
 }
 

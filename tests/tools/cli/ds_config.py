@@ -69,11 +69,11 @@ class Configured(Folder):
         done = self.plan('{"autotuning": {"enabled": false, "x": [1, {"y": 2}]}, "_a": {"b": 1}, '
                          '"bf16": null, "amp": {"enabled": false}, '
                          '"zero_optimization": {"zero_hpz_partition_size": 1, '
-                         '"zero_quantized_weights": false}, "gradient_clipping": 0}')
+                         '"zero_quantized_gradients": false}, "gradient_clipping": 0}')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('no effect here, as --explain-config tells: autotuning, _a, amp, '
                       'zero_optimization.zero_hpz_partition_size, '
-                      'zero_optimization.zero_quantized_weights\n', done.stderr)
+                      'zero_optimization.zero_quantized_gradients\n', done.stderr)
         self.assertIn('ds.json says --clip 0, --zero-stage 0\n', done.stderr)
 
     def test_a_loss_scale_that_is_given_stays(self):

@@ -58,7 +58,7 @@ KEYS = (
     ('{"zero_optimization": {"stage": 4}}', 'want 0 to 3'),
     ('{"zero_optimization": {"stage": 2.5}}', 'want a whole number'),
     ('{"zero_optimization": true}', 'want an object'),
-    ('{"zero_optimization": {"stage": 3, "zero_quantized_weights": true}}', 'not quantized'),
+    ('{"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}}', 'not quantized'),
     ('{"zero_optimization": {"offload_param": {"device": "disk"}}}', 'want "none"'),
     ('{"bf16": {"enabled": 1}}', 'want true or false'),
     ('{"bf16": {"enabled": true}, "fp16": {"enabled": true}}', 'bf16.enabled is true'),

@@ -255,9 +255,7 @@ const struct ds_key ds_keys[] = {
           .words = "--export writes whole tensors, in the type of --export-dtype"),
     REFUSED("zero_optimization.zero_hpz_partition_size", WHOLE, .harmless = "0|1",
             .words = "hoistway has no second partition of weights. Fix: 1, or leave it out."),
-    REFUSED("zero_optimization.zero_quantized_weights", BOOL, .harmless = "false",
-            .words =
-                "hoistway sends what it computed, not quantized. Fix: false, or leave it out."),
+    OPTION("zero_optimization.zero_quantized_weights", BOOL, .words = "--gather int8"),
     REFUSED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, .harmless = "false",
             .words =
                 "hoistway sends what it computed, not quantized. Fix: false, or leave it out."),

@@ -487,6 +487,12 @@ static int zero(struct made *m)
     return set(m, add(m, "zero-stage", stage), "%.0f", n);
 }
 
+static int gather(struct made *m)
+{
+    static const char key[] = "zero_optimization.zero_quantized_weights";
+    return is_on(m->c, key) ? set(m, add(m, "gather", get(m->c, key)), "int8") : 0;
+}
+
 /* ---- what is told ---- */
 
 static int monitor(struct made *m, const char *name, const char *option, const char *ending)
@@ -523,6 +529,7 @@ int ds_config_options(const struct ds_config *config, struct ds_run run, struct 
     bad = bad ? bad : peak(&m);
     bad = bad ? bad : precision(&m);
     bad = bad ? bad : zero(&m);
+    bad = bad ? bad : gather(&m);
     bad = bad ? bad : place(&m);
     bad = bad ? bad : store(&m);
     bad = bad ? bad : monitor(&m, "tensorboard", "tfevents", "");

@@ -7,6 +7,8 @@
 
 #include "verbs/train/train.h"
 
+#include <hoistway/kernels.h>
+
 #define STAGES          4u
 #define GB              1e9
 #define TERA            1e12
@@ -27,6 +29,7 @@ double paper_held_bytes(unsigned stage, double params, double ranks,
 struct accounts {
     double params, ranks;
     struct hst_param_bytes here;
+    double gathered; /* bytes of a weight that travels for each use, by --gather */
 };
 
 static struct accounts accounts_of(const struct plan *p)
@@ -37,6 +40,8 @@ static struct accounts accounts_of(const struct plan *p)
     config.precision = train_precision(&p->t);
     if (!hst_config_bytes(&config, &a.here))
         a.here = (struct hst_param_bytes){0}; /* no such optimizer: the plan has refused it */
+    const double integers = 1 + (double)sizeof(float) / HST_QUANT_BLOCK;
+    a.gathered = config.gather == HST_GATHER_INT8 ? integers : a.here.weight;
     return a;
 }
 
@@ -49,7 +54,9 @@ static double sent_bytes(unsigned stage, double params, const struct hst_param_b
 /* A rank has its own share already. */
 static double sent_here(unsigned stage, const struct accounts *a)
 {
-    return sent_bytes(stage, a->params, &a->here) * (a->ranks - 1) / a->ranks;
+    struct hst_param_bytes bytes = a->here;
+    bytes.weight = stage == 3 ? a->gathered : bytes.weight;
+    return sent_bytes(stage, a->params, &bytes) * (a->ranks - 1) / a->ranks;
 }
 
 static double flops_per_s(const struct plan *p, const struct accounts *a)

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Weights that are gathered as integers (--gather int8): one rank has the bytes of several, and
+what messages carry is counted.
+
+    rank_gathers.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
+"""
+import os
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import mpi  # noqa: E402
+from ranks import FOLDER, Case, environment, sums_of  # noqa: E402
+
+INTEGERS = ('--gather', 'int8')
+
+
+class One(Case):
+    def test_integers_decide_bits_and_places_do_not(self):
+        places = ('--place', 'states=nvme,grads=nvme,acts=nvme,weights=dram')
+        for kind in (('--precision', 'fp32'), ('--precision', 'bf16')):
+            plain, exact = self.trained(*kind)
+            coded, exported = self.trained(*INTEGERS, *kind)
+            self.assertNotEqual(exported, exact)
+            for was, is_ in zip(plain, coded):
+                self.assertLess(abs(is_[1] / was[1] - 1), 2e-2)
+            self.assertEqual(self.trained(*INTEGERS, *kind, *places), (coded, exported))
+
+    def test_where_there_are_none_they_are_refused(self):
+        for more, told in ((('--zero-stage', '2'), '--zero-stage 2 keeps them whole'),
+                           (('--place', 'weights=nvme'), 'has them on drives')):
+            done = subprocess.run(self.command(*INTEGERS, *more, store='other'),
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, r'error\[E402\] --gather int8[^\n]*' + told)
+
+    def test_a_resume_gathers_as_its_store(self):
+        want = self.trained(*INTEGERS, steps=4)
+        self.trained(*INTEGERS, '--durability', 'step', steps=2)
+        for more, status in (((), 2), (INTEGERS, 0)):
+            done = subprocess.run(self.command('--resume', '--durability', 'step', *more, steps=4),
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+            if status:
+                self.assertRegex(done.stderr,
+                                 r'error\[E615\] [^\n]*gather int8[^\n]* Fix: --gather int8')
+        self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
+
+
+class Several(Case):
+    def setUp(self):
+        super().setUp()
+        if mpi.missing(FOLDER):
+            self.skipTest('no mpirun, or no libhoistway-mpi.so')
+
+    def same(self, *more, ranks, **kind):
+        want = self.trained('--ways', '4', *INTEGERS, *more, **kind)
+        for n in ranks:
+            with self.subTest(more, ranks=n):
+                self.assertEqual(
+                    self.trained('--ways', '4', *INTEGERS, *more, before=mpi.launcher(n), **kind),
+                    want)
+
+    def test_the_same_bytes(self):
+        self.same('--precision', 'bf16', '--place', 'states=nvme,weights=dram', ranks=(2, 4))
+        self.same('--eval-split', '0.3', ranks=(2,), **self.documents())
+
+    def test_integers_are_what_messages_carry(self):
+        """Where no memory is shared: of each shard, an integer an element and a scale to 512. The
+        first layers are gathered twice, the others once."""
+        kind = ('--ways', '4', '--precision', 'bf16')
+        want, told = self.trained(*kind, *INTEGERS), []
+        before = (*mpi.small_memory(self, '300k'), *mpi.launcher(2))
+        for gather in ((), INTEGERS):
+            got = self.trained(*kind, *gather, before=before)
+            told.append({line['bytes']['net'] for line in self.lines('step')})
+        self.assertEqual(got, want)
+        visits = zip((160 * 64, *3 * [38016], 64, 160 * 64), (1, 2, 2, 1, 1, 1))
+        elements = sum(times * mpi.shard_bytes(2, [n]) // 4 for n, times in visits)
+        plain, integers = (bytes_.pop() for bytes_ in told)
+        self.assertEqual(plain - integers, 2 * elements - elements * 129 // 128)
+
+    def test_ranks_that_gather_otherwise_are_refused(self):
+        command = self.command(store='other')
+        done = subprocess.run(
+            [*mpi.launcher(2), 'sh', '-c',
+             'test "$OMPI_COMM_WORLD_RANK" = 0 || set -- "$@" --gather int8; exec "$@"', 'sh',
+             *command], capture_output=True, text=True, env=environment(), timeout=120,
+            check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r'error\[E503\] [^\n]*--gather[^\n]*(plain|int8)')
+
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
