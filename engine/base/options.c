@@ -17,6 +17,7 @@ static_assert(sizeof(enum hst_update_time) == sizeof(int), "a choice is stored a
 static_assert(sizeof(enum hst_activations) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_precision) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_gather) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum hst_secondary) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_reduce) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_loss_scaling) == sizeof(int), "a choice is stored as an int");
 static_assert(sizeof(enum hst_zero) == sizeof(int), "a choice is stored as an int");
@@ -37,6 +38,7 @@ static const char *const zero_choices[] = {"3", "2", "1", "0", NULL};
 static const char *const scaling_choices[] = {"dynamic", "static", NULL};
 static const char *const comm_choices[] = {"auto", "nccl", "mpi", NULL};
 static const char *const gather_choices[] = {"plain", "int8", NULL};
+static const char *const secondary_choices[] = {"none", "node", NULL};
 static const char *const reduce_choices[] = {"grads", "f32", NULL};
 static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
@@ -352,6 +354,15 @@ static const struct hst_option options[] = {
      .choices = gather_choices,
      .first_choice = HST_GATHER_PLAIN,
      .help = "what weights travel as; a part of the numbers"},
+    {.name = "secondary",
+     .group = "ranks",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(secondary),
+     .argument = "WHERE",
+     .default_text = "none",
+     .choices = secondary_choices,
+     .first_choice = HST_SECONDARY_NONE,
+     .help = "node: it keeps weights for the backward"},
     {.name = "peer-timeout",
      .group = "ranks",
      .type = HST_OPTION_REAL,

@@ -101,6 +101,14 @@ static bool quant_fits(const struct comm_op *op, uint32_t ranks)
     return own + op->count <= whole || whole + ranks * op->count <= own;
 }
 
+/* A part of a node's gather is no part of its row. */
+static bool near_fits(const struct comm_op *op, uint32_t locals)
+{
+    const char *own = op->in, *whole = op->out;
+    return !op->near || (own && !op->quant && !op->on_device &&
+                         (own + op->count <= whole || whole + locals * op->count <= own));
+}
+
 static bool valid(struct comm *comm, const struct comm_op *op)
 {
     struct comm_info info;
@@ -111,7 +119,7 @@ static bool valid(struct comm *comm, const struct comm_op *op)
         return false;
     switch (op->kind) {
     case COMM_GATHER:
-        return quant_fits(op, info.ranks);
+        return quant_fits(op, info.ranks) && near_fits(op, info.locals);
     case COMM_EXCHANGE:
         return op->in && tree_fits(&op->tree, info.ranks);
     case COMM_SUM64:
@@ -159,6 +167,18 @@ int comm_gather_quantised(struct comm *comm, const char *name, const void *own, 
                                .count = count * hst_dtype_bytes(dtype),
                                .quant = HST_INT8,
                                .dtype = dtype};
+    return comm_begin(comm, &op, ticket);
+}
+
+int comm_gather_near(struct comm *comm, const char *name, const void *own, void *whole,
+                     size_t part_bytes, uint64_t *ticket)
+{
+    const struct comm_op op = {.kind = COMM_GATHER,
+                               .name = name,
+                               .in = own,
+                               .out = whole,
+                               .count = part_bytes,
+                               .near = true};
     return comm_begin(comm, &op, ticket);
 }
 

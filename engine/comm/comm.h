@@ -200,6 +200,7 @@ struct comm_op {
     /* Of a gather: what elements of which type travel as; 0: as they are, bytes of any kind. */
     enum hst_quant quant;
     enum hst_dtype dtype;
+    bool near; /* a gather among the ranks of the node alone */
     uint32_t root;        /* COMM_BCAST */
     /* Ranks may come as late as an hour: they load, or read what they have. One of this node that
        is stopped or gone is still told within the limit. */
@@ -245,6 +246,15 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
  */
 int comm_gather_quantised(struct comm *comm, const char *name, const void *own, void *whole,
                           size_t count, enum hst_dtype dtype, uint64_t *ticket);
+/**
+ * All-gather among the ranks of the node:  whole[l·part_bytes …] ← local rank l's `own`.
+ * own [part_bytes], apart from whole [locals · part_bytes]. Where `own` is shared it is read in
+ * place. All ranks begin it; nodes wait for none of the others.
+ * Errors: -EINVAL on a device's memory, too.
+ * Source: ZeRO++ (arXiv:2306.10209), section 3.2.
+ */
+int comm_gather_near(struct comm *comm, const char *name, const void *own, void *whole,
+                     size_t part_bytes, uint64_t *ticket);
 /** Bytes of the integers and the scales of so many elements. Pure. */
 uint64_t comm_quant_bytes(size_t count);
 /**

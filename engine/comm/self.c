@@ -133,7 +133,7 @@ static int self_begin(struct comm *comm, const struct comm_op *op, uint64_t *tic
         return rc;
     if (op->kind == COMM_EXCHANGE)
         bytes = op->count * hst_dtype_bytes(op->tree.root);
-    else if (op->kind == COMM_SHARE)
+    else if (op->kind == COMM_SHARE || (op->kind == COMM_GATHER && op->near))
         bytes = op->count;
     if (bytes)
         memmove(op->out, op->in, bytes);

@@ -3,6 +3,8 @@
 
 #include "exec/moves.h"
 
+#include <string.h>
+
 static bool is_at_home(struct operand_end end)
 {
     return end.pool == POOL_COUNT;
@@ -60,6 +62,35 @@ uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
     for (uint32_t i = 0; i < node->operand_count; i++)
         rows[i] = gathered(exec, at, &op[i], i);
     return node->operand_count;
+}
+
+uint32_t rows_near(const struct executor *exec, struct scheduled at,
+                   struct gathered rows[GATHER_MAX])
+{
+    const struct node *node = program_node(exec, at);
+    const struct operand *op = graph_operands(&exec->now->graph, node);
+    for (uint32_t i = 0; i < node->operand_count; i++) {
+        const struct gather read = row_read(exec, node->unit, i);
+        rows[i] = (struct gathered){.row = moves_buffer(exec, at, op[i].to) + op[i].offset,
+                                    .home = exec->in.host_arena +
+                                            exec->in.placement->units[read.unit].secondary,
+                                    .shard_bytes = read.bytes / exec->in.plan_in->secondary};
+    }
+    return node->operand_count;
+}
+
+/* A unit that stays in its buffer for the backward is not gathered again. */
+void rows_keep(const struct executor *exec, struct scheduled at)
+{
+    const unsigned phases = program_node(exec, at)->phases;
+    const uint32_t ranks = exec->in.plan_in->secondary;
+    struct gathered rows[GATHER_MAX];
+    if (ranks == 0 || !(phases & PHASE_FORWARD) || phases & PHASE_BACKWARD)
+        return;
+    const uint32_t count = rows_near(exec, at, rows);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy((unsigned char *)(uintptr_t)rows[i].home,
+               rows[i].row + exec->in.rank % ranks * rows[i].shard_bytes, rows[i].shard_bytes);
 }
 
 /* Elements of a shard of gradients. */

@@ -68,6 +68,7 @@ static int complete(struct hst_engine *engine)
     in->whole_weights = engine->ranks.ranks > 1 && engine->config.zero_stage >= HST_ZERO_2;
     in->whole_grads = engine->ranks.ranks > 1 && engine->config.zero_stage >= HST_ZERO_1;
     in->quantised = engine->config.gather == HST_GATHER_INT8;
+    in->secondary = ranks_secondary(engine);
     in->replicas = ranks_are_replicas(engine) ? engine->ranks.ranks : 0;
     in->ways = engine->ways.count;
     in->batch_tokens = engine->ways.count * engine->ways.tokens;

@@ -29,6 +29,8 @@ int way_sums_configure(struct hst_engine *engine)
         return refuse(engine, "reduce must be grads or f32");
     if (c->gather != HST_GATHER_PLAIN && c->gather != HST_GATHER_INT8)
         return refuse(engine, "gather must be plain or int8");
+    if (c->secondary != HST_SECONDARY_NONE && c->secondary != HST_SECONDARY_NODE)
+        return refuse(engine, "secondary must be none or node");
     ways->tree = (struct hst_sum_tree){.ways = c->ways,
                                        .hop = c->hop,
                                        .reduce = c->reduce == HST_REDUCE_F32 ? HST_F32 : root,

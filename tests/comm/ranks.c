@@ -255,6 +255,26 @@ static void gather_integers(void)
     g.in_place += in_place ? in_node : 0;
 }
 
+/* Each rank of a node has a part, which the others take. */
+static void gather_near(void)
+{
+    const size_t part = ROW / WAYS_MOST, bytes = part * sizeof(float);
+    float *want = malloc(ROW * sizeof *want);
+    uint64_t ticket;
+    fill_way(g.info.rank, want);
+    memcpy(g.in, want, bytes);
+    memset(g.whole, 0x55, ROW * sizeof *want);
+    finish(comm_gather_near(g.comm, "near", g.in, g.whole, bytes, &ticket), &ticket, "near");
+    for (uint32_t i = 0; i < g.info.locals; i++) {
+        fill_way(g.info.rank - g.info.local + i, want);
+        if (memcmp(want, g.whole + i * bytes, bytes) != 0)
+            fail("a gather within the node brought other values", -EIO);
+    }
+    free(want);
+    g.net += (g.info.locals - 1) * bytes;
+    g.in_place += g.shared[0] && g.uniform ? (g.info.locals - 1) * bytes : 0;
+}
+
 static void small_ones(void)
 {
     struct exact_sum sum = {0};
@@ -522,6 +542,7 @@ int main(int argc, char **argv)
             }
         }
     gather_integers();
+    gather_near();
     check_bytes();
     free_rows();
     tell_signs();

@@ -84,6 +84,9 @@ static void one_rank_computes_with_what_its_integers_give_back(void **state)
                      -EINVAL);
     assert_int_equal(comm_gather_quantised(comm, "unit", whole, whole, 512, HST_F32, &ticket),
                      -EINVAL);
+    assert_int_equal(comm_gather_near(comm, "unit", exact, whole, sizeof whole, &ticket), 0);
+    assert_memory_equal(whole, exact, sizeof whole);
+    assert_int_equal(comm_gather_near(comm, "unit", whole, whole, 512, &ticket), -EINVAL);
     comm_close(&comm);
 }
 

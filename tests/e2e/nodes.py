@@ -79,24 +79,33 @@ class Run(unittest.TestCase):
                     self.assertEqual(self.moved(nodes, (1, 1), stage), (2, 2))
                     self.assertIn(self.moved(nodes, (2, 2), stage), ((6, 2), (6, 3)))
 
-    def test_weights_cross_nodes_as_integers(self):
+    def crossed(self, nodes, gather, secondary, size):
         """A step gathers the first layers twice; the embedding, the last layer, norm and head once.
-        Two ranks of a node have one sum of gradients between them. ZeRO++ has gathers
-        of half the bytes then; hoistway's scales are 1/128 beside."""
+        Two ranks of a node have one sum of gradients between them."""
         visits = zip((160 * 64, *3 * [38016], 64, 160 * 64), (1, 2, 2, 1, 1, 1))
-        shards = [(mpi.shard_bytes(4, [elements]) // 4, times) for elements, times in visits]
+        shards = [(mpi.shard_bytes(4, [elements]) // 4, 1 if secondary == 'node' else times)
+                  for elements, times in visits]
+        options = ('--ways', '4', '--hop', '2', '--precision', 'bf16', '--gather', gather,
+                   '--secondary', secondary)
+        want = self.ended(alone(*self.options(*options, store=f'{gather}-{secondary}')))
+        done = nodes.mpirun((2, 2), *self.options(*options, store=f'{gather}-{secondary}-nodes'))
+        self.assertEqual(self.ended(done), want)
+        gathered = sum(times * size(n) for n, times in shards)
         exchanged = sum(2 * n for n, _ in shards)
+        told = {line['bytes']['net_between'] for line in self.lines('step')}
+        print(f'{gather}, {secondary}: gathers {gathered}, exchanges {exchanged}, took {told}')
+        # each shard once where the node's ranks read each other in place, else twice
+        self.assertIn(told, ({gathered + exchanged}, {2 * gathered + exchanged}))
+        return want
+
+    def test_what_crosses_nodes_as_integers_and_once(self):
+        """ZeRO++ has gathers of half the bytes, and none of the backward; hoistway's scales are
+        1/128 beside."""
         with Nodes(self) as nodes:
             for gather, size in (('plain', lambda n: 2 * n), ('int8', lambda n: n + n // 128)):
-                options = ('--ways', '4', '--hop', '2', '--precision', 'bf16', '--gather', gather)
-                want = self.ended(alone(*self.options(*options, store='alone-' + gather)))
-                done = nodes.mpirun((2, 2), *self.options(*options, store='nodes-' + gather))
-                self.assertEqual(self.ended(done), want)
-                gathered = sum(times * size(n) for n, times in shards)
-                told = {line['bytes']['net_between'] for line in self.lines('step')}
-                print(f'{gather}: gathers {gathered}, exchanges {exchanged}, a rank took {told}')
-                # each shard once where the node's ranks read each other in place, else twice
-                self.assertIn(told, ({gathered + exchanged}, {2 * gathered + exchanged}))
+                exports = [self.crossed(nodes, gather, secondary, size)
+                           for secondary in ('none', 'node')]
+                self.assertEqual(exports[0], exports[1])
 
     # More than 64 MiB of f32 a step: two tables of 18,000 rows, and two layers.
     LARGE = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_size': 512,

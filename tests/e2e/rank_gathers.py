@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Weights that are gathered as integers (--gather int8): one rank has the bytes of several, and
-what messages carry is counted.
+what messages carry is counted. What a node keeps of gathered weights (--secondary node): nodes.py
+has its bytes.
 
     rank_gathers.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
 """
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from ranks import FOLDER, Case, environment, sums_of  # noqa: E402
+from ranks import FOLDER, GOLDEN, PROGRAM, Case, environment, sums_of  # noqa: E402
 
 INTEGERS = ('--gather', 'int8')
 
@@ -36,6 +38,37 @@ class One(Case):
                                   capture_output=True, text=True, timeout=120, check=False)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, r'error\[E402\] --gather int8[^\n]*' + told)
+
+    def test_what_a_node_keeps_is_no_part_of_the_numbers(self):
+        """And of one node nothing is kept, which is said."""
+        want = self.trained(steps=4)
+        self.trained('--durability', 'step', steps=2)
+        done = subprocess.run(self.command('--resume', '--durability', 'step', '--secondary',
+                                           'node', steps=4),
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count('note[I501] --secondary node keeps nothing'), 1)
+        self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
+        done = subprocess.run(
+            self.command('--secondary', 'node', '--zero-stage', '1', store='other'),
+            capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r'error\[E402\] --secondary node[^\n]*--zero-stage 1')
+
+    def test_a_plan_has_what_a_node_keeps(self):
+        """Of four ranks, two on a node, half of all rows; of the homes a fourth."""
+        held = []
+        for secondary in ('none', 'node'):
+            done = subprocess.run(
+                [PROGRAM, 'plan', '--device', 'host', '--json', '--precision', 'fp32', '--model',
+                 os.path.join(GOLDEN, 'untied-mha'), '--seq-len', '24', '--batch-tokens', '384',
+                 '--world', '4', '--nodes', '2', '--secondary', secondary],
+                capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            held.append(json.loads(done.stdout))
+        rows = [mpi.shard_bytes(4, [n]) * 2 for n in (160 * 64, *3 * [38016], 64, 160 * 64)]
+        weights = [plan['memory']['weights']['dram'] for plan in held]
+        self.assertEqual(weights[1] - weights[0], sum(rows))
 
     def test_a_resume_gathers_as_its_store(self):
         want = self.trained(*INTEGERS, steps=4)

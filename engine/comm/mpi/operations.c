@@ -89,8 +89,49 @@ static void count_gather(struct mpi *m, const struct comm_op *op, bool in_place)
     mpi_count(m, bytes);
 }
 
+/* From where the ranks of the node have their parts, or by messages among them. */
+static int take_parts(struct mpi *m, const struct comm_op *op, const struct tag *tag, bool in_place)
+{
+    const uint32_t locals = m->info.locals, local = m->info.local;
+    char *whole = op->out;
+    memcpy(whole + local * op->count, op->in, op->count);
+    if (!in_place)
+        return mpi_turn_gather(m, (struct turn){
+                                      .peers = locals,
+                                      .self = local,
+                                      .first = m->info.rank - local,
+                                      .stride = 1,
+                                      .send = op->in,
+                                      .receive = whole,
+                                      .receive_stride = op->count,
+                                      .count = op->count,
+                                  });
+    for (uint32_t step = 1; step < locals; step++) {
+        const uint32_t i = (local + step) % locals;
+        memcpy(whole + i * op->count, m->row[i], op->count);
+        mpi_beat(m);
+    }
+    return mpi_meet(m, tag);
+}
+
+static int gather_near(struct mpi *m, const struct comm_op *op)
+{
+    const struct block *block = m->uniform ? mpi_block_of(m, op->in, op->count) : NULL;
+    const struct tag tag = tag_of(op, block, op->in);
+    const uint64_t bytes = (m->info.locals - 1) * op->count;
+    int rc = mpi_meet(m, &tag);
+    if (rc)
+        return rc;
+    mpi_count(m, (struct taken){.net = bytes, .in_place = block ? bytes : 0});
+    if (block)
+        mpi_find_rows(m, block);
+    return take_parts(m, op, &tag, block != NULL);
+}
+
 static int gather(struct mpi *m, const struct comm_op *op)
 {
+    if (op->near)
+        return gather_near(m, op);
     const struct block *block =
         m->uniform ? mpi_block_of(m, op->out, op->count * m->info.ranks) : NULL;
     const struct tag tag = tag_of(op, block, op->out);

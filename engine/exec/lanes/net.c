@@ -106,6 +106,18 @@ static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ti
     return rc;
 }
 
+static int begin_gather_near(struct executor *exec, struct scheduled at, uint64_t *ticket)
+{
+    struct gathered rows[GATHER_MAX];
+    const char *name = exec->in.layout->units[program_node(exec, at)->unit].name;
+    const uint32_t count = rows_near(exec, at, rows);
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = comm_gather_near(exec->in.comm, name, rows[i].home, rows[i].row, rows[i].shard_bytes,
+                              ticket);
+    return rc;
+}
+
 static int begin_exchange(struct executor *exec, struct scheduled at, uint64_t *ticket)
 {
     const uint32_t unit = program_node(exec, at)->unit;
@@ -159,6 +171,8 @@ static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
     switch ((enum node_kind)program_node(exec, at)->kind) {
     case NODE_GATHER:
         return begin_gather(exec, at, ticket);
+    case NODE_GATHER_NEAR:
+        return begin_gather_near(exec, at, ticket);
     case NODE_EXCHANGE:
         return begin_exchange(exec, at, ticket);
     case NODE_GATHER_GRADS:
@@ -236,6 +250,8 @@ static int take(struct executor *exec)
     int rc = 0;
     if (kind == NODE_AGREE)
         take_agreed(exec);
+    if (kind == NODE_GATHER)
+        rows_keep(exec, job.at);
     if (kind == NODE_VOTE)
         rc = exec->in.owner.committed(exec->in.owner.context);
     if (rc)

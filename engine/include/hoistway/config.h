@@ -115,6 +115,11 @@ enum hst_comm {
  * such integers give back; what is updated stays as exact as without.
  */
 enum hst_gather { HST_GATHER_PLAIN = 0, HST_GATHER_INT8 = 1 };
+/**
+ * What the ranks of a node keep of gathered weights from a forward to its backward, which then
+ * needs none from other nodes. NODE: each of L ranks 1/L of every row. No bit depends on it.
+ */
+enum hst_secondary { HST_SECONDARY_NONE = 0, HST_SECONDARY_NODE = 1 };
 enum hst_io { HST_IO_AUTO = 0, HST_IO_URING = 1, HST_IO_THREADS = 2 };
 
 /** A configuration has so many at most, beside the group of all other tensors; a text is so long.
@@ -254,6 +259,7 @@ struct hst_config {
     const char *freeze[HST_GROUPS_MOST], *train_only[HST_GROUPS_MOST];
     enum hst_comm comm; /* of several ranks with GPUs; a plan's auto is MPI */
     enum hst_gather gather; /* a part of the numbers of a run, as `ways` is; with ZERO_3 alone */
+    enum hst_secondary secondary; /* with ZERO_3 alone */
 };
 #define hst_config(...) (&(const struct hst_config){.size = sizeof(struct hst_config), __VA_ARGS__})
 

@@ -68,6 +68,7 @@ enum node_kind {
     NODE_GATHER_GRADS, /* of replicas: a unit's summed gradients, from the shards of all */
     NODE_AGREE,    /* on the step's norm and sums */
     NODE_VOTE,     /* the version is durable on all ranks */
+    NODE_GATHER_NEAR, /* a unit's weights again, from what the ranks of the node have kept */
     NODE_KIND_COUNT
 };
 
@@ -215,6 +216,8 @@ struct graph_in {
     /* A rank computes with weights as they travel: they are gathered, and so come to lie in a
        buffer, on one rank too. They are at home in memory. */
     bool quantised;
+    /* So many ranks of a node keep gathered rows from the forward to the backward; 0: none does. */
+    uint32_t secondary;
     bool buckets;       /* those of gradients have, and a bucket is exchanged there at once */
     bool replicas;      /* each rank has all of all: it gathers the sums of gradients, no weights */
     /* On a device that ranks join: rows of weights come together in its memory, which its shard is

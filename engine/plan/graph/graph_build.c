@@ -264,6 +264,7 @@ static void link_all(struct build *b)
             }
             break;
         case NODE_GATHER:
+        case NODE_GATHER_NEAR:
             link_reader(b, i);
             link_verdict(b, i);
             link_readers_before(b, i);
@@ -369,6 +370,7 @@ int build_open(struct build *b)
     for (uint32_t i = 0; b->units && i < b->in->unit_count; i++)
         b->units[i] = (struct build_unit){.first_read = GRAPH_NONE,
                                           .gather = GRAPH_NONE,
+                                          .gathered_far = GRAPH_NONE,
                                           .gathered = GRAPH_NONE,
                                           .copy = GRAPH_NONE,
                                           .forward = GRAPH_NONE,
@@ -444,7 +446,7 @@ const char *node_kind_name(enum node_kind kind)
         "write acts",   "save tiles",   "commit",     "copy weights", "copy grads", "copy tile",
         "fetch tile",   "store tile",   "store acts", "fetch acts",   "update",     "norm",
         "clip",         "revert",       "forward",    "recompute",    "backward",   "gather",
-        "exchange",     "gather grads", "agree",      "vote"};
+        "exchange",     "gather grads", "agree",      "vote",         "gather near"};
     return (unsigned)kind < NODE_KIND_COUNT ? names[kind] : "?";
 }
 

@@ -14,6 +14,7 @@ struct build_unit {
     /* nodes: of the visit at hand, or the last one */
     uint32_t first_read, last_read; /* pieces of its weights are among the nodes between them */
     uint32_t gather, copy, forward, backward, norm, write_grads;
+    uint32_t gathered_far; /* its row was gathered for the forward, and is kept by the node */
     uint32_t gathered;    /* its row at home is whole again, for the next step window */
     uint32_t grads_there; /* after it the host has its rounded gradients */
     uint32_t acts_moved;  /* what moved its checkpoints last */
@@ -105,6 +106,8 @@ void operands_read_weights(struct build *build, uint32_t unit, uint32_t piece, u
 void operands_copy_weights(struct build *build, uint32_t unit);
 /** The node puts together rows of all weights that the unit's computation reads. */
 void operands_gather(struct build *build, uint32_t unit);
+/** The same, of what the ranks of the node have kept of them. */
+void operands_gather_near(struct build *build, uint32_t unit);
 /** It hands out a unit's rounded gradients and takes in the sum of its shard. */
 void operands_exchange(struct build *build, uint32_t unit);
 /** The sums of all shards come together at home. */

@@ -198,6 +198,24 @@ void parts_regather_rest(struct build *b)
         gather_again(b, b->in->forward[i]);
 }
 
+/* A backward takes what its node has kept of the forward's gather, if there was one. */
+static bool gathers_near(const struct build *b, uint32_t unit, unsigned phases)
+{
+    return phases == PHASE_BACKWARD && b->units[unit].gathered_far != GRAPH_NONE;
+}
+
+static void gather_near(struct build *b, uint32_t unit, bool reads)
+{
+    struct build_unit *s = &b->units[unit];
+    s->gather =
+        build_node(b, NODE_GATHER_NEAR, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
+    operands_gather_near(b, unit);
+    build_use(b, s->gather, s->weights);
+    build_dep(b, s->gather, s->gathered_far);
+    if (reads)
+        parts_depend_on_read(b, s->gather, unit);
+}
+
 /* Reads bring the rank's shard into the buffer before, if it is not at home in memory. */
 void parts_gather(struct build *b, uint32_t unit, unsigned phases)
 {
@@ -210,11 +228,17 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
         return;
     if (s->weights == GRAPH_NONE)
         lend_weights(b, unit);
+    if (gathers_near(b, unit, phases)) {
+        gather_near(b, unit, reads);
+        return;
+    }
     s->gather = build_node(b, NODE_GATHER, LANE_NET, phases, (struct node){.unit = unit});
     operands_gather(b, unit);
     build_use(b, s->gather, s->weights);
     if (reads)
         parts_depend_on_read(b, s->gather, unit);
+    if (b->in->secondary > 0 && (phases & PHASE_FORWARD))
+        s->gathered_far = s->gather;
 }
 
 void parts_give_back(struct build *b, uint32_t unit)

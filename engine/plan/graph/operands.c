@@ -219,6 +219,22 @@ void operands_gather(struct build *b, uint32_t unit)
                                               .bytes = of_others(b, run.bytes)});
 }
 
+void operands_gather_near(struct build *b, uint32_t unit)
+{
+    const struct operand_end to = rows_at(b, unit);
+    const uint32_t ranks = b->in->secondary;
+    struct run run;
+    for (uint32_t i = 0; next_run(b, unit, i, &run); i++)
+        if (run.bytes > 0)
+            build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
+                                              .from = to,
+                                              .to = to,
+                                              .first = run.first,
+                                              .count = b->in->units[run.owner].tile_count,
+                                              .offset = run.at,
+                                              .bytes = run.bytes / ranks * (ranks - 1)});
+}
+
 static void add_weights(struct build *b, uint32_t unit, bool copy)
 {
     struct operand_end device = in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));

@@ -87,7 +87,9 @@ static double visit_seconds(const struct sim_rates *r, const struct node *node,
 static double net_seconds(const struct sim_net *net, const struct node *node)
 {
     const bool exchange = node->kind == NODE_EXCHANGE;
-    const double crossing = exchange ? net->exchange_crossing : net->gather_crossing;
+    const double crossing = exchange                         ? net->exchange_crossing
+                            : node->kind == NODE_GATHER_NEAR ? 0
+                                                             : net->gather_crossing;
     const double operations = node->operand_count > 1 ? node->operand_count : 1;
     const bool gathers = node->kind == NODE_GATHER;
     const double in_node = 1 - (gathers ? net->gather_saved : 0);

@@ -262,3 +262,16 @@ void buffer_pools_place(const struct placement_in *in, const struct choice *c, s
     place_acts_pools(in, c, p);
     place_device_tiles(in, c, p);
 }
+
+/* What a rank keeps of rows from the forward to the backward: of each as much as the others of its
+ * node. */
+void buffer_pools_place_secondary(const struct placement_in *in, struct placement *p)
+{
+    p->secondary.at = p->dram_bytes;
+    for (uint32_t u = 0; in->secondary > 0 && u < in->layout->unit_count; u++)
+        p->units[u].secondary = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_WEIGHTS,
+                                             placement_row_elements(in->layout, u) / in->secondary *
+                                                 optimizer_weight_bytes(in->optimizer));
+    p->secondary.bytes = p->dram_bytes - p->secondary.at;
+    p->secondary.count = p->secondary.bytes > 0;
+}

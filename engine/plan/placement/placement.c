@@ -299,6 +299,7 @@ uint32_t placement_exposed(const struct placement *p, struct exposed parts[EXPOS
          p->whole_weights && p->replicas == 0 ? p->table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] : 0},
         {first_grads(p),
          p->buckets || p->replicas > 0 ? p->table[HST_CLASS_GRADS][HST_TIER_DRAM] : 0},
+        {p->secondary.at, p->secondary.bytes},
     };
     uint32_t count = 0;
     for (uint32_t i = 0; i < EXPOSED_MAX; i++)

@@ -56,6 +56,9 @@ struct placement_in {
     /* Weights are computed with as they travel between ranks, as integers: of one rank, too, they
        come to lie in a buffer for that. At home they are exact, and in memory. */
     bool quantised;
+    /* So many ranks of a node, which are numbered one after another, keep gathered rows from the
+       forward to the backward, each as much as the others; 0: they keep none. */
+    uint32_t secondary;
     /* So many ranks have all of all, tiles too: ZeRO stage 0. The layout's share is then all of
        it; else the ranks are the share's, and this is 0. */
     uint32_t replicas;
@@ -103,6 +106,7 @@ struct unit_placement {
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
+    uint64_t secondary;   /* in DRAM: the rank's part of what its node keeps of the unit's row */
     uint64_t states_at;   /* of the first of the others, in memory */
     struct address grads; /* rounded gradients; of resident units one place, if they do not wait */
     struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
@@ -141,6 +145,7 @@ struct placement {
     enum hst_tier compute_tier;
     bool whole_weights;  /* homes of weights are rows of all shards */
     bool buckets;        /* those of gradients are (buckets.h): ZeRO stage 1 */
+    struct buffer_pool secondary; /* of one rank all that its node keeps: one */
     uint32_t replicas;   /* as in placement_in */
     bool device_rows, device_sums; /* as in graph_in */
     uint64_t hand_bytes; /* of an element as ranks hand it over */
@@ -247,7 +252,7 @@ static inline bool placement_copies_acts(const struct placement *placement, uint
 struct exposed {
     uint64_t at, bytes;
 };
-#define EXPOSED_MAX 3u
+#define EXPOSED_MAX 4u
 /** Lists what other ranks may read: buffers of weights and gradients, homes of either that are
  * whole.
  * Returns how many parts. */

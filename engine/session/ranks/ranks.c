@@ -472,34 +472,9 @@ static int compare_devices(struct hst_engine *engine)
     return engine->comm ? compare(engine, "the device", kind) : 0;
 }
 
-/* One rank computes what several would, and is refused what they are. */
-static int check_gather(struct hst_engine *engine)
-{
-    static const char *const stages[] = {"3", "2", "1", "0"};
-    if (engine->config.gather == HST_GATHER_PLAIN)
-        return 0;
-    if (engine->config.zero_stage != HST_ZERO_3)
-        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "--gather int8 is for weights that are gathered for each use, and "
-                           "--zero-stage %s keeps them whole. Fix: --zero-stage 3, or leave out "
-                           "--gather",
-                           stages[engine->config.zero_stage]);
-    if (!(hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY))
-        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "--gather int8 is for computation on the host, and this run computes on "
-                           "%s. Fix: --device host, or leave out --gather",
-                           engine->config.device);
-    if (is_on_drives(engine, HST_CLASS_WEIGHTS))
-        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "--gather int8 needs the exact weights in memory beside those that are "
-                           "computed with, and --place weights=nvme has them on drives. Fix: "
-                           "--place weights=dram, or leave out --gather");
-    return 0;
-}
-
 int ranks_check(struct hst_engine *engine)
 {
-    int rc = check_gather(engine);
+    int rc = ranks_check_gathers(engine);
     if (rc || engine->ranks.ranks == 1)
         return rc;
     rc = compare_devices(engine);

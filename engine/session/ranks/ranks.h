@@ -63,8 +63,12 @@ static inline bool ranks_are_replicas(const struct hst_engine *engine)
 {
     return engine->ranks.ranks > 1 && engine->config.zero_stage == HST_ZERO_0;
 }
+/** Refuses what is asked of gathers where it is not to be had. E402. */
+int ranks_check_gathers(struct hst_engine *engine);
 /** The part of a gather's bytes that --gather saves where they are sent. */
 double ranks_gather_saved(const struct hst_engine *engine);
+/** So many ranks of this node keep gathered weights for the backward; 0: none does. */
+uint32_t ranks_secondary(const struct hst_engine *engine);
 /** This of the model is the rank's: a shard of several, or all of it. */
 static inline struct share ranks_share(const struct hst_engine *engine)
 {

@@ -72,10 +72,3 @@ int ranks_rates_alike(struct hst_engine *engine)
     free(all);
     return rc;
 }
-
-double ranks_gather_saved(const struct hst_engine *engine)
-{
-    const double block = HST_QUANT_BLOCK * (double)optimizer_weight_bytes(engine->optimizer);
-    return engine->config.gather == HST_GATHER_INT8 ? 1 - (HST_QUANT_BLOCK + sizeof(float)) / block
-                                                    : 0;
-}

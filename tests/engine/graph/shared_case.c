@@ -23,6 +23,7 @@ void cut_rows(const struct graph_case *whole, uint32_t rank, uint32_t ranks, uin
     c->in.backward = c->backward;
     c->in.ranks = ranks;
     c->in.tile_elements = tile_blocks * BLOCK;
+    c->in.secondary = c->in.secondary ? ranks : 0;
     for (uint32_t i = 0; i < c->in.unit_count; i++) {
         struct graph_unit *u = &c->units[i];
         const bool all = c->in.replicas;
@@ -79,4 +80,6 @@ void shared_case(uint64_t seed, struct graph_case *c)
     const bool joined = c->in.apart && pick(&own, 2);
     c->in.device_rows = joined && !c->in.whole_weights && !c->in.replicas;
     c->in.device_sums = joined && !c->in.buckets;
+    const bool shards = !c->in.whole_weights && !c->in.buckets && !c->in.replicas;
+    c->in.secondary = shards && !joined && pick(&own, 3) == 0; /* the ranks of the node are all of them */
 }

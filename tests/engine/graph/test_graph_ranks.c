@@ -406,7 +406,7 @@ static double work_of(const struct graph_in *in, const struct node *n)
         if (i == n->unit ||
             (in->buckets && in->units[i].bucket == u->bucket && !in->units[i].frozen))
             bytes += others(in, i, in->hand_bytes);
-    if (n->kind != NODE_GATHER)
+    if (n->kind != NODE_GATHER && n->kind != NODE_GATHER_NEAR)
         return bytes;
     bytes = others(in, n->unit, in->weight_bytes);
     for (uint32_t a = 0; a < u->alias_count && !in->whole_weights; a++)

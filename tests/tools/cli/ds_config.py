@@ -68,13 +68,21 @@ class Configured(Folder):
     def test_what_is_switched_off_or_null_is_no_reason_to_refuse(self):
         done = self.plan('{"autotuning": {"enabled": false, "x": [1, {"y": 2}]}, "_a": {"b": 1}, '
                          '"bf16": null, "amp": {"enabled": false}, '
-                         '"zero_optimization": {"zero_hpz_partition_size": 1, '
+                         '"zero_optimization": {"mics_shard_size": -1, '
                          '"zero_quantized_gradients": false}, "gradient_clipping": 0}')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('no effect here, as --explain-config tells: autotuning, _a, amp, '
-                      'zero_optimization.zero_hpz_partition_size, '
+                      'zero_optimization.mics_shard_size, '
                       'zero_optimization.zero_quantized_gradients\n', done.stderr)
         self.assertIn('ds.json says --clip 0, --zero-stage 0\n', done.stderr)
+
+    def test_what_zeropp_has_of_weights_has_options(self):
+        done = self.plan('{"zero_optimization": {"stage": 3, "zero_quantized_weights": true, '
+                         '"zero_hpz_partition_size": 8}}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr,
+                         r'--zero-stage 3, --gather int8, --secondary node|'
+                         r'--zero-stage 3, --secondary node, --gather int8')
 
     def test_a_loss_scale_that_is_given_stays(self):
         for scale, told in ((128, '--loss-scale 128, --loss-scaling static'),

@@ -253,8 +253,8 @@ const struct ds_key ds_keys[] = {
           .aliases = "zero_optimization.stage3_gather_16bit_weights_on_model_save|"
                      "zero_optimization.stage3_gather_fp16_weights_on_model_save",
           .words = "--export writes whole tensors, in the type of --export-dtype"),
-    REFUSED("zero_optimization.zero_hpz_partition_size", WHOLE, .harmless = "0|1",
-            .words = "hoistway has no second partition of weights. Fix: 1, or leave it out."),
+    OPTION("zero_optimization.zero_hpz_partition_size", WHOLE,
+           .words = "--secondary node where it is more than 1; of as many ranks as a node has"),
     OPTION("zero_optimization.zero_quantized_weights", BOOL, .words = "--gather int8"),
     REFUSED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, .harmless = "false",
             .words =

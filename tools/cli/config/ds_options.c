@@ -487,6 +487,14 @@ static int zero(struct made *m)
     return set(m, add(m, "zero-stage", stage), "%.0f", n);
 }
 
+static int secondary(struct made *m)
+{
+    const struct found size = get(m->c, "zero_optimization.zero_hpz_partition_size");
+    if (!size.entry || size.automatic || strtod(size.entry->text, NULL) <= 1)
+        return 0;
+    return set(m, add(m, "secondary", size), "node");
+}
+
 static int gather(struct made *m)
 {
     static const char key[] = "zero_optimization.zero_quantized_weights";
@@ -530,6 +538,7 @@ int ds_config_options(const struct ds_config *config, struct ds_run run, struct 
     bad = bad ? bad : precision(&m);
     bad = bad ? bad : zero(&m);
     bad = bad ? bad : gather(&m);
+    bad = bad ? bad : secondary(&m);
     bad = bad ? bad : place(&m);
     bad = bad ? bad : store(&m);
     bad = bad ? bad : monitor(&m, "tensorboard", "tfevents", "");
