@@ -15,7 +15,6 @@ struct moment_block {
 
 struct moment_blocks {
     floats m_scale, v_scale;     /* of the codes that are read */
-    floats half_v_scale;
     floats m_inverse, v_inverse; /* of the scales that are written */
     uint8_t *m_codes, *v_codes;  /* where these go; null: they are there already */
     struct moment_block m, v;
@@ -133,12 +132,13 @@ INLINED void note_nan(struct moment_block *block, struct pair x)
 }
 
 /* The pair's weights are updated, and its moments held; n of its elements are real. */
-INLINED void update_valued_pair(struct hst_update_kind kind, const struct constants *k,
-                                const struct hst_update_arrays *a, struct moment_blocks *blocks,
-                                size_t nth, size_t n, struct pair m, struct pair v)
+INLINED void update_coded_pair(struct hst_update_kind kind, const struct constants *k,
+                               const struct hst_update_arrays *a, struct moment_blocks *blocks,
+                               size_t nth, size_t n)
 {
     const struct pair g = read_numbers(EVEN_ODD, kind.grads, a->grads);
     struct pair p = read_masters(EVEN_ODD, kind.weights, a);
+    struct pair m = m_values(a->m, blocks->m_scale), v = v_values(a->v, blocks->v_scale);
 
     update_vector(kind.optimizer, k, &p.low, &m.low, &v.low, g.low);
     update_vector(kind.optimizer, k, &p.high, &m.high, &v.high, g.high);
@@ -155,14 +155,6 @@ INLINED void update_valued_pair(struct hst_update_kind kind, const struct consta
     write_masters(EVEN_ODD, kind.weights, a, p);
     hold(&blocks->m, nth, m);
     hold(&blocks->v, nth, v);
-}
-
-INLINED void update_coded_pair(struct hst_update_kind kind, const struct constants *k,
-                               const struct hst_update_arrays *a, struct moment_blocks *blocks,
-                               size_t nth, size_t n)
-{
-    update_valued_pair(kind, k, a, blocks, nth, n, m_values(a->m, blocks->m_scale),
-                       v_values(a->v, blocks->v_scale));
 }
 
 /* n < PAIR elements, as update_rest. */
@@ -216,7 +208,6 @@ INLINED void begin_blocks(struct moment_blocks *blocks, const struct hst_update_
 {
     blocks->m_scale = all(*a->m_scales);
     blocks->v_scale = all(*a->v_scales);
-    blocks->half_v_scale = all(0.5f * *a->v_scales);
     blocks->m.largest = blocks->v.largest = blocks->m.nan = blocks->v.nan = all_words(0);
 }
 
@@ -258,57 +249,15 @@ INLINED void write_left(const struct moment_blocks *blocks)
         write_left_pairs(blocks, i);
 }
 
-#ifdef CODES_BY_64
-/* The codes of a block may be read as halves: v's are twice as large, beside half of the scale,
- * which is exact where that is no denormal. */
-INLINED bool may_be_halves(const struct hst_update_arrays *a)
-{
-    const float scale = float_of(bits_of(*a->v_scales) & 0x7fffffffu);
-    return !(scale < 2 * FLT_MIN) || scale == 0;
-}
-
-/* Two pairs from element i of a block on. */
 INLINED void update_coded_pairs(struct hst_update_kind kind, const struct constants *k,
                                 const struct hst_update_arrays *a, struct moment_blocks *blocks,
-                                size_t i, bool halves)
+                                size_t i)
 {
-    const struct hst_update_arrays first = arrays_at(kind, a, i);
-    const struct hst_update_arrays second = arrays_at(kind, a, i + PAIR);
-    _Alignas(64) uint16_t m[2 * PAIR], v[2 * PAIR];
-    if (!halves) {
-        update_coded_pair(kind, k, &first, blocks, i / PAIR, PAIR);
-        update_coded_pair(kind, k, &second, blocks, i / PAIR + 1, PAIR);
-        return;
-    }
-    m_halves(first.m, m);
-    twice_v_halves(first.v, v);
-    /* They go by memory: there a conversion takes one operation less than between registers. */
-    __asm__("" : "+m"(m), "+m"(v));
-    update_valued_pair(kind, k, &first, blocks, i / PAIR, PAIR,
-                       values_of_halves(m, blocks->m_scale),
-                       values_of_halves(v, blocks->half_v_scale));
-    update_valued_pair(kind, k, &second, blocks, i / PAIR + 1, PAIR,
-                       values_of_halves(m + PAIR, blocks->m_scale),
-                       values_of_halves(v + PAIR, blocks->half_v_scale));
-}
-#else
-INLINED bool may_be_halves(const struct hst_update_arrays *a)
-{
-    (void)a;
-    return false;
-}
-
-INLINED void update_coded_pairs(struct hst_update_kind kind, const struct constants *k,
-                                const struct hst_update_arrays *a, struct moment_blocks *blocks,
-                                size_t i, bool halves)
-{
-    (void)halves;
     const struct hst_update_arrays first = arrays_at(kind, a, i);
     const struct hst_update_arrays second = arrays_at(kind, a, i + PAIR);
     update_coded_pair(kind, k, &first, blocks, i / PAIR, PAIR);
     update_coded_pair(kind, k, &second, blocks, i / PAIR + 1, PAIR);
 }
-#endif
 
 /* A whole block, and the codes of the one before. Its updates wait for divisions and roots, in
  * whose time there is room for codes. */
@@ -317,19 +266,14 @@ INLINED void update_block(struct hst_update_kind kind, const struct constants *k
                           const struct moment_blocks *before)
 {
     begin_blocks(blocks, a);
-    if (before->m_codes && may_be_halves(a)) {
+    if (before->m_codes) {
         for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR) {
-            update_coded_pairs(kind, k, a, blocks, i, true);
-            write_left_pairs(before, i);
-        }
-    } else if (before->m_codes) {
-        for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR) {
-            update_coded_pairs(kind, k, a, blocks, i, false);
+            update_coded_pairs(kind, k, a, blocks, i);
             write_left_pairs(before, i);
         }
     } else {
         for (size_t i = 0; i < HST_CODE_BLOCK; i += 2 * PAIR)
-            update_coded_pairs(kind, k, a, blocks, i, false);
+            update_coded_pairs(kind, k, a, blocks, i);
     }
     end_blocks(blocks, a, HST_CODE_BLOCK);
 }
@@ -353,6 +297,9 @@ INLINED void update_short_block(struct hst_update_kind kind, const struct consta
     end_blocks(blocks, a, n);
 }
 
+#ifdef UPDATES_IN_STAGES
+#include "codes_staged.h"
+#else
 INLINED void update_coded(struct hst_update_kind kind, const struct constants *k,
                           const struct hst_update_arrays *a, size_t n)
 {
@@ -374,5 +321,6 @@ INLINED void update_coded(struct hst_update_kind kind, const struct constants *k
         update_short_block(kind, k, &here, &blocks[turn], n - i);
     }
 }
+#endif
 
 #endif

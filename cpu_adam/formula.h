@@ -42,18 +42,32 @@ struct element {
     floats p, m, v;
 };
 
-FORMULA struct element by_adam(bool decoupled, const CONSTANTS *k, struct element e, floats g)
+FORMULA struct element adam_moments(const CONSTANTS *k, struct element e, floats g)
 {
-    if (!decoupled)
-        g = times_plus(k->l2, e.p, g);
     floats m_rest = times_plus(k->one_minus_beta1, g, times(k->beta1_lo, e.m));
     floats v_rest = times_plus(times(k->one_minus_beta2, g), g, times(k->beta2_lo, e.v));
     e.m = times_plus(k->beta1_hi, e.m, m_rest);
     e.v = times_plus(k->beta2_hi, e.v, v_rest);
-    floats step = over(e.m, times_plus(root(e.v), k->inv_sqrt_bias2, k->eps));
-    if (decoupled)
-        step = times_plus(k->decay, e.p, step);
-    e.p = times_plus(minus_step_size(k), step, e.p);
+    return e;
+}
+
+FORMULA floats adam_divisor(const CONSTANTS *k, floats v)
+{
+    return times_plus(root(v), k->inv_sqrt_bias2, k->eps);
+}
+
+FORMULA floats adam_weight(bool decoupled, const CONSTANTS *k, floats p, floats quotient)
+{
+    floats step = decoupled ? times_plus(k->decay, p, quotient) : quotient;
+    return times_plus(minus_step_size(k), step, p);
+}
+
+FORMULA struct element by_adam(bool decoupled, const CONSTANTS *k, struct element e, floats g)
+{
+    if (!decoupled)
+        g = times_plus(k->l2, e.p, g);
+    e = adam_moments(k, e, g);
+    e.p = adam_weight(decoupled, k, e.p, over(e.m, adam_divisor(k, e.v)));
     return e;
 }
 

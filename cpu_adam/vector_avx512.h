@@ -6,6 +6,8 @@
  */
 #include <immintrin.h>
 
+#define UPDATES_IN_STAGES /* its registers hold what is under way in both */
+
 enum { LANES = 16 };
 typedef __m512 floats;
 typedef __m512i words;
@@ -177,6 +179,23 @@ INLINED void store_f32(float *x, struct pair y)
 {
     _mm512_storeu_ps(x, y.low);
     _mm512_storeu_ps(x + LANES, y.high);
+}
+
+/* These are aligned. */
+INLINED floats load_vector(const float *x)
+{
+    return _mm512_load_ps(x);
+}
+
+INLINED void store_vector(float *x, floats y)
+{
+    _mm512_store_ps(x, y);
+}
+
+/* Each of its numbers is. */
+INLINED bool is_finite(floats x)
+{
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(x), all(FLT_MAX), _CMP_NLE_UQ) == 0;
 }
 
 INLINED words load_widened(const uint16_t *x)

@@ -223,6 +223,47 @@ static void the_least_scales_have_all_of_their_bits(void **state)
     }
 }
 
+/* What decides how a block is updated: a weight that is no number, moments that are none, a
+ * gradient that is none or infinite, a scale that is negative, tiny or nothing. */
+static void fill_block(struct memory *at, int block)
+{
+    const int first = block * BLOCK, odd = first + (int)random_below(&rng, BLOCK);
+    const uint64_t kind = random_below(&rng, 8);
+    at->m_scales[block] = kind == 1 || kind == 2 ? 0 : kind == 0 ? 1e-39f : random_unit(&rng);
+    at->v_scales[block] = kind == 1 || kind == 3 ? 0 : kind == 4 ? -1e-6f : 1e-6f;
+    for (int i = first; i < first + BLOCK; i++) {
+        at->grads[i] = kind < 4 ? 0 : bf16_of(1e-2f * random_unit(&rng));
+        at->weights[i] = bf16_of(random_unit(&rng));
+        at->master[i] = (int16_t)random_u64(&rng);
+        at->m[i] = (uint8_t)random_u64(&rng);
+        at->v[i] = (uint8_t)random_u64(&rng);
+    }
+    if (kind == 5)
+        at->weights[odd] = 0xff91;
+    if (kind == 6)
+        at->grads[odd] = random_below(&rng, 2) ? 0x7f80 : 0x7fc1;
+}
+
+static void a_block_has_the_same_bytes_behind_any_other(void **state)
+{
+    static const struct hst_adam_hyper hyper = {1e-3, 0.9, 0.999, 1e-8, 0.1};
+    static struct memory begin, want, at;
+    (void)state;
+
+    for (int round = 0; round < 200; round++) {
+        for (int block = 0; block < COUNT / BLOCK; block++)
+            fill_block(&begin, block);
+        for (size_t t = 0; t < table_count; t++) {
+            want = at = begin;
+            for (int step = 1; step <= 2; step++) {
+                run(hst_cpu_adam_ops(HST_CPU_ISA_C), &hyper, step, &want, COUNT);
+                run(tables[t], &hyper, step, &at, COUNT);
+                assert_memory_equal(&at, &want, sizeof at);
+            }
+        }
+    }
+}
+
 /* Of a store that nobody wrote, with a negative scale: v is next to nothing by its gradient, as the
  * 31 elements that vectors have behind this one have none. */
 static void elements_behind_a_range_are_in_no_scale(void **state)
@@ -294,6 +335,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(blocks_without_a_scale_are_zero_or_not_a_number),
         cmocka_unit_test(a_v_too_small_for_the_map_makes_no_step_longer),
         cmocka_unit_test(the_least_scales_have_all_of_their_bits),
+        cmocka_unit_test(a_block_has_the_same_bytes_behind_any_other),
         cmocka_unit_test(elements_behind_a_range_are_in_no_scale),
         cmocka_unit_test(weights_go_the_way_of_float64),
     };
