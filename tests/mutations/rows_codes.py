@@ -46,6 +46,14 @@ mutate(
 )
 
 mutate(
+    'cpu_adam/codes_staged.h', 'cpu_adam/codes',
+    ('half of the least scales is a denormal', 'scale >= 2 * FLT_MIN || scale == 0', 'scale >= 0'),
+    ('a block that is not finite is no stage', 'is_finite(s->doubt) && ', ''),
+    ('a block without a scale is no stage', ' && s->m_written.inverse != 0', ''),
+    ('a weight that is no number', 'if (some_nan(p))', 'if (0)'),
+)
+
+mutate(
     'kernels/cuda/ops/codes.h', 'simt/suite/optimizer',
     ('a segment has three exponents', 'below / 3', 'below / 4'),
     ('a block that is not finite has no scale', 'if (!(scale <= 0x1.fffffep127f))', 'if (0)'),

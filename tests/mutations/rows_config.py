@@ -118,8 +118,8 @@ mutate(
     ('a batch is that of all ranks', 'int(rows) * int(seq_len) * m.given.ranks',
      'int(rows) * int(seq_len)'),
     ('a named template is refused', 'and not m.given.own_template:', 'and False:'),
-    ('an adapter that is not named is one', "m.keys.get('finetuning_type', 'lora') != 'full'",
-     "m.keys.get('finetuning_type', 'full') != 'full'"),
+    ('an adapter that is not named is one', "m.keys.get('finetuning_type', 'lora')\n",
+     "m.keys.get('finetuning_type', 'full')\n"),
 )
 mutate(
     'tools/verbs/train/options_file.c', 'tools/cli_options_file',
