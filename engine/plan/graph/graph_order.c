@@ -27,6 +27,7 @@ struct finder {
     struct graph_order *order;
     int32_t *end;       /* [reservations] the last anchor that has ended when it is given back */
     int32_t *need;      /* [reservations] the first anchor that begins after it was lent */
+    int32_t *asked;     /* [reservations] the need that `hold` last went by */
     uint32_t *place;    /* [reservations] in pool */
     uint32_t *last;     /* [reservations][lanes] its last user there, GRAPH_NONE: it has none */
     struct hold *holds; /* [reservations][lanes] */
@@ -187,6 +188,9 @@ static void hold(struct finder *f, uint32_t number)
     uint32_t spare = f->graph->buffers[pool] - 1, held = 0;
     if (reservation->legacy != GRAPH_NONE || f->need[number] >= ORDER_FAR)
         return; /* it goes on with a buffer, or nothing waits for it */
+    if (f->asked[number] == f->need[number])
+        return; /* what it holds only comes earlier: the same need says nothing new */
+    f->asked[number] = f->need[number];
     const uint32_t most = back_most(f, pool);
     for (uint32_t back = 1; back <= most && held <= spare; back++) {
         f->held[back] =
@@ -234,6 +238,7 @@ static void find_order(struct finder *f)
     fill(f->order->before, g->node_count, ORDER_FAR);
     fill(f->end, g->reservation_count, -ORDER_FAR);
     fill(f->need, g->reservation_count, ORDER_FAR);
+    fill(f->asked, g->reservation_count, ORDER_FAR);
     for (int p = 0; p < POOL_COUNT; p++)
         fill(f->ends[p], g->buffers[p], -ORDER_FAR);
     for (size_t i = 0; i < (size_t)g->reservation_count * LANE_COUNT; i++)
@@ -342,6 +347,7 @@ static int finder_open(struct finder *f)
     f->fixed = array(g->node_count, sizeof *f->fixed, &rc);
     f->end = array(g->reservation_count, sizeof *f->end, &rc);
     f->need = array(g->reservation_count, sizeof *f->need, &rc);
+    f->asked = array(g->reservation_count, sizeof *f->asked, &rc);
     f->place = array(g->reservation_count, sizeof *f->place, &rc);
     f->last = array((size_t)g->reservation_count * LANE_COUNT, sizeof *f->last, &rc);
     f->holds = array((size_t)g->reservation_count * LANE_COUNT, sizeof *f->holds, &rc);
@@ -366,6 +372,7 @@ static void finder_close(struct finder *f)
     free(f->holds);
     free(f->last);
     free(f->place);
+    free(f->asked);
     free(f->need);
     free(f->end);
     free(f->fixed);

@@ -27,8 +27,7 @@ static bool is_tracked(const struct scheduler *scheduler, uint64_t step_window)
 
 bool scheduler_is_run(const struct scheduler *scheduler, struct scheduled at)
 {
-    return (scheduler->graph->nodes[at.node].phases &
-            step_window_of(scheduler, at.step_window)->phases) != 0;
+    return (scheduler->phases[at.node] & step_window_of(scheduler, at.step_window)->phases) != 0;
 }
 
 /* ---- opening and closing ---- */
@@ -36,7 +35,10 @@ bool scheduler_is_run(const struct scheduler *scheduler, struct scheduled at)
 int scheduler_init(struct scheduler *scheduler, const struct graph *graph)
 {
     *scheduler = (struct scheduler){.graph = graph};
-    bool complete = true;
+    scheduler->phases = calloc((size_t)graph->node_count + 1, sizeof *scheduler->phases);
+    bool complete = scheduler->phases != NULL;
+    for (uint32_t i = 0; complete && i < graph->node_count; i++)
+        scheduler->phases[i] = graph->nodes[i].phases;
     for (int p = 0; p < SCHEDULER_WINDOWS; p++) {
         scheduler->step_window[p].state = calloc((size_t)graph->node_count + 1, 1);
         scheduler->step_window[p].reservations = calloc(
@@ -72,6 +74,7 @@ void scheduler_free(struct scheduler *scheduler)
         free(scheduler->free[pool]);
         free(scheduler->holder[pool]);
     }
+    free(scheduler->phases);
     *scheduler = (struct scheduler){0};
 }
 

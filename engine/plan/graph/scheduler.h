@@ -56,6 +56,7 @@ struct scheduler_met {
 
 struct scheduler {
     const struct graph *graph;
+    uint16_t *phases; /* [node_count] those of the nodes, side by side: they are asked for often */
     uint64_t opened; /* step windows opened so far; the last SCHEDULER_WINDOWS of them are
                         tracked */
     struct scheduler_window step_window[SCHEDULER_WINDOWS];
