@@ -74,7 +74,7 @@ static void tell(struct hst_engine *engine, uint32_t rank, const char *path)
     if (found > 0)
         report_log(&engine->report, HST_LOG_WARNING,
                    "W623 copies of rank %u are left in %s, which no rank has any more: %s. Fix: "
-                   "%s; or bring those of all ranks into one folder, where ckpt reads them",
+                   "%s; or leave them to hoistway ckpt, which reads them there",
                    rank, path, text, fix);
 }
 
