@@ -127,7 +127,8 @@ static int hear_all(struct hst_engine *engine, int rc)
 static int open_places(struct hst_engine *engine)
 {
     int rc = store_dirs_make(engine);
-    rc = rc ? rc : device_open(engine); /* first: it takes address space that budgets cannot have */
+    if (rc == 0 && !engine->dev)
+        rc = device_open(engine); /* first: it takes address space that budgets cannot have */
     rc = hear_all(engine, rc);
     rc = rc ? rc : ranks_check(engine);
     return rc ? rc : ranks_join_devices(engine); /* what NCCL takes of the device is not free */
@@ -437,7 +438,8 @@ void hst_engine_destroy(struct hst_engine **engine)
     const bool left = ranks_close(e);
     close_memory(e, left);
     hst_stream_destroy(&e->stream);
-    if (left || !e->host_arena) /* else it keeps the memory that others' bytes may arrive in */
+    /* else it keeps the memory that others' bytes may arrive in, and what a comm has of it */
+    if (left || (!e->host_arena && !e->plan_in.joined))
         hst_dev_close(&e->dev);
     workers_destroy(&e->workers);
     store_dirs_close(e);
