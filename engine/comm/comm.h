@@ -103,7 +103,7 @@ struct comm_info {
  * looked for where devices are (hst_plugin_load). All ranks of the world must do so. A comm of MPI
  * can be opened once in a process. With config->dev the plugin `nccl` joins device memory, and MPI
  * host memory where it launched; under torchrun values of host memory go through the device, and
- * gathers and exchanges of host memory are -ENOTSUP. One rank has nobody to join its device with:
+ * exchanges of host memory are -ENOTSUP. One rank has nobody to join its device with:
  * that is `self` too.
  * Errors: -EINVAL, -ENODEV (no plugin, one of another version, a world that no transport carries,
  * or whose size MPI knows otherwise; no NCCL, or one that is too old, on any rank), -EBUSY,

@@ -146,12 +146,16 @@ int device_open(struct hst_engine *engine)
     return 0;
 }
 
+/* What joins ranks may have some memory by then, for what they agree on: no plan has it. */
 int device_prepare(struct hst_engine *engine)
 {
+    struct hst_dev_usage held;
     int rc = resolve_hbm(engine, &engine->plan_in);
     if (rc)
         return rc;
-    rc = hst_dev_budget(engine->dev, engine->plan_in.hbm_budget, engine->plan_in.dram_budget);
+    hst_dev_usage(engine->dev, &held);
+    rc = hst_dev_budget(engine->dev, engine->plan_in.hbm_budget + held.memory_bytes,
+                        engine->plan_in.dram_budget + held.host_bytes);
     rc = rc ? rc : hst_stream_create(engine->dev, "hst-compute", &engine->stream);
     if (rc)
         return engine_fail_device(engine, rc, "making a stream");

@@ -217,15 +217,13 @@ static void small_ones(void)
     free(values);
 }
 
-/* Host memory is the control comm's, if there is one. */
+/* Host memory is the control comm's, or passes by the device. */
 static void host_gather(void)
 {
     uint64_t ticket;
     uint32_t own[WAYS_MOST] = {0};
     own[g.info.rank] = 100 + g.info.rank;
     int rc = comm_gather(g.comm, "host", own, sizeof *own, &ticket);
-    if (rc == -ENOTSUP && !g.config.launch.mpi)
-        return;
     finish(rc, &ticket, "gather of host memory");
     if (comm_order(g.comm, ticket, g.unit) != 0)
         fail("what has ended is ordered", -EIO);

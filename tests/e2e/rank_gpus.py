@@ -60,20 +60,23 @@ class Run:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def train(self, ranks, model, *options, gpus=None, steps=2, device='cuda', comm='mpi',
-              env=None):
+    def command(self, model, *options, steps, device, comm):
         """device '': none is named. comm: not `auto`, which would find a machine's own NCCL, and
         that knows no double of a card."""
         model = os.path.join(GOLDEN, model)
-        under = mpi.launcher(ranks) if ranks > 1 else []
+        return [PROGRAM, 'train', *([f'--device={device}'] if device else []),
+                '--model', model, '--data', os.path.join(model, 'tokens.bin'), '--lr=1e-3',
+                f'--steps={steps}', '--seq-len=12', '--batch-tokens=48', '--ways=4', '--threads=1',
+                '--store', self.path('store'), '--log', self.path('log'), '--export',
+                self.path('export'), '--export-dtype=fp32', f'--comm={comm}', *options]
+
+    def train(self, ranks, model, *options, gpus=None, steps=2, device='cuda', comm='mpi',
+              env=None):
         return subprocess.run(
-            [*under, PROGRAM, 'train', *([f'--device={device}'] if device else []),
-             '--model', model, '--data',
-             os.path.join(model, 'tokens.bin'), '--lr=1e-3', f'--steps={steps}', '--seq-len=12',
-             '--batch-tokens=48', '--ways=4', '--threads=1', '--store', self.path('store'),
-             '--log', self.path('log'), '--export', self.path('export'), '--export-dtype=fp32',
-             f'--comm={comm}', *options], capture_output=True, text=True, timeout=240,
-            env=env or environment(gpus or ranks), check=False)
+            [*(mpi.launcher(ranks) if ranks > 1 else []),
+             *self.command(model, *options, steps=steps, device=device, comm=comm)],
+            capture_output=True, text=True, timeout=240, env=env or environment(gpus or ranks),
+            check=False)
 
     def came_to(self):
         """Each step's loss and norm, and the exported bytes."""

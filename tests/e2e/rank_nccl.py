@@ -9,6 +9,7 @@ import concurrent.futures
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 import unittest
@@ -79,6 +80,7 @@ def step_bytes(run):
 
 class Nccl(unittest.TestCase):
     maxDiff = None
+    port = 20000 + os.getpid() % 20000
 
     def test_ranks_have_the_bytes_of_one(self):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -158,6 +160,44 @@ class Nccl(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(run.came_to()[1], went)
 
+    # ---- without MPI ---------------------------------------------------------------------------
+
+    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nccl=''):
+        """As torchrun starts ranks: by their variables alone. Status and words of each."""
+        Nccl.port += 2
+        base = environment(ranks, nccl)
+        children = [subprocess.Popen(
+            run.command('untied-mha', *BF16, *options, steps=steps, device=device, comm='auto'),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**base, 'WORLD_SIZE': str(ranks), 'RANK': str(rank), 'LOCAL_RANK': str(rank),
+                 'LOCAL_WORLD_SIZE': str(ranks), 'MASTER_ADDR': '127.0.0.1',
+                 'MASTER_PORT': str(Nccl.port)}) for rank in range(ranks)]
+        try:
+            return [(child, *child.communicate(timeout=120)) for child in children]
+        finally:
+            for child in children:
+                child.kill()
+                child.wait()
+
+    def test_ranks_of_torchrun_train_and_go_on(self):
+        with Run() as run:
+            for steps, more in ((1, ()), (2, ('--resume',))):
+                for child, _, errors in self.torchrun(run, 2, '--durability=step', *more,
+                                                      steps=steps):
+                    self.assertEqual(child.returncode, 0, errors)
+            self.assertEqual(run.came_to()[1], alone('untied-mha', BF16)[1])
+
+    @whole_alone
+    def test_what_ranks_of_torchrun_cannot(self):
+        for options, device, words in (
+                ((), 'host', r'error\[E501\] torchrun has started this as one of 2'),
+                (('--zero-stage=2',), 'cuda', r'error\[E402\] torchrun has started 2 ranks, which '
+                                              'MPI does not know of')):
+            with self.subTest(words=words), Run() as run:
+                for child, _, errors in self.torchrun(run, 2, *options, device=device)[:1]:
+                    self.assertEqual(child.returncode, 2, errors)
+                    self.assertRegex(errors, words)
+
     # ---- what is refused, and what goes wrong --------------------------------------------------
 
     def fails(self, words, *options, status=None, seconds=70, ranks=2, **settings):
@@ -178,6 +218,7 @@ class Nccl(unittest.TestCase):
         self.fails(r'error\[E402\] 2 of 2 ranks share a GPU with another one, and NCCL joins GPUs '
                    r'of one rank each\. Fix: --comm mpi', gpus=1, device='cuda:0',
                    status=2)
+        self.fails(r'error\[E302\] [^\n]*--hbm', '--hbm=200K', status=2)
         self.fails(r'error\[E502\] ranks cannot be joined: [^\n]*is NCCL 2.18.5, of which 2.19.3 '
                    r'is the least\. Fix: NCCL 2.19.3 or later [^\n]*, or --comm mpi',
                    nccl='version=21805')
@@ -213,8 +254,9 @@ class Nccl(unittest.TestCase):
     def tearDown(self):
         """Ranks that were killed while they met have left their places."""
         for name in os.listdir('/dev/shm'):
-            found = re.match(rf'hst-nccl-{os.geteuid()}-(\d+)-\d', name)
-            if found and not os.path.exists(f'/proc/{found[1]}'):
+            found = re.match(rf'hst-nccl-{os.geteuid()}-(?:127.0.0.1:(\d+)|(\d+)-\d)', name)
+            if found and (found[1] == str(Nccl.port + 1) or
+                          found[2] and not os.path.exists(f'/proc/{found[2]}')):
                 os.unlink(f'/dev/shm/{name}')
 
 

@@ -27,9 +27,9 @@ static int run(struct nccl *n, const struct comm_op *op)
 {
     if (!op->count)
         return 0;
-    return op->kind == COMM_GATHER     ? gather(n, op)
-           : op->kind == COMM_EXCHANGE ? nccl_exchange(n, op)
-                                       : nccl_small(n, op);
+    if (!op->on_device)
+        return nccl_small(n, op);
+    return op->kind == COMM_GATHER ? gather(n, op) : nccl_exchange(n, op);
 }
 
 int nccl_enqueue(struct nccl *n, struct entry *entry)

@@ -51,9 +51,9 @@ static int test(struct comm *comm, uint64_t ticket)
 
 static int begin_below(struct nccl *n, const struct comm_op *op, struct entry *entry)
 {
-    if (op->kind == COMM_GATHER || op->kind == COMM_EXCHANGE || n->control)
-        return n->control ? comm_begin(n->control, op, &entry->child) : -ENOTSUP;
-    return nccl_enqueue(n, entry);
+    if (n->control)
+        return comm_begin(n->control, op, &entry->child);
+    return op->kind == COMM_EXCHANGE ? -ENOTSUP : nccl_enqueue(n, entry);
 }
 
 static int begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)

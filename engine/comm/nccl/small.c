@@ -47,13 +47,21 @@ static int collective(struct nccl *n, const struct comm_op *op, size_t each_byte
                        "ncclAllGather");
 }
 
+/* What this rank brings: of a gather it is in its place. */
+static const char *own_part(const struct nccl *n, const struct comm_op *op)
+{
+    if (op->kind == COMM_GATHER)
+        return (const char *)op->out + n->info.rank * op->count;
+    return op->kind == COMM_SHARE ? op->in : op->out;
+}
+
 static int one_piece(struct nccl *n, const struct comm_op *op, size_t at, size_t bytes)
 {
     const struct hst_dev_ops *ops = n->ops;
-    const bool share = op->kind == COMM_SHARE;
+    const bool share = op->kind == COMM_SHARE || op->kind == COMM_GATHER;
     const size_t own = share ? n->info.rank * bytes : 0;
     const size_t all = share ? n->info.ranks * bytes : bytes;
-    memcpy(n->pinned + own, (const char *)(share ? op->in : op->out) + at, bytes);
+    memcpy(n->pinned + own, own_part(n, op) + at, bytes);
     int rc = ops->stream_copy(n->stream, n->stage + own, n->pinned + own, bytes);
     if (rc)
         return nccl_device_failed(n, rc, "copy of values of ranks");
@@ -81,5 +89,8 @@ int nccl_small(struct nccl *n, const struct comm_op *op)
         const size_t left = total - at;
         rc = one_piece(n, op, at, left < NCCL_STAGE_BYTES ? left : NCCL_STAGE_BYTES);
     }
+    if (!rc && op->kind == COMM_GATHER)
+        nccl_count(n, op->count * (n->info.ranks - 1),
+                   op->count * (n->info.ranks - n->info.locals));
     return rc;
 }

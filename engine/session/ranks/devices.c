@@ -5,6 +5,7 @@
  * they agree on.
  */
 #include "comm/report.h"
+#include "machine/machine.h"
 #include "session/ranks/ranks.h"
 
 #include <errno.h>
@@ -69,6 +70,54 @@ static int join(struct hst_engine *engine)
     return 0;
 }
 
+/* Each of a node's ranks has an equal part of the cores. */
+static uint32_t threads_of(uint32_t locals)
+{
+    const uint32_t cores = machine_cores();
+    return cores > locals ? cores / locals : 1;
+}
+
+static int check_alone(struct hst_engine *engine)
+{
+    const struct hst_config *c = &engine->config;
+    if (strcmp(c->device, "host") != 0 && c->comm != HST_COMM_MPI && c->zero_stage == HST_ZERO_3)
+        return 0;
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                       "%s has started %u ranks, which MPI does not know of: NCCL joins GPUs, and "
+                       "what is in DRAM of ZeRO stages 0 to 2 needs MPI. Fix: mpirun or srun, or "
+                       "--device cuda, --zero-stage 3 and no --comm mpi",
+                       c->launch->launcher, c->launch->ranks);
+}
+
+/* Of the device's memory and the host's, for what ranks agree on before a plan has a budget. */
+#define AGREEMENTS_BYTES ((uint64_t)64 << 20)
+
+int ranks_open_devices(struct hst_engine *engine)
+{
+    const struct hst_launch *launch = engine->config.launch;
+    struct comm_failure failure;
+    int rc = check_alone(engine);
+    if (rc)
+        return rc;
+    engine->ranks.local = launch->local;
+    if (engine->config.threads == 0)
+        engine->config.threads = threads_of(launch->locals ? launch->locals : 1);
+    rc = device_open(engine);
+    if (rc)
+        return rc;
+    const struct comm_config config = {.size = sizeof config,
+                                       .launch = *launch,
+                                       .limit_s = engine->config.peer_timeout_s,
+                                       .dev = engine->dev};
+    (void)hst_dev_budget(engine->dev, AGREEMENTS_BYTES, AGREEMENTS_BYTES);
+    rc = comm_open(&config, &engine->comm, &failure);
+    if (rc)
+        return comm_report_open(&failure, true, &engine->report);
+    comm_info(engine->comm, &engine->ranks);
+    take_transport(engine);
+    return 0;
+}
+
 int ranks_join_devices(struct hst_engine *engine)
 {
     static const char *const names[] = {"auto", "nccl", "mpi"};
@@ -79,7 +128,7 @@ int ranks_join_devices(struct hst_engine *engine)
         return nccl ? refuse_host(engine) : 0;
     if (engine->config.plan)
         engine->plan_in.joined = nccl && engine->ranks.ranks > 1;
-    if (!engine->comm)
+    if (!engine->comm || engine->plan_in.joined)
         return 0;
     int rc = hst_engine_same(engine, "--comm", names[comm]);
     if (rc || comm == HST_COMM_MPI)

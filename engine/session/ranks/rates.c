@@ -21,8 +21,8 @@ int hst_engine_net_rates(struct hst_engine *engine, struct hst_rates *rates)
         return engine->report.error.native;
     if (!rates || engine->phase > PHASE_SEALED || engine->config.plan)
         return report_refuse(&engine->report, "ranks measure their network before the load");
-    if (!engine->comm)
-        return 0;
+    if (!engine->comm || !engine->config.launch->mpi)
+        return 0;                /* what is measured is how ranks reach each other's DRAM */
     int rc = ranks_meet(engine); /* with patience: each has come in its time */
     if (rc)
         return rc;

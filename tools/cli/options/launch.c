@@ -21,8 +21,8 @@ static int refuse(const struct hst_launch *launch, const char *why, struct hst_e
                 launch->alone);
 }
 
-int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
-                struct hst_error *error)
+int launch_read_joined(const struct hst_launch_flags *flags, struct hst_launch *launch,
+                       struct hst_error *error)
 {
     char why[200];
     const int native = hst_launch_read(flags, NULL, launch, why);
@@ -30,9 +30,21 @@ int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
         voice_all_alike();
     if (native && (launch->ranks > 1 || flags->world || flags->rank))
         return fail(error, FAIL_RANKS, native, "%s", why);
+    return *launch->meet ? 0 : launch_needs_mpi(launch, error);
+}
+
+int launch_needs_mpi(const struct hst_launch *launch, struct hst_error *error)
+{
     if (launch->ranks > 1 && !launch->mpi)
         return refuse(launch, "MPI, which joins ranks, does not know of these", error);
     return 0;
+}
+
+int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
+                struct hst_error *error)
+{
+    const int native = launch_read_joined(flags, launch, error);
+    return native ? native : launch_needs_mpi(launch, error);
 }
 
 void launch_speak(const volatile sig_atomic_t *ended)

@@ -286,7 +286,7 @@ int train_config_more(struct cli_parser *parser, void *context, bool *done, stru
     struct hst_launch launch = {.ranks = 1};
     int native = train_options_file_take(parser, options, error);
     if (!native && (options->config || options->print_options))
-        native = launch_read(&options->launch, &launch, error);
+        native = launch_read_joined(&options->launch, &launch, error);
     native = native ? native : more(parser, options, launch.ranks, done, error);
     if (native || *done || !options->print_options)
         return native;

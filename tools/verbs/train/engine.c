@@ -2,6 +2,7 @@
 /* This file decides where a run computes, and makes its engine: described and sealed, to train or
  * to be a plan alone. */
 #include "cli/message/message.h"
+#include "cli/options/launch.h"
 #include "verbs/train/run.h"
 
 #include <errno.h>
@@ -69,6 +70,11 @@ int train_device_choose(struct train *t)
                  "silences this.",
                  t->device.why);
         t->device.why[0] = '\0'; /* told */
+    }
+    if (o->engine.launch && strcmp(t->device.name, "host") == 0) {
+        const int native = launch_needs_mpi(o->engine.launch, t->error);
+        if (native)
+            return native;
     }
     t->run =
         (struct llama_run){.seq_len = o->seq_len,

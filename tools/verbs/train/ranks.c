@@ -54,7 +54,7 @@ static void ways_of_store(const struct hst_launch *launch, struct train_options 
 
 int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct hst_error *error)
 {
-    int native = launch_read(&o->launch, &ranks->launch, error);
+    int native = launch_read_joined(&o->launch, &ranks->launch, error);
     if (native)
         return native;
     if (ranks->launch.ranks == 1) {
