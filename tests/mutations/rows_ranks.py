@@ -32,7 +32,8 @@ mutate(
 mutate(
     'engine/plan/graph/graph_build.c', 'engine/graph_ranks',
     ('a row is gathered when all ranks have updated it',
-     '        case NODE_GATHER:\n            link_reader(b, i);\n', '        case NODE_GATHER:\n'),
+     '        case NODE_GATHER_NEAR:\n            link_reader(b, i);\n',
+     '        case NODE_GATHER_NEAR:\n'),
     ('a row at home is not written while the step before reads it',
      '            link_readers_before(b, i);', ''),
     ('an alias reads a row at home too', 'reads = reads || u->alias_of[a] == unit;', '(void)u;'),
@@ -61,7 +62,8 @@ mutate(
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph_ranks',
     ('a row is gathered when its shard has been read',
-     '    if (reads)\n        parts_depend_on_read(b, s->gather, unit);', '    (void)reads;'),
+     '    if (reads)\n        parts_depend_on_read(b, s->gather, unit);\n    if (b->in->secondary',
+     '    (void)reads;\n    if (b->in->secondary'),
     ('a visit waits for its rows', '    build_dep(b, node, b->units[unit].gather);\n', ''),
     ("an alias waits for its owner's row at home",
      '        build_dep(b, node, b->units[u->alias_of[i]].gather);', '        (void)node;'),
@@ -87,7 +89,7 @@ mutate(
      'less(in->buffers[pool], passing[pool])', 'in->buffers[pool]'),
     ('kept weights leave a buffer for rows that are gathered anew',
      '        if (!parts_reserve_weights(b, unit) || kept[pool]++ >= in->buffers[pool])\n'
-     '            continue;\n        if (parts_is_shared(b)',
+     '            continue;\n        if (parts_gathers(b)',
      '        if (!parts_reserve_weights(b, unit) || kept[pool] >= in->buffers[pool])\n'
      '            continue;\n        kept[pool] += in->units[unit].weights == HST_TIER_NVME;\n'
      '        if (parts_is_shared(b)'),
