@@ -50,7 +50,9 @@ static struct gathered gathered(const struct executor *exec, struct scheduled at
     }
     row.row = moves_buffer(exec, at, op->to) + op->offset;
     row.on_device = op->to.space == SPACE_DEVICE;
-    row.home = is_at_home(op->from) ? rows_home(exec, unit, nth) : NULL;
+    row.home = is_at_home(op->from)            ? rows_home(exec, unit, nth)
+               : exec->in.layout->exact_beside ? row.row + row_read(exec, unit, nth).bytes
+                                               : NULL;
     return row;
 }
 

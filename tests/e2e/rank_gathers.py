@@ -22,22 +22,24 @@ INTEGERS = ('--gather', 'int8')
 
 class One(Case):
     def test_integers_decide_bits_and_places_do_not(self):
-        places = ('--place', 'states=nvme,grads=nvme,acts=nvme,weights=dram')
+        places = (('--place', 'states=nvme,grads=nvme,acts=nvme,weights=dram'),
+                  ('--place', 'states=nvme,grads=nvme,weights=nvme'),
+                  ('--place', 'states=dram,weights=nvme', '--update', 'optimistic'))
         for kind in (('--precision', 'fp32'), ('--precision', 'bf16')):
             plain, exact = self.trained(*kind)
             coded, exported = self.trained(*INTEGERS, *kind)
             self.assertNotEqual(exported, exact)
             for was, is_ in zip(plain, coded):
                 self.assertLess(abs(is_[1] / was[1] - 1), 2e-2)
-            self.assertEqual(self.trained(*INTEGERS, *kind, *places), (coded, exported))
+            for place in places:
+                with self.subTest(kind + place):
+                    self.assertEqual(self.trained(*INTEGERS, *kind, *place), (coded, exported))
 
     def test_where_there_are_none_they_are_refused(self):
-        for more, told in ((('--zero-stage', '2'), '--zero-stage 2 keeps them whole'),
-                           (('--place', 'weights=nvme'), 'has them on drives')):
-            done = subprocess.run(self.command(*INTEGERS, *more, store='other'),
-                                  capture_output=True, text=True, timeout=120, check=False)
-            self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertRegex(done.stderr, r'error\[E402\] --gather int8[^\n]*' + told)
+        done = subprocess.run(self.command(*INTEGERS, '--zero-stage', '2', store='other'),
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stderr, r'error\[E402\] --gather int8[^\n]*--zero-stage 2 keeps')
 
     def test_what_a_node_keeps_is_no_part_of_the_numbers(self):
         """And of one node nothing is kept, which is said."""
@@ -100,6 +102,8 @@ class Several(Case):
     def test_the_same_bytes(self):
         self.same('--precision', 'bf16', '--place', 'states=nvme,weights=dram', ranks=(2, 4))
         self.same('--eval-split', '0.3', ranks=(2,), **self.documents())
+        self.same('--eval-split', '0.3', '--clip', '0', '--place', 'states=nvme,weights=nvme',
+                  ranks=(2,), **self.documents())
 
     def test_integers_are_what_messages_carry(self):
         """Where no memory is shared: of each shard, an integer an element and a scale to 512. The

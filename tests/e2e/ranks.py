@@ -193,6 +193,7 @@ def some_kind(rnd, masked):
     bytes_of += rnd.choice(([], ['--reduce', 'f32'])) if precision != 'fp32' else []
     bytes_of += rnd.choice(([], ['--pack', 'off'])) if masked else []
     bytes_of += rnd.choice(([], ['--eval-split', '0.3', '--eval-every', '2']))
+    bytes_of += rnd.choice(([], ['--gather', 'int8'])) if stage == 3 else []
     free = ['--zero-stage', str(stage), '--update', update, '--threads', rnd.choice(('1', '2')),
             '--activations', 'recompute' if recompute else 'auto', '--place',
             ','.join(f'{of}={tier}' for of, tier in homes.items())]

@@ -197,7 +197,8 @@ mutate(
 )
 mutate(
     'engine/plan/graph/simulate.c', 'engine/simulate',
-    ('what crosses nodes has a rate of its own', 'over(node->work * crossing * between, net->between)', '0'),
+    ('what crosses nodes has a rate of its own',
+     'over(node->work * crossing * between, net->between)', '0'),
     ('each row is an operation', 'operations * net->operation_s', 'net->operation_s'),
 )
 mutate(

@@ -214,8 +214,9 @@ struct graph_in {
     uint32_t ranks;     /* 0 as 1: nothing is gathered or exchanged */
     bool whole_weights; /* homes of weights have whole rows, gathered there once a step window */
     /* A rank computes with weights as they travel: they are gathered, and so come to lie in a
-       buffer, on one rank too. They are at home in memory. */
+       buffer, on one rank too. */
     bool quantised;
+    bool exact_beside; /* and the rank's exact weights behind them, where drives bring those */
     /* So many ranks of a node keep gathered rows from the forward to the backward; 0: none does. */
     uint32_t secondary;
     bool buckets;       /* those of gradients have, and a bucket is exchanged there at once */

@@ -93,6 +93,11 @@ static struct run own_run(const struct build *b, uint32_t unit)
     return run_of_row(b, unit, 0);
 }
 
+static uint32_t ranks_of(const struct build *b)
+{
+    return parts_has_ranks(b) ? b->in->ranks : 1;
+}
+
 /* Own tiles are run 0. *run is then the one behind the one given. */
 static bool next_run(const struct build *b, uint32_t unit, uint32_t number, struct run *run)
 {
@@ -104,12 +109,16 @@ static bool next_run(const struct build *b, uint32_t unit, uint32_t number, stru
     if (number > u->alias_count)
         return false;
     const uint32_t owner = u->alias_of[number - 1];
-    const uint64_t at = run->at + run->bytes, bytes = u->alias_bytes[number - 1];
+    const uint64_t exact = b->in->exact_beside ? run->bytes / ranks_of(b) : 0;
+    const uint64_t at = run->at + run->bytes + exact, bytes = u->alias_bytes[number - 1];
     *run = parts_is_shared(b)
                ? run_of_row(b, owner, at)
-               : (struct run){owner, b->in->units[owner].first_tile + u->alias_tile[number - 1],
-                              at,    bytes,
-                              0,     bytes};
+               : (struct run){owner,
+                              b->in->units[owner].first_tile + u->alias_tile[number - 1],
+                              at,
+                              bytes,
+                              b->in->exact_beside ? bytes : 0,
+                              bytes};
     return true;
 }
 
@@ -301,9 +310,10 @@ static uint64_t sum_at(const struct build *b, uint32_t unit)
 /* From the start of a pool's buffer to the first tile. */
 static uint64_t tiles_at(const struct build *b, unsigned what, uint32_t unit)
 {
-    if (!parts_is_shared(b))
-        return 0; /* replicas have sums of gradients at home alone */
-    if (what == EXTENT_GRADS)
+    const bool grads = what == EXTENT_GRADS;
+    if (!parts_is_shared(b)) /* replicas have sums of gradients at home alone */
+        return grads || !b->in->exact_beside ? 0 : weights_of(b, b->in->units[unit].shard_at);
+    if (grads)
         return b->in->device_sums ? 0 : sum_at(b, unit);
     return weights_of(b, b->in->units[unit].shard_at);
 }

@@ -61,7 +61,9 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .tile_count = coarse_tiles(l->tile_count, times),
         .elements = l->shard.elements,
         .row_elements = placement_exchange_elements(in, unit),
-        .shard_at = placement_shard_elements(in->layout, unit) * in->layout->share.rank,
+        .shard_at = in->layout->exact_beside
+                        ? placement_row_elements(in->layout, unit)
+                        : placement_shard_elements(in->layout, unit) * in->layout->share.rank,
         .last_record_pad = last_record_pad(in, l, times),
         .bucket = home->bucket,
         .weights = home->weights.tier,
@@ -165,6 +167,7 @@ static int build(const struct placement_in *in, const struct placement *p,
         .ranks = placement_ranks(in),
         .whole_weights = in->whole_weights && in->replicas == 0,
         .quantised = in->quantised,
+        .exact_beside = in->layout->exact_beside,
         .secondary = in->secondary,
         .buckets = p->buckets,
         .replicas = in->replicas > 0,

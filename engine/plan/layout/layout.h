@@ -89,6 +89,9 @@ struct layout {
     const struct layout *whole; /* what it was cut from, which it borrows; null: it is not cut */
     bool slices; /* its units are those of a store that has slices for units of their own */
     uint32_t resting_units; /* so many of the first ones rest */
+    /* Weights are computed with as integers give them back, and come from drives exact: in a buffer
+       the rank's own exact ones lie behind each row. Set before it is cut. */
+    bool exact_beside;
 };
 
 struct tile_range {

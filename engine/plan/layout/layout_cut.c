@@ -173,7 +173,8 @@ static int open_cut(struct cutter *c, uint64_t slices)
     struct layout *cut = c->cut;
     *cut = (struct layout){.whole = c->whole,
                            .parameters = c->whole->parameters,
-                           .param_align = c->whole->param_align};
+                           .param_align = c->whole->param_align,
+                           .exact_beside = c->whole->exact_beside};
     cut->unit_room = c->whole->unit_count + (uint32_t)slices;
     cut->param_room = c->whole->param_count + (uint32_t)slices;
     cut->units = calloc((size_t)cut->unit_room + 1, sizeof *cut->units);

@@ -26,6 +26,13 @@ static uint64_t own_bytes(const struct placement_in *in, uint32_t unit)
     return placement_row_elements(in->layout, unit) * optimizer_weight_bytes(in->optimizer);
 }
 
+/* And behind it the rank's exact weights, where it is not those. */
+static uint64_t kept_bytes(const struct placement_in *in, uint32_t unit)
+{
+    const struct gather row = {.bytes = own_bytes(in, unit)};
+    return row.bytes + placement_exact_bytes(in->layout, &row);
+}
+
 /* Bytes a reservation of this unit must hold: what it gathers from NVMe, or from other ranks, or
  * from integers. */
 static uint64_t reservation_bytes(const struct placement_in *in, const struct placement *p,
@@ -36,14 +43,14 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
         in->quantised ||
         (in->layout->share.world > 1 && !in->whole_weights && !placement_joins_rows(in));
     if (!in->layout->units[unit].borrows)
-        return gathered || p->units[unit].weights.tier == HST_TIER_NVME ? own_bytes(in, unit) : 0;
+        return gathered || p->units[unit].weights.tier == HST_TIER_NVME ? kept_bytes(in, unit) : 0;
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
     uint64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         const struct gather *g = &gathers[i];
         if (!gathered && p->units[g->unit].weights.tier != HST_TIER_NVME)
             continue;
-        bytes = g->reservation_at + g->bytes;
+        bytes = g->reservation_at + g->bytes + placement_exact_bytes(in->layout, g);
     }
     return bytes;
 }

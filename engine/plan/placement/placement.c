@@ -77,6 +77,11 @@ static struct gather gather_param(const struct layout *layout, uint64_t element_
                            .bytes = (end - start) * element_bytes};
 }
 
+uint64_t placement_exact_bytes(const struct layout *layout, const struct gather *gather)
+{
+    return layout->exact_beside ? gather->bytes / layout->share.world : 0;
+}
+
 int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32_t unit,
                      struct gather gathers[GATHER_MAX])
 {
@@ -92,8 +97,9 @@ int placement_gather(const struct layout *layout, uint64_t element_bytes, uint32
         if (n == GATHER_MAX)
             return -EINVAL;
         gathers[n] = gather_param(layout, element_bytes, param);
-        gathers[n].reservation_at =
-            n > 0 ? gathers[n - 1].reservation_at + gathers[n - 1].bytes : 0;
+        gathers[n].reservation_at = n > 0 ? gathers[n - 1].reservation_at + gathers[n - 1].bytes +
+                                                placement_exact_bytes(layout, &gathers[n - 1])
+                                          : 0;
         n++;
     }
     return (int)n;

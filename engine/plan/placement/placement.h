@@ -54,7 +54,8 @@ struct placement_in {
     bool whole_weights, whole_grads;
     bool joined; /* ranks' devices are, so that gathers and exchanges may be in their memory */
     /* Weights are computed with as they travel between ranks, as integers: of one rank, too, they
-       come to lie in a buffer for that. At home they are exact, and in memory. */
+       come to lie in a buffer for that. At home they are exact, in memory unless the layout has
+       room for exact ones beside. */
     bool quantised;
     /* So many ranks of a node, which are numbered one after another, keep gathered rows from the
        forward to the backward, each as much as the others; 0: they keep none. */
@@ -331,6 +332,8 @@ uint64_t placement_exchange_elements(const struct placement_in *in, uint32_t uni
 uint64_t placement_exchange_bytes(const struct placement_in *in, uint32_t unit);
 /** Elements of a unit's row as a gather has it: shards of all ranks, maybe longer than the row. */
 uint64_t placement_row_elements(const struct layout *layout, uint32_t unit);
+/** Bytes behind such a row in its buffer: the rank's own exact ones, where layouts have them. */
+uint64_t placement_exact_bytes(const struct layout *layout, const struct gather *gather);
 /** Of the rank's shard in memory: the same for all ranks. */
 uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit);
 

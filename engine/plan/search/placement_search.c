@@ -283,7 +283,8 @@ static void fill_saved(const struct scope *s, struct choice *c, struct placement
 /* Somewhere outside memory: a drive, or, for gradients that nothing waits for, nowhere at all. */
 static bool may_leave(const struct placement_in *in, enum hst_class class)
 {
-    if ((class == HST_CLASS_WEIGHTS && (in->whole_weights || in->quantised)) ||
+    const bool exact = in->quantised && !in->layout->exact_beside;
+    if ((class == HST_CLASS_WEIGHTS && (in->whole_weights || exact)) ||
         (class == HST_CLASS_GRADS && in->whole_grads))
         return false;
     return in->has_nvme || (class == HST_CLASS_GRADS && !in->deferred);

@@ -31,18 +31,9 @@ static int check_where(struct hst_engine *engine, const char *option, const char
 
 static int check_integers(struct hst_engine *engine)
 {
-    const struct place_wish *wish = &engine->plan_in.wish;
-    const bool drives =
-        wish->fixed[HST_CLASS_WEIGHTS] && wish->tier[HST_CLASS_WEIGHTS] == HST_TIER_NVME;
-    if (engine->config.gather == HST_GATHER_PLAIN)
-        return 0;
-    int rc = check_where(engine, "--gather", "--gather int8");
-    if (rc || !drives)
-        return rc;
-    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                       "--gather int8 needs the exact weights in memory beside those that are "
-                       "computed with, and --place weights=nvme has them on drives. Fix: --place "
-                       "weights=dram, or leave out --gather");
+    return engine->config.gather == HST_GATHER_PLAIN
+               ? 0
+               : check_where(engine, "--gather", "--gather int8");
 }
 
 /* A row is cut evenly among the ranks of any node. All ranks learn what one of them sees. */
