@@ -81,31 +81,40 @@ class Run(unittest.TestCase):
 
     def crossed(self, nodes, gather, secondary, size):
         """A step gathers the first layers twice; the embedding, the last layer, norm and head once.
-        Two ranks of a node have one sum of gradients between them."""
+        Four ranks of a node have one sum of gradients between them. -> the export, and of the
+        first layers, in units of 2 bytes of what the other node has, gathers and exchange."""
         visits = zip((160 * 64, *3 * [38016], 64, 160 * 64), (1, 2, 2, 1, 1, 1))
-        shards = [(mpi.shard_bytes(4, [elements]) // 4, 1 if secondary == 'node' else times)
+        shards = [(mpi.shard_bytes(8, [elements]) // 4, 1 if secondary == 'node' else times)
                   for elements, times in visits]
-        options = ('--ways', '4', '--hop', '2', '--precision', 'bf16', '--gather', gather,
+        options = ('--ways', '8', '--hop', '4', '--precision', 'bf16', '--gather', gather,
                    '--secondary', secondary)
         want = self.ended(alone(*self.options(*options, store=f'{gather}-{secondary}')))
-        done = nodes.mpirun((2, 2), *self.options(*options, store=f'{gather}-{secondary}-nodes'))
+        done = nodes.mpirun((4, 4), *self.options(*options, store=f'{gather}-{secondary}-nodes'))
         self.assertEqual(self.ended(done), want)
         gathered = sum(times * size(n) for n, times in shards)
         exchanged = sum(2 * n for n, _ in shards)
         told = {line['bytes']['net_between'] for line in self.lines('step')}
         print(f'{gather}, {secondary}: gathers {gathered}, exchanges {exchanged}, took {told}')
-        # each shard once where the node's ranks read each other in place, else twice
-        self.assertIn(told, ({gathered + exchanged}, {2 * gathered + exchanged}))
-        return want
+        # each shard once where the node's ranks read each other in place, else by each of them
+        self.assertIn(told, ({gathered + exchanged}, {4 * gathered + exchanged}))
+        elements, times = shards[1]
+        return want, (times * size(elements) / (2 * elements), 1)
 
     def test_what_crosses_nodes_as_integers_and_once(self):
-        """ZeRO++ has gathers of half the bytes, and none of the backward; hoistway's scales are
-        1/128 beside."""
+        """Of a layer ZeRO moves 3 M: gathers of half the bytes, and none in the backward, leave 0.5 M
+        beside the exchange. hoistway's scales are 1/128 of the integers."""
+        exports, units = {}, {}
         with Nodes(self) as nodes:
             for gather, size in (('plain', lambda n: 2 * n), ('int8', lambda n: n + n // 128)):
-                exports = [self.crossed(nodes, gather, secondary, size)
-                           for secondary in ('none', 'node')]
-                self.assertEqual(exports[0], exports[1])
+                for secondary in ('none', 'node'):
+                    exported, units[gather, secondary] = self.crossed(nodes, gather, secondary,
+                                                                      size)
+                    exports.setdefault(gather, []).append(exported)
+        for same in exports.values():
+            self.assertEqual(same[0], same[1])
+        print(f'of a layer, gathers and exchange: {units}; the paper: 2 + 1, then 0.5 + 1')
+        self.assertEqual(units['plain', 'none'], (2, 1))
+        self.assertEqual(units['int8', 'node'], (129 / 256, 1))
 
     # More than 64 MiB of f32 a step: two tables of 18,000 rows, and two layers.
     LARGE = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_size': 512,
