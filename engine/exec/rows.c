@@ -81,7 +81,8 @@ uint32_t rows_near(const struct executor *exec, struct scheduled at,
     return node->operand_count;
 }
 
-/* A unit that stays in its buffer for the backward is not gathered again. */
+/* A unit that stays in its buffer for the backward is not gathered again. Of a row that two units
+ * read both keep the same bytes. */
 void rows_keep(const struct executor *exec, struct scheduled at)
 {
     const unsigned phases = program_node(exec, at)->phases;

@@ -101,7 +101,7 @@ class Run(unittest.TestCase):
         return want, (times * size(elements) / (2 * elements), 1)
 
     def test_what_crosses_nodes_as_integers_and_once(self):
-        """Of a layer ZeRO moves 3 M: gathers of half the bytes, and none in the backward, leave 0.5 M
+        """Of a layer ZeRO moves 3 M: gathers of half the bytes, none in the backward, leave 0.5 M
         beside the exchange. hoistway's scales are 1/128 of the integers."""
         exports, units = {}, {}
         with Nodes(self) as nodes:
