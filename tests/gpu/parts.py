@@ -20,14 +20,15 @@ GOALS = {'both at once': 0.95, 'memory': 0.85, 'gemm': 0.95, 'own attention over
          'train over peer': 0.95}
 
 CONFORMANCE = ('device', 'stream', 'matmul', 'rmsnorm', 'bias', 'elementwise', 'tokens', 'targets',
-               'blocks', 'optimizer', 'documents', 'attention', 'ways')
+               'blocks', 'optimizer', 'documents', 'attention', 'ways', 'quantise')
 PLANS_S = 150  # that cuDNN builds plans in the part of its own
 SMOKE_CONFORMANCE = ('device', 'stream')  # tests/simt runs all of it on the double
 MEMCHECK = (('memcheck', 'elementwise'), ('memcheck', 'rmsnorm'), ('racecheck', 'rmsnorm'),
             ('memcheck', 'tokens'), ('racecheck', 'tokens'), ('memcheck', 'blocks'),
             ('racecheck', 'blocks'), ('memcheck', 'optimizer'), ('memcheck', 'attention'),
             ('racecheck', 'attention'), ('memcheck', 'bias'), ('memcheck', 'documents'),
-            ('racecheck', 'documents'), ('memcheck', 'ways'), ('racecheck', 'ways'))
+            ('racecheck', 'documents'), ('memcheck', 'ways'), ('racecheck', 'ways'),
+            ('memcheck', 'quantise'), ('racecheck', 'quantise'))
 
 
 def run_json(runner, arguments, settings=None):
