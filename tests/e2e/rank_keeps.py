@@ -132,7 +132,13 @@ class Keeps(Case):
 
     def test_each_rank_keeps_its_own_and_one_that_goes_on_knows_them(self):
         """A copy that rank 0 has no more is none to all, and those of others go."""
-        words = (*WORSE, '--ways', '2', '--durability', 'step')
+        for stage in some(('3', '0'), 2):
+            with self.subTest(stage=stage):
+                self.again()
+                self.goes_on_with_copies(*WORSE, '--ways', '2', '--durability', 'step',
+                                         '--zero-stage', stage)
+
+    def goes_on_with_copies(self, *words):
         kind = {'store': 'store{rank}', 'before': mpi.launcher(2)}
         self.rate = RATE
         self.run_it(*words, steps=4, **kind)
