@@ -40,6 +40,12 @@ def part(rows, count, shift=0):
 _rows_turn = TURN
 
 
+def every_day(test):
+    """A case of `by_turns` that has its turn on all days."""
+    test.every_day = True
+    return test
+
+
 def _flat(cases):
     for case in cases:
         yield from _flat(case) if isinstance(case, unittest.TestSuite) else (case,)
@@ -48,13 +54,16 @@ def _flat(cases):
 def by_turns(_loader, cases, _pattern):
     """A module of many cases has this as its `load_tests`: the short form takes one in CASES of
     those that it would run, others on the next days. One that is asked for by name runs. A case
-    comes again after as many days, with other rows."""
+    comes again after as many days, with other rows. One of `every_day` is left out by sanitizers
+    alone."""
     global _rows_turn
     if not SHORT:
         return cases
     runs = [case for case in _flat(cases)
             if not any(getattr(skipped, '__unittest_skip__', False)
                        for skipped in (case, getattr(case, case._testMethodName)))]
-    chosen = unittest.TestSuite(some(runs, CASES))
+    always = [case for case in runs if SHORT == 1 and
+              hasattr(getattr(case, case._testMethodName), 'every_day')]
+    chosen = unittest.TestSuite([*always, *some([c for c in runs if c not in always], CASES)])
     _rows_turn = TURN // CASES
     return chosen

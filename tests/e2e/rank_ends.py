@@ -24,7 +24,7 @@ from rank_lives import (FIRST_PLACES, GONE_S, HOW, KINDS, LAST_PLACES, LATER_PLA
                         LIMIT_S, LOAD_PLACES, STEP_PLACES, End, Programs, Row, Run, alone, some_end,
                         wrong_of, all_of, namespaces)
 from data.sample_files import draw_prompts, write  # noqa: E402
-from short import SEED, SHORT, by_turns, in_turn, part, some, whole_alone  # noqa: E402
+from short import SEED, SHORT, by_turns, every_day, in_turn, part, some, whole_alone  # noqa: E402
 
 PROGRAMS = Programs(*sys.argv[1:5])
 IN_MEMORY, ON_DRIVES = KINDS[1], KINDS[0]
@@ -69,6 +69,7 @@ class Ends(unittest.TestCase):
     def goes_on(self, row):
         self.assertIsNone(wrong_of(PROGRAMS, row))
 
+    @every_day
     def test_a_run_goes_on_behind_ranks_that_ended(self):
         print(f'the same ends again: HST_TEST_SEED={SEED}')
         all_of(self, self.goes_on, [(row,) for row in some_rows(4 // SHORT if SHORT else 22, SEED)])

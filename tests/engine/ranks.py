@@ -23,7 +23,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from short import SEED, SHORT, by_turns, part, some, whole_alone  # noqa: E402
+from short import SEED, SHORT, by_turns, every_day, part, some, whole_alone  # noqa: E402
 
 PROGRAM, FOLDER, FAR = sys.argv[1:4]
 AT_ONCE = 4       # runs beside one another: a rank's end is mostly waited for
@@ -260,6 +260,7 @@ class Ranks(unittest.TestCase):
     def go_on(self, rows):
         self.assertEqual(all_of(does_not_go_on, rows), [])
 
+    @every_day
     def test_ranks_have_the_bytes_of_one(self):
         self.same(UNEVEN + some(ROWS, 2) + some(APART, 3))
 
