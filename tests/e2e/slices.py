@@ -94,6 +94,7 @@ class Slices(unittest.TestCase):
                            '--eval-split=0.2', '--eval-every=1')
                 self.check(device, budget, '--freeze=model.embed_tokens.weight',
                            '--precision=fp32')
+        self.check(HOST, 'dram', '--train-only=lm_head.weight')  # its input's gradient is left out
 
     def test_the_weights_are_those_of_a_run_in_memory(self):
         for tied in some((False, True), 2):
