@@ -89,6 +89,7 @@ static int complete(struct hst_engine *engine)
     rc = rc ? rc : store_dirs_rates(engine, in);
     if (rc == 0 && in->stored)
         store_dirs_there(engine, in);
+    rc = rc ? rc : ranks_check_nodes(engine);
     rc = rc ? rc : ranks_plan_alike(engine, in);
     return rc ? rc : ranks_rates_alike(engine);
 }

@@ -116,6 +116,14 @@ class Run(unittest.TestCase):
         self.assertEqual(units['plain', 'none'], (2, 1))
         self.assertEqual(units['int8', 'node'], (129 / 256, 1))
 
+    def test_a_row_that_cannot_be_cut_evenly_is_not_kept(self):
+        options = self.options('--ways', '3', '--secondary', 'node')
+        options[options.index('384')] = '360'  # which three share
+        with Nodes(self) as nodes:
+            done = nodes.mpirun((2, 1), *options)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r'error\[E402\] --secondary node needs as many ranks')
+
     # More than 64 MiB of f32 a step: two tables of 18,000 rows, and two layers.
     LARGE = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_size': 512,
              'intermediate_size': 1024, 'num_hidden_layers': 2, 'num_attention_heads': 8,

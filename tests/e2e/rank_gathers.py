@@ -121,14 +121,13 @@ class Several(Case):
         self.assertEqual(plain - integers, 2 * elements - elements * 129 // 128)
 
     def test_ranks_that_gather_otherwise_are_refused(self):
-        command = self.command(store='other')
-        done = subprocess.run(
-            [*mpi.launcher(2), 'sh', '-c',
-             'test "$OMPI_COMM_WORLD_RANK" = 0 || set -- "$@" --gather int8; exec "$@"', 'sh',
-             *command], capture_output=True, text=True, env=environment(), timeout=120,
-            check=False)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, r'error\[E503\] [^\n]*--gather[^\n]*(plain|int8)')
+        for option, value in (('--gather', 'int8'), ('--secondary', 'node')):
+            other = f'test "$OMPI_COMM_WORLD_RANK" = 0 || set -- "$@" {option} {value}; exec "$@"'
+            done = subprocess.run(
+                [*mpi.launcher(2), 'sh', '-c', other, 'sh', *self.command(store='other')],
+                capture_output=True, text=True, env=environment(), timeout=120, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, rf'error\[E503\] [^\n]*{option}[^\n]*{value}')
 
 
 if __name__ == '__main__':

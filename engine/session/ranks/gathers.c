@@ -36,27 +36,11 @@ static int check_integers(struct hst_engine *engine)
                : check_where(engine, "--gather", "--gather int8");
 }
 
-/* A row is cut evenly among the ranks of any node. All ranks learn what one of them sees. */
-static int check_nodes(struct hst_engine *engine)
-{
-    const struct comm_info *ranks = &engine->ranks;
-    int64_t uneven = ranks->locals * ranks->nodes != ranks->ranks;
-    int rc = engine->comm ? ranks_sum(engine, &uneven, 1) : 0; /* a plan's are even */
-    if (rc || uneven == 0)
-        return rc;
-    return report_fail(
-        &engine->report, HST_E_VALUE, -EINVAL,
-        "--secondary node needs as many ranks on each node, and %u ranks are not "
-        "spread evenly over %u nodes. Fix: as many on each, or leave out --secondary",
-        ranks->ranks, ranks->nodes);
-}
-
 static int check_secondary(struct hst_engine *engine)
 {
     if (engine->config.secondary == HST_SECONDARY_NONE)
         return 0;
     int rc = check_where(engine, "--secondary", "--secondary node");
-    rc = rc ? rc : check_nodes(engine);
     if (rc == 0 && engine->ranks.nodes == 1 && ranks_tells(engine))
         report_log(&engine->report, HST_LOG_INFO,
                    "I501 --secondary node keeps nothing: all ranks are on one node, and no gather "
@@ -68,6 +52,23 @@ int ranks_check_gathers(struct hst_engine *engine)
 {
     int rc = check_integers(engine);
     return rc ? rc : check_secondary(engine);
+}
+
+/* A row is cut evenly among the ranks of any node. All ranks learn what one of them sees. */
+int ranks_check_nodes(struct hst_engine *engine)
+{
+    const struct comm_info *ranks = &engine->ranks;
+    int64_t uneven = ranks->locals * ranks->nodes != ranks->ranks;
+    if (engine->config.secondary == HST_SECONDARY_NONE || !engine->comm) /* a plan's are even */
+        return 0;
+    int rc = ranks_sum(engine, &uneven, 1);
+    if (rc || uneven == 0)
+        return rc;
+    return report_fail(
+        &engine->report, HST_E_VALUE, -EINVAL,
+        "--secondary node needs as many ranks on each node, and %u ranks are not "
+        "spread evenly over %u nodes. Fix: as many on each, or leave out --secondary",
+        ranks->ranks, ranks->nodes);
 }
 
 uint32_t ranks_secondary(const struct hst_engine *engine)

@@ -68,6 +68,8 @@ static inline bool ranks_are_replicas(const struct hst_engine *engine)
 }
 /** Refuses what is asked of gathers where it is not to be had. E402. */
 int ranks_check_gathers(struct hst_engine *engine);
+/** And where nodes have different numbers of ranks, once all have the same options. E402. */
+int ranks_check_nodes(struct hst_engine *engine);
 /** The part of a gather's bytes that --gather saves where they are sent. */
 double ranks_gather_saved(const struct hst_engine *engine);
 /** So many ranks of this node keep gathered weights for the backward; 0: none does. */
