@@ -134,6 +134,15 @@ static int open_places(struct hst_engine *engine)
     return rc ? rc : ranks_join_devices(engine); /* what NCCL takes of the device is not free */
 }
 
+static int open_ranks(struct hst_engine *engine)
+{
+    int rc = ranks_open(engine);
+    if (rc || !ranks_wait_for_devices(engine))
+        return rc;
+    rc = device_open(engine);
+    return rc ? rc : ranks_open_devices(engine);
+}
+
 static int open_parts(struct hst_engine *engine)
 {
     char why[256];
@@ -145,7 +154,7 @@ static int open_parts(struct hst_engine *engine)
     if (engine->config.place &&
         place_parse(engine->config.place, &engine->plan_in.wish, why, sizeof why))
         return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%s", why);
-    rc = ranks_open(engine);
+    rc = open_ranks(engine);
     if (rc == 0 && engine->config.threads == 0)
         rc = ranks_threads(engine, &engine->config.threads);
     rc = rc ? rc : versions_configure(engine);

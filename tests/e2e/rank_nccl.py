@@ -125,7 +125,7 @@ class Nccl(unittest.TestCase):
         self.assertEqual(self.calls(1)[0], [0, 0])
         self.assertEqual(self.calls(0)[0][0], 0)
 
-    @in_turn(0, 3)
+    @in_turn(0, 4)
     def test_ranks_choose_nccl_where_all_can(self):
         with Run() as run:
             done = train(run, 2, 'untied-mha', *BF16, comm='auto')
@@ -162,16 +162,18 @@ class Nccl(unittest.TestCase):
 
     # ---- without MPI ---------------------------------------------------------------------------
 
-    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nccl=''):
+    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nodes=1):
         """As torchrun starts ranks: by their variables alone. Status and words of each."""
         Nccl.port += 2
-        base = environment(ranks, nccl)
+        locals_ = ranks // nodes
+        base = environment(locals_)
         children = [subprocess.Popen(
             run.command('untied-mha', *BF16, *options, steps=steps, device=device, comm='auto'),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**base, 'WORLD_SIZE': str(ranks), 'RANK': str(rank), 'LOCAL_RANK': str(rank),
-                 'LOCAL_WORLD_SIZE': str(ranks), 'MASTER_ADDR': '127.0.0.1',
-                 'MASTER_PORT': str(Nccl.port)}) for rank in range(ranks)]
+            env={**base, 'WORLD_SIZE': str(ranks), 'RANK': str(rank),
+                 'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
+                 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(Nccl.port),
+                 'HST_FAKE_NCCL': f'host=node{rank // locals_}'}) for rank in range(ranks)]
         try:
             return [(child, *child.communicate(timeout=120)) for child in children]
         finally:
@@ -179,6 +181,7 @@ class Nccl(unittest.TestCase):
                 child.kill()
                 child.wait()
 
+    @in_turn(3, 4)
     def test_ranks_of_torchrun_train_and_go_on(self):
         with Run() as run:
             for steps, more in ((1, ()), (2, ('--resume',))):
@@ -186,6 +189,17 @@ class Nccl(unittest.TestCase):
                                                       steps=steps):
                     self.assertEqual(child.returncode, 0, errors)
             self.assertEqual(run.came_to()[1], alone('untied-mha', BF16)[1])
+
+    @whole_alone
+    def test_two_nodes_have_the_bytes_of_one_rank(self):
+        """An exchange adds within a node first, and what crosses nodes is a sum."""
+        for more in ((), ('--hop=2',)):
+            with self.subTest(more=more), Run() as run:
+                for child, _, errors in self.torchrun(run, 4, *more, ON_NVME, nodes=2):
+                    self.assertEqual(child.returncode, 0, errors)
+                self.assertEqual(run.came_to(), alone('untied-mha', (*BF16, *more)))
+                moved = step_bytes(run)
+                self.assertTrue(0 < moved['net_between'] < moved['net'])
 
     @whole_alone
     def test_what_ranks_of_torchrun_cannot(self):
@@ -223,12 +237,12 @@ class Nccl(unittest.TestCase):
                    r'is the least\. Fix: NCCL 2.19.3 or later [^\n]*, or --comm mpi',
                    nccl='version=21805')
 
-    @in_turn(1, 3)
+    @in_turn(1, 4)
     def test_a_rank_that_hangs_while_they_join(self):
         self.fails(r'error\[E504\] [^\n]*waited 2 s in ncclCommInitRankConfig',
                    '--peer-timeout=2', nccl='rank=1,fail=ncclCommInitRankConfig:1:hang')
 
-    @in_turn(2, 3)
+    @in_turn(2, 4)
     def test_a_rank_that_hangs_in_a_collective(self):
         for call in some(('ncclAllGather:3:hang', 'ncclAlltoAll:2:hang'), 2):
             with self.subTest(call=call):

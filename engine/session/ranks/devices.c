@@ -89,28 +89,33 @@ static int check_alone(struct hst_engine *engine)
                        c->launch->launcher, c->launch->ranks);
 }
 
+bool ranks_wait_for_devices(const struct hst_engine *engine)
+{
+    const struct hst_launch *launch = engine->config.launch;
+    return launch && launch->ranks > 1 && !engine->config.plan && !launch->mpi && *launch->meet;
+}
+
+int ranks_await_devices(struct hst_engine *engine)
+{
+    const struct hst_launch *launch = engine->config.launch;
+    engine->ranks.local = launch->local;
+    if (engine->config.threads == 0)
+        engine->config.threads = threads_of(launch->locals ? launch->locals : 1);
+    return check_alone(engine);
+}
+
 /* Of the device's memory and the host's, for what ranks agree on before a plan has a budget. */
 #define AGREEMENTS_BYTES ((uint64_t)64 << 20)
 
 int ranks_open_devices(struct hst_engine *engine)
 {
-    const struct hst_launch *launch = engine->config.launch;
     struct comm_failure failure;
-    int rc = check_alone(engine);
-    if (rc)
-        return rc;
-    engine->ranks.local = launch->local;
-    if (engine->config.threads == 0)
-        engine->config.threads = threads_of(launch->locals ? launch->locals : 1);
-    rc = device_open(engine);
-    if (rc)
-        return rc;
     const struct comm_config config = {.size = sizeof config,
-                                       .launch = *launch,
+                                       .launch = *engine->config.launch,
                                        .limit_s = engine->config.peer_timeout_s,
                                        .dev = engine->dev};
     (void)hst_dev_budget(engine->dev, AGREEMENTS_BYTES, AGREEMENTS_BYTES);
-    rc = comm_open(&config, &engine->comm, &failure);
+    int rc = comm_open(&config, &engine->comm, &failure);
     if (rc)
         return comm_report_open(&failure, true, &engine->report);
     comm_info(engine->comm, &engine->ranks);

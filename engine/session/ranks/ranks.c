@@ -359,8 +359,8 @@ int ranks_open(struct hst_engine *engine)
         return 0;
     if (c->plan)
         return plan_as_one(engine, c->launch);
-    if (!c->launch->mpi && *c->launch->meet)
-        return ranks_open_devices(engine);
+    if (ranks_wait_for_devices(engine))
+        return ranks_await_devices(engine);
     const struct comm_config config = {
         .size = sizeof config, .launch = *c->launch, .limit_s = c->peer_timeout_s};
     int rc = comm_open(&config, &engine->comm, &failure);

@@ -19,8 +19,12 @@ int ranks_share_drives(struct hst_engine *engine, uint32_t sharers[STRIPE_DRIVES
 /** It counts the ranks that have this GPU, this one among them; 0: the transport's error (sticky).
  * All ranks have a GPU. */
 uint32_t ranks_share_device(struct hst_engine *engine, const struct hst_dev_info *info);
-/** Joins ranks that MPI does not know of, by the GPU that each opens first. Errors: the device's,
- * the transport's, -EINVAL (sticky). */
+/** MPI does not know of the ranks: ranks_open joins none. Each opens its GPU, and then
+ * ranks_open_devices does. */
+bool ranks_wait_for_devices(const struct hst_engine *engine);
+/** Which GPU that is follows from the launch. Errors: -EINVAL (sticky): they cannot be joined. */
+int ranks_await_devices(struct hst_engine *engine);
+/** Errors: the transport's (sticky). */
 int ranks_open_devices(struct hst_engine *engine);
 /** Joins the memory of GPUs as --comm has it, and so decides plan_in.joined. After ranks_check.
  * Errors: the transport's, -EINVAL (sticky). */

@@ -71,8 +71,9 @@ int train_device_choose(struct train *t)
                  t->device.why);
         t->device.why[0] = '\0'; /* told */
     }
-    if (o->engine.launch && strcmp(t->device.name, "host") == 0) {
-        const int native = launch_needs_mpi(o->engine.launch, t->error);
+    const struct hst_launch *launch = o->engine.launch;
+    if (launch && *launch->meet && strcmp(t->device.name, "host") == 0) {
+        const int native = launch_needs_mpi(launch, t->error);
         if (native)
             return native;
     }
