@@ -13,10 +13,13 @@ mutate(
      '    add_partials(b, unit, device, at_home(HST_TIER_DRAM));\n', ''),
 )
 mutate(
-    'engine/plan/graph/operands.c', 'engine/operands',
+    'engine/plan/graph/operands_weights.c', 'engine/operands',
     ('weights are read once', 'passed += tiles;', ''),
     ('a piece begins where the last one ended', 'extents * piece / pieces', '0'),
     ('the last tile is short', 'least(stop, run->shard_bytes)', 'stop'),
+)
+mutate(
+    'engine/plan/graph/operands.c', 'engine/operands',
     ('a record has its padding', 'bytes_of(b, what)) + pad', 'bytes_of(b, what))'),
     ('checkpoints have no wide buffers', 'b->in->units[unit].acts, POOL_ACTS)',
      'b->in->units[unit].acts, parts_pool(b, unit, POOL_ACTS))'),

@@ -4,8 +4,9 @@
 /*
  * The builder of the step graph works with this: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
- * them and graph_updates.c those of an update, operands.c says what they move, graph_visits.c lists
- * the visits of the backward, graph_kept.c decides what is kept, graph.c puts the phases in order.
+ * them and graph_updates.c those of an update, operands.c and operands_weights.c say what they
+ * move, graph_visits.c lists the visits of the backward, graph_kept.c decides what is kept, graph.c
+ * puts the phases in order.
  */
 #include "plan/graph/graph.h"
 
@@ -93,7 +94,7 @@ void build_use(struct build *build, uint32_t node, uint32_t reservation);
 /** The node waits for `dep`, of this step window; GRAPH_NONE is none. */
 void build_dep(struct build *build, uint32_t node, uint32_t dep);
 
-/* ---- operands.c: those of the last node, by the homes of its unit ---- */
+/* ---- operands.c, operands_weights.c: those of the last node, by the homes of its unit ---- */
 
 /** All weights on drives that the unit's computation reads: its own and of others. */
 struct operands_offloaded {
@@ -173,9 +174,13 @@ static inline bool parts_is_resident(const struct build *build, uint32_t unit)
 {
     return build->in->units[unit].weights == HST_TIER_HBM;
 }
-/** Weights that pass through host memory; that are copied to the device; checkpoints that move. */
+/** Weights that are copied to the device. */
+static inline bool parts_copy_weights(const struct build *build, uint32_t unit)
+{
+    return build->in->apart && !parts_is_resident(build, unit);
+}
+/** Weights that pass through host memory; checkpoints that move. */
 bool parts_reserve_weights(const struct build *build, uint32_t unit);
-bool parts_copy_weights(const struct build *build, uint32_t unit);
 /** There are others to exchange gradients with. */
 static inline bool parts_has_ranks(const struct build *build)
 {
@@ -233,7 +238,10 @@ static inline bool parts_norm_on_host(const struct build *build)
     return !build->in->apart || parts_has_ranks(build);
 }
 /** The pool of its weights or gradients. */
-enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool);
+static inline enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool)
+{
+    return pool_for(build->in->buffers, pool, build->in->units[unit].wide);
+}
 /** The client's computation in a visit of the backward reads the unit's weights. */
 bool parts_uses_weights(const struct build *build, struct build_visit visit);
 bool parts_move_acts(const struct build *build, uint32_t unit);

@@ -7,11 +7,6 @@
 
 /* ---- weights in host memory ---- */
 
-enum pool parts_pool(const struct build *b, uint32_t unit, enum pool pool)
-{
-    return pool_for(b->in->buffers, pool, b->in->units[unit].wide);
-}
-
 uint32_t parts_lend(struct build *b, uint32_t unit, enum pool pool)
 {
     return build_reservation(b, parts_pool(b, unit, pool));
@@ -107,11 +102,6 @@ static void await_gathers(struct build *b, uint32_t node, uint32_t unit)
     build_dep(b, node, b->units[unit].gather);
     for (uint32_t i = 0; parts_is_whole(b) && i < u->alias_count; i++)
         build_dep(b, node, b->units[u->alias_of[i]].gather);
-}
-
-bool parts_copy_weights(const struct build *b, uint32_t unit)
-{
-    return b->in->apart && !parts_is_resident(b, unit);
 }
 
 bool parts_uses_weights(const struct build *b, struct build_visit visit)

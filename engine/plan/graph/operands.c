@@ -1,39 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operands of each kind of node. A unit's buffer of weights holds its own tiles one after
- * another, then those that it is an alias of; a slot of the tile pool holds one tile's weights or
- * gradients, then its record.
+ * The operands of each kind of node but those that move weights. A slot of the tile pool holds one
+ * tile's weights or gradients, then its record.
  */
-#include "plan/graph/graph_build.h"
+#include "plan/graph/operands.h"
 
 #include <hoistway/cpu_adam.h>
 
 /* ---- ends ---- */
-
-static struct operand_end in_buffer(enum pool pool)
-{
-    return (struct operand_end){.space = pool >= POOL_DEVICE_WEIGHTS ? SPACE_DEVICE : SPACE_DRAM,
-                                .pool = (uint8_t)pool};
-}
-
-static struct operand_end at_home(enum hst_tier tier)
-{
-    return (struct operand_end){.space = tier == HST_TIER_HBM ? SPACE_DEVICE : SPACE_DRAM,
-                                .pool = POOL_COUNT};
-}
-
-static struct operand_end on_drives(const struct build *b, unsigned what)
-{
-    bool stored = b->in->stored && (what == EXTENT_WEIGHTS || what == EXTENT_STATES);
-    return (struct operand_end){.space = stored ? SPACE_STORE : SPACE_SCRATCH, .pool = POOL_COUNT};
-}
-
-/* This is where the host finds what is at home in `tier`: the pool is for what comes from
-   drives. */
-static struct operand_end in_host(enum hst_tier tier, enum pool pool)
-{
-    return tier == HST_TIER_NVME ? in_buffer(pool) : at_home(tier);
-}
 
 static struct operand_end grads_in_host(const struct build *b, uint32_t unit)
 {
@@ -45,225 +19,12 @@ static struct operand_end acts_in_host(const struct build *b, uint32_t unit)
     return in_host(b->in->units[unit].acts, POOL_ACTS);
 }
 
-static bool is_offloaded(const struct build *b, enum hst_tier tier)
-{
-    return b->in->apart && tier != HST_TIER_HBM;
-}
-
 static struct operand_end grads_of_visit(const struct build *b, uint32_t unit)
 {
     return is_offloaded(b, b->in->units[unit].grads)
                ? in_buffer(parts_pool(b, unit, POOL_DEVICE_GRADS))
                : grads_in_host(b, unit);
 }
-
-/* ---- weights: own tiles, then others' ---- */
-
-struct run {
-    uint32_t owner, first; /* unit, tile */
-    uint64_t at, bytes;    /* in a buffer of the unit that reads it */
-    uint64_t shard_at;     /* of several ranks: from there to the first tile */
-    uint64_t shard_bytes;  /* of all tiles */
-};
-
-static uint64_t tile_bytes(const struct build *b)
-{
-    return (uint64_t)(b->in->tile_elements * b->in->weight_bytes);
-}
-
-static uint64_t weights_of(const struct build *b, uint64_t elements)
-{
-    return (uint64_t)((double)elements * b->in->weight_bytes);
-}
-
-/* A unit's row, of which the rank has a shard. */
-static struct run run_of_row(const struct build *b, uint32_t unit, uint64_t at)
-{
-    const struct graph_unit *u = &b->in->units[unit];
-    return (struct run){.owner = unit,
-                        .first = u->first_tile,
-                        .at = at,
-                        .bytes = weights_of(b, parts_is_shared(b) ? u->row_elements : u->elements),
-                        .shard_at = weights_of(b, u->shard_at),
-                        .shard_bytes = weights_of(b, u->elements)};
-}
-
-static struct run own_run(const struct build *b, uint32_t unit)
-{
-    return run_of_row(b, unit, 0);
-}
-
-static uint32_t ranks_of(const struct build *b)
-{
-    return parts_has_ranks(b) ? b->in->ranks : 1;
-}
-
-/* Own tiles are run 0. *run is then the one behind the one given. */
-static bool next_run(const struct build *b, uint32_t unit, uint32_t number, struct run *run)
-{
-    const struct graph_unit *u = &b->in->units[unit];
-    if (number == 0) {
-        *run = own_run(b, unit);
-        return true;
-    }
-    if (number > u->alias_count)
-        return false;
-    const uint32_t owner = u->alias_of[number - 1];
-    const uint64_t exact = b->in->exact_beside ? run->bytes / ranks_of(b) : 0;
-    const uint64_t at = run->at + run->bytes + exact, bytes = u->alias_bytes[number - 1];
-    *run = parts_is_shared(b)
-               ? run_of_row(b, owner, at)
-               : (struct run){owner,
-                              b->in->units[owner].first_tile + u->alias_tile[number - 1],
-                              at,
-                              bytes,
-                              b->in->exact_beside ? bytes : 0,
-                              bytes};
-    return true;
-}
-
-static uint32_t run_tiles(const struct build *b, const struct run *run)
-{
-    return (uint32_t)((run->shard_bytes + tile_bytes(b) - 1) / tile_bytes(b));
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Some tiles of a run: the last tile of all may be short. */
-static void add_run(struct build *b, const struct run *run, uint32_t first, uint32_t end,
-                    struct operand_end from, struct operand_end to)
-{
-    uint64_t start = first * tile_bytes(b), stop = end * tile_bytes(b);
-    if (first < end)
-        build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
-                                          .from = from,
-                                          .to = to,
-                                          .first = run->first + first,
-                                          .count = end - first,
-                                          .offset = run->at + run->shard_at + start,
-                                          .bytes = least(stop, run->shard_bytes) - start});
-}
-
-struct operands_offloaded operands_offloaded(const struct build *b, uint32_t unit)
-{
-    struct operands_offloaded offloaded = {0};
-    struct run run;
-    for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
-        if (b->in->units[run.owner].weights != HST_TIER_NVME)
-            continue;
-        offloaded.extents += run_tiles(b, &run);
-        offloaded.bytes += run.shard_bytes;
-    }
-    return offloaded;
-}
-
-void operands_read_weights(struct build *b, uint32_t unit, uint32_t piece, uint32_t pieces)
-{
-    struct operand_end to = in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
-    uint64_t extents = operands_offloaded(b, unit).extents;
-    uint32_t first = (uint32_t)(extents * piece / pieces);
-    uint32_t end = (uint32_t)(extents * (piece + 1) / pieces);
-    struct run run;
-    for (uint32_t i = 0, passed = 0; next_run(b, unit, i, &run); i++) {
-        if (b->in->units[run.owner].weights != HST_TIER_NVME)
-            continue;
-        uint32_t tiles = run_tiles(b, &run), from = first > passed ? first - passed : 0;
-        uint32_t until = end > passed ? end - passed : 0;
-        add_run(b, &run, from, until < tiles ? until : tiles, on_drives(b, EXTENT_WEIGHTS), to);
-        passed += tiles;
-    }
-}
-
-static struct operand_end weights_in_host(const struct build *b, uint32_t unit, uint32_t owner)
-{
-    return in_host(b->in->units[owner].weights, parts_pool(b, unit, POOL_WEIGHTS));
-}
-
-/* This is where rows come together. */
-static struct operand_end rows_at(const struct build *b, uint32_t unit)
-{
-    if (parts_is_joined(b))
-        return in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
-    return parts_is_whole(b) ? at_home(HST_TIER_DRAM)
-                             : in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
-}
-
-/* The row of a run, which was gathered. */
-static void add_row(struct build *b, const struct run *run, struct operand_end from,
-                    struct operand_end to)
-{
-    if (run->bytes > 0)
-        build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
-                                          .from = from,
-                                          .to = to,
-                                          .first = run->first,
-                                          .count = b->in->units[run->owner].tile_count,
-                                          .offset = run->at,
-                                          .bytes = run->bytes});
-}
-
-/* This is what other ranks have of so many bytes. */
-static uint64_t of_others(const struct build *b, uint64_t bytes)
-{
-    return parts_has_ranks(b) ? bytes / b->in->ranks * (b->in->ranks - 1) : 0;
-}
-
-void operands_gather(struct build *b, uint32_t unit)
-{
-    struct operand_end to = rows_at(b, unit);
-    struct run run;
-    for (uint32_t i = 0; next_run(b, unit, i, &run) && (i == 0 || !parts_is_whole(b)); i++)
-        if (run.bytes > 0)
-            build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
-                                              .from = parts_is_joined(b)
-                                                          ? to
-                                                          : weights_in_host(b, unit, run.owner),
-                                              .to = to,
-                                              .first = run.first,
-                                              .count = b->in->units[run.owner].tile_count,
-                                              .offset = run.at,
-                                              .bytes = of_others(b, run.bytes)});
-}
-
-void operands_gather_near(struct build *b, uint32_t unit)
-{
-    const struct operand_end to = rows_at(b, unit);
-    const uint32_t ranks = b->in->secondary;
-    struct run run;
-    for (uint32_t i = 0; next_run(b, unit, i, &run); i++)
-        if (run.bytes > 0)
-            build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
-                                              .from = to,
-                                              .to = to,
-                                              .first = run.first,
-                                              .count = b->in->units[run.owner].tile_count,
-                                              .offset = run.at,
-                                              .bytes = run.bytes / ranks * (ranks - 1)});
-}
-
-static void add_weights(struct build *b, uint32_t unit, bool copy)
-{
-    struct operand_end device = in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
-    struct run run;
-    for (uint32_t i = 0; next_run(b, unit, i, &run); i++) {
-        const bool row = parts_gathers(b) && !(copy && parts_is_joined(b));
-        struct operand_end host = row ? rows_at(b, unit) : weights_in_host(b, unit, run.owner);
-        struct operand_end to = parts_copy_weights(b, unit) ? device : host;
-        if (row)
-            add_row(b, &run, copy ? host : to, to);
-        else
-            add_run(b, &run, 0, run_tiles(b, &run), copy ? host : to, to);
-    }
-}
-
-void operands_copy_weights(struct build *b, uint32_t unit)
-{
-    add_weights(b, unit, true);
-}
-
 /* ---- checkpoints ---- */
 
 static void add_acts(struct build *b, uint32_t unit, struct operand_end from, struct operand_end to)
@@ -611,7 +372,7 @@ void operands_visit(struct build *b, uint32_t unit, bool weights, bool grads)
 {
     struct operand_end at = grads_of_visit(b, unit);
     if (weights)
-        add_weights(b, unit, false);
+        operands_weights(b, unit, false);
     add_acts_of_visit(b, unit);
     if (grads)
         add_grads_of_visit(b, unit);

@@ -39,9 +39,8 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
                                   uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
-    const bool gathered =
-        in->quantised ||
-        (in->layout->share.world > 1 && !in->whole_weights && !placement_joins_rows(in));
+    const bool gathered = in->quantised || (in->layout->share.world > 1 && !in->whole_weights &&
+                                            !placement_joins_rows(in));
     if (!in->layout->units[unit].borrows)
         return gathered || p->units[unit].weights.tier == HST_TIER_NVME ? kept_bytes(in, unit) : 0;
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);

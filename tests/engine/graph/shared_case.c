@@ -81,5 +81,6 @@ void shared_case(uint64_t seed, struct graph_case *c)
     c->in.device_rows = joined && !c->in.whole_weights && !c->in.replicas;
     c->in.device_sums = joined && !c->in.buckets;
     const bool shards = !c->in.whole_weights && !c->in.buckets && !c->in.replicas;
-    c->in.secondary = shards && !joined && pick(&own, 3) == 0; /* the ranks of the node are all of them */
+    /* The ranks of the node are all of them. */
+    c->in.secondary = shards && !joined && pick(&own, 3) == 0;
 }

@@ -155,7 +155,7 @@ class Ranks(Case):
                            (('--world=4', '--ways=2'),
                             '--ways 2 cannot be shared by 4 ranks: each has one way, or a power of '
                             'two of them. Fix: 1 or 2 ranks, or --ways 4 or 8.'),
-                           (('--world=4', '--ways=6'), 'Fix: 1, 3 or 6 ranks, or --ways 4 or 8.'),
+                           (('--world=4', '--ways=6'), 'Fix: --batch-tokens 192 or 288.'),
                            (('--world=4', '--net-rates', self.path('model')), '--net-rates '),
                            (('--world=3',), 'not a multiple')):
             with self.subTest(args=args):

@@ -406,7 +406,7 @@ static void what_ranks_cannot_share_is_refused(void **state)
     }
     assert_int_equal(PARSE(NEEDED, "--ways", "12", "--batch-tokens", "12288"), 0);
     start_ranks(5);
-    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "Fix: --ways 5 or 10.");
+    assert_refused(train_options_check(&options, &error), FAIL_VALUE, "or --ways 5 or 10.");
 }
 
 static void several_ranks_compute_on_any_device(void **state)
