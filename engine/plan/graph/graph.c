@@ -337,6 +337,30 @@ static void choose_late(struct build *b)
     }
 }
 
+/*
+ * Rows that are gathered behind their updates leave the network to exchanges too late, and have it
+ * idle in the forward. So the half of them that a forward needs last waits for that. What is
+ * frozen stays whole, and so does a row that another unit reads, whose own visits may come later.
+ */
+static void choose_regathered(struct build *b)
+{
+    const struct graph_in *in = b->in;
+    double all = 0, late = 0;
+    for (uint32_t i = 0; i < in->unit_count; i++) {
+        b->units[i].regathers = parts_regathers(b) && parts_has_row(b, i);
+        all += in->units[i].row_elements;
+    }
+    for (uint32_t i = in->unit_count; i-- > 0 && parts_regathers(b);) {
+        const uint32_t unit = in->forward[i];
+        late += in->units[unit].row_elements;
+        if (late <= all / 2 && parts_has_grads(b, unit))
+            b->units[unit].regathers = false;
+    }
+    for (uint32_t i = 0; i < in->unit_count; i++)
+        for (uint32_t k = 0; parts_regathers(b) && k < in->units[i].alias_count; k++)
+            b->units[in->units[i].alias_of[k]].regathers = true;
+}
+
 /* ---- the whole ---- */
 
 static int check_pools(const struct build *b)
@@ -473,6 +497,7 @@ static int open_build(const struct graph_in *in, struct graph *graph, struct bui
         b->rc = visits_list(b);
     if (b->rc == 0) {
         choose_late(b);
+        choose_regathered(b);
         b->rc = check_pools(b);
     }
     return b->rc;

@@ -34,6 +34,7 @@ struct build_unit {
     bool retain_weights, retain_device_weights, retain_acts;
     bool retain_grads; /* from its backward to the update under the next forward */
     bool write_last;   /* updated weights, when all that the forward reads has been read */
+    bool regathers;    /* its row is whole again before the step ends: see parts_regather */
     /* from its recompute to its backward */
     bool recomputes, hold_weights, hold_device_weights;
 };
@@ -206,8 +207,8 @@ static inline bool parts_is_joined(const struct build *build)
 {
     return build->in->device_rows;
 }
-/** And are whole again before the step ends, where no update of it waits for the norm or for the
- * next forward: see parts_regather. */
+/** And some are whole again before the step ends, where no update of it waits for the norm or for
+ * the next forward: see parts_regather. */
 static inline bool parts_regathers(const struct build *build)
 {
     const struct graph_in *in = build->in;
@@ -261,7 +262,7 @@ void parts_gather(struct build *build, uint32_t unit, unsigned phases);
 void parts_copy(struct build *build, uint32_t unit, unsigned phases);
 /** After a backward: rows at home whose updates are behind them come together again, but for the
  * last few, which are gathered when all is exchanged, in the order in which the next forward reads
- * them. A backward is three quarters of a step, and the network has half of its work there. */
+ * them. See choose_regathered for those that wait for that forward. */
 void parts_regather(struct build *build);
 void parts_regather_rest(struct build *build);
 /** A visit is through with the unit's weights, in host memory or the device's. */

@@ -148,9 +148,9 @@ static void gather_home(struct build *b, uint32_t unit)
     const unsigned visits = (unsigned)PHASE_FORWARD | PHASE_BACKWARD | PHASE_EVAL;
     if (!parts_has_row(b, unit))
         return;
-    b->units[unit].gather =
-        build_node(b, NODE_GATHER, LANE_NET, parts_regathers(b) ? (unsigned)PHASE_WHOLE : visits,
-                   (struct node){.unit = unit});
+    b->units[unit].gather = build_node(b, NODE_GATHER, LANE_NET,
+                                       b->units[unit].regathers ? (unsigned)PHASE_WHOLE : visits,
+                                       (struct node){.unit = unit});
     operands_gather(b, unit);
 }
 
@@ -159,7 +159,8 @@ static void gather_home(struct build *b, uint32_t unit)
 
 static void gather_again(struct build *b, uint32_t unit)
 {
-    if (!parts_has_grads(b, unit) || b->units[unit].gathered != GRAPH_NONE)
+    const struct build_unit *s = &b->units[unit];
+    if (!s->regathers || !parts_has_grads(b, unit) || s->gathered != GRAPH_NONE)
         return; /* a frozen row stays whole */
     b->units[unit].gathered =
         build_node(b, NODE_GATHER, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
