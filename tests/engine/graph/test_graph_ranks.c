@@ -550,7 +550,7 @@ static void no_step_of_ranks_is_below_its_bound(void **state)
     for_worlds(time_network);
 }
 
-/* A trained row is gathered once in a step, at most half of all in the forward; a frozen one never. */
+/* A trained row is gathered once a step, half of all in the forward at most; a frozen one is not. */
 static unsigned halves;
 static void gather_whole_rows(struct world *w, uint64_t seed)
 {
