@@ -176,7 +176,7 @@ INLINED void stage_block(struct hst_update_kind kind, const struct constants *k,
 INLINED void update_unstaged(struct hst_update_kind kind, const struct constants *k,
                              const struct hst_update_arrays *a, struct moment_blocks blocks[2])
 {
-    blocks[1].m_codes = NULL;
+    blocks[0].m_codes = blocks[1].m_codes = NULL;
     update_block(kind, k, a, &blocks[0], &blocks[1]);
     write_left(&blocks[0]);
 }

@@ -267,7 +267,7 @@ static void gather_near(void)
     finish(comm_gather_near(g.comm, "near", g.in, g.whole, bytes, &ticket), &ticket, "near");
     for (uint32_t i = 0; i < g.info.locals; i++) {
         fill_way(g.info.rank - g.info.local + i, want);
-        if (memcmp(want, g.whole + i * bytes, bytes) != 0)
+        if (memcmp((const unsigned char *)want, g.whole + i * bytes, bytes) != 0)
             fail("a gather within the node brought other values", -EIO);
     }
     free(want);

@@ -339,9 +339,12 @@ static void choose_late(struct build *b)
 
 /*
  * Rows that are gathered behind their updates leave the network to exchanges too late, and have it
- * idle in the forward. So the half of them that a forward needs last waits for that. What is
- * frozen stays whole, and so does a row that another unit reads, whose own visits may come later.
+ * idle in the forward. So three quarters of them, those that a forward needs last, wait for that:
+ * simulated with 0.8 of the computation for the network, a step is 7 % shorter than with none, and
+ * 3 % shorter than with half. What is frozen stays whole, and so does a row that another unit
+ * reads, whose own visits may come later.
  */
+#define REGATHER_LATE 0.75
 static void choose_regathered(struct build *b)
 {
     const struct graph_in *in = b->in;
@@ -353,7 +356,7 @@ static void choose_regathered(struct build *b)
     for (uint32_t i = in->unit_count; i-- > 0 && parts_regathers(b);) {
         const uint32_t unit = in->forward[i];
         late += in->units[unit].row_elements;
-        if (late <= all / 2 && parts_has_grads(b, unit))
+        if (late <= REGATHER_LATE * all && parts_has_grads(b, unit))
             b->units[unit].regathers = false;
     }
     for (uint32_t i = 0; i < in->unit_count; i++)
