@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The short form of a test that takes long: `./run test` has that one, with HST_TEST_SHORT set, and
-`NAME-whole` in suite `all` has each row. What is left out changes from day to day: TURN. `./run
-test` takes the day of the commit, so that a commit is always tested by the same rows. With
-HST_TEST_SHORT=2, as sanitizers have it, half as much is taken."""
+`NAME-whole` in suite `all` has each row, but where `part` says otherwise. What is left out changes
+from day to day: TURN. `./run test` takes the day of the commit, so that a commit is always tested
+by the same rows. With HST_TEST_SHORT=2, as sanitizers have it, half as much is taken."""
 import os
 import time
 import unittest
@@ -34,7 +34,7 @@ def part(rows, count, shift=0):
     others do not, and all of them take long. shift: of those of one list that stands several
     times, from where each begins."""
     rows = list(rows)
-    return [rows[(TURN * count + shift + i) % len(rows)] for i in range(min(count, len(rows)))]
+    return [rows[(_rows_turn * count + shift + i) % len(rows)] for i in range(min(count, len(rows)))]
 
 
 _rows_turn = TURN

@@ -130,7 +130,13 @@ def llama_factory(m) -> None:
     found = shape(m, key)
     if found is None:
         return
-    layers = found[0]
+    layers, tied = found
+    outside = [n.split('.')[-2] for n in (EMBEDDING, NORM, HEAD) if not (tied and n == HEAD)]
+    for one in more:
+        if one not in outside:
+            m.refuse('freeze_extra_modules', f'{cut(one)} is no module outside of the layers: '
+                                             f'{", ".join(outside)}')
+            return
     first = max(0, layers - count) if count > 0 else 0
     last = layers if count > 0 else min(-count, layers)
     parts = [*(f'.{n}.' for n in range(first, last)), *more]

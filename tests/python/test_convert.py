@@ -463,6 +463,8 @@ class Convert(unittest.TestCase):
         for more, why in (('freeze_trainable_layers: 0', 'freeze_trainable_layers: want a whole'),
                           ('freeze_trainable_modules: mlp', 'freeze_trainable_modules: mlp: a l'),
                           ('freeze_extra_modules: norm', 'freeze_extra_modules: it trains mod'),
+                          ('freeze_extra_modules: lm_heed',
+                           'freeze_extra_modules: lm_heed is no module outside of the layers'),
                           ('use_llama_pro: true', 'use_llama_pro: ')):
             with self.subTest(more):
                 self.assertIn(why, self.only(freeze + more, *data))
