@@ -50,7 +50,7 @@ INLINED void stage_vector(const struct constants *k, struct staged *s, size_t i,
     s->doubt = times_plus(e.m, e.v, s->doubt);
 }
 
-/* What codes stand for, of two pairs. */
+/* It reads what the codes of two pairs stand for. */
 #ifdef CODES_BY_64
 struct stage_codes {
     _Alignas(64) uint16_t m[STAGE], v[STAGE];

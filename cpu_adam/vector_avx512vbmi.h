@@ -56,7 +56,7 @@ INLINED void store_halves(uint16_t *halves, words low, words high)
     _mm512_store_si512(halves + 2 * LANES, _mm512_unpackhi_epi8(low, high));
 }
 
-/* Of 64 codes, what they stand for: two pairs. */
+/* It reads what 64 codes stand for: two pairs. */
 INLINED void m_halves(const uint8_t *codes, uint16_t *halves)
 {
     const words code = load_64_codes(codes);

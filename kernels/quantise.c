@@ -16,7 +16,7 @@ size_t hst_quant_scales(size_t count)
     return count / HST_QUANT_BLOCK + (count % HST_QUANT_BLOCK > 0);
 }
 
-/* What both ways have: the same three pieces of memory. */
+/* Both ways have the same three pieces of memory. */
 struct pieces {
     enum hst_quant bits;
     enum hst_dtype dtype;

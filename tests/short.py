@@ -34,7 +34,8 @@ def part(rows, count, shift=0):
     others do not, and all of them take long. shift: of those of one list that stands several
     times, from where each begins."""
     rows = list(rows)
-    return [rows[(_rows_turn * count + shift + i) % len(rows)] for i in range(min(count, len(rows)))]
+    at = _rows_turn * count + shift
+    return [rows[(at + i) % len(rows)] for i in range(min(count, len(rows)))]
 
 
 _rows_turn = TURN

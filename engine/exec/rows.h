@@ -21,7 +21,8 @@ struct gathered {
 uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
                        struct gathered rows[GATHER_MAX]);
 
-/** Of a started GATHER_NEAR: `home` is what the rank has kept, shard_bytes as much as each has. */
+/** They are those of a started GATHER_NEAR: `home` is what the rank has kept, shard_bytes as much
+   as each has. */
 uint32_t rows_near(const struct executor *exec, struct scheduled at,
                    struct gathered rows[GATHER_MAX]);
 /** Keeps the rank's part of the rows of a GATHER that has ended, where its node does so. */

@@ -47,7 +47,7 @@ static int collective(struct nccl *n, const struct comm_op *op, size_t each_byte
                        "ncclAllGather");
 }
 
-/* What this rank brings: of a gather it is in its place. */
+/* This rank brings it: of a gather it is in its place. */
 static const char *own_part(const struct nccl *n, const struct comm_op *op)
 {
     if (op->kind == COMM_GATHER)

@@ -62,7 +62,7 @@ static inline uint64_t of_others(const struct build *b, uint64_t bytes)
 }
 
 /* operands_weights.c */
-/** What a visit reads of weights, or, where `copy` is, what is copied to the device. */
+/** These are the weights that a visit reads or, where `copy` is, that go to the device. */
 void operands_weights(struct build *b, uint32_t unit, bool copy);
 
 #endif

@@ -269,8 +269,8 @@ void buffer_pools_place(const struct placement_in *in, const struct choice *c, s
     place_device_tiles(in, c, p);
 }
 
-/* What a rank keeps of rows from the forward to the backward: of each as much as the others of its
- * node. */
+/* A rank keeps so much of rows from the forward to the backward: of each as much as the others of
+ * its node. */
 void buffer_pools_place_secondary(const struct placement_in *in, struct placement *p)
 {
     p->secondary.at = p->dram_bytes;

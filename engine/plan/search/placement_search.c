@@ -48,7 +48,7 @@ struct choice_range {
     uint32_t *classes; /* so many of the order had their turn, at most; may be null */
 };
 
-/* What is placed, and what is known of choices that were laid out before. */
+/* It holds what is placed, and what is known of choices that were laid out before. */
 struct scope {
     const struct placement_in *in;
     struct placement_memo *memo;
@@ -98,7 +98,7 @@ static bool fits_memory(const struct placement_in *in, const struct placement *p
     return fits_hbm(in, p) && p->dram_bytes <= in->dram_budget;
 }
 
-/* Of *p a search looks at what a memo keeps, until all is laid out. */
+/* A search looks at that of *p which a memo keeps, until all is laid out. */
 static void measure(const struct scope *s, const struct choice *c, struct placement *p)
 {
     if (placement_memo_find(s->memo, c, p))

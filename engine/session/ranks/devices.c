@@ -104,7 +104,8 @@ int ranks_await_devices(struct hst_engine *engine)
     return check_alone(engine);
 }
 
-/* Of the device's memory and the host's, for what ranks agree on before a plan has a budget. */
+/* It is memory of the device and of the host, for what ranks agree on before a plan has a budget.
+   */
 #define AGREEMENTS_BYTES ((uint64_t)64 << 20)
 
 int ranks_open_devices(struct hst_engine *engine)

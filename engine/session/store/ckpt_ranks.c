@@ -331,7 +331,7 @@ static int open_rank(const struct shares *shares, struct opened *o, uint32_t ran
     return rc;
 }
 
-/* Of a store of one rank. */
+/* It is for a store of one rank. */
 static int open_replica(struct hst_ckpt_ranks *r, struct opened *o, uint32_t number,
                         struct hst_error *error)
 {

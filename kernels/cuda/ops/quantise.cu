@@ -85,7 +85,7 @@ static __device__ __forceinline__ void read_values(const T *from, unsigned left,
     }
 }
 
-/* Of a vector's integers, four bytes at a time. */
+/* It takes a vector's integers, four bytes at a time. */
 template <int W> struct alignas(W) code_bytes {
     uint8_t at[W];
 };

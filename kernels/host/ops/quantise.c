@@ -29,7 +29,7 @@ VEC_INLINE void widen_block(const void *values, float *wide, size_t n, enum hst_
     }
 }
 
-/* Of the bits without the sign: those of a NaN are above an infinity's, as integers. */
+/* These are bits without the sign: those of a NaN are above an infinity's, as integers. */
 static float scale_of(const float *wide, float most)
 {
     ivec above = {0};

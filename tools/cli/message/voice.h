@@ -25,7 +25,7 @@ const char *voice_subject(void);
 bool voice_is_other(void);
 /** "rank 3 (node2): "; "" of rank 0. Never null. */
 const char *voice_prefix(void);
-/** What ends this rank ends all of them, in the same words: rank 0 tells it. Until voice_of. */
+/** All ranks end by what ends this one, in the same words: rank 0 tells it. Until voice_of. */
 void voice_all_alike(void);
 /** True of another rank than 0 after that. */
 bool voice_is_told(void);

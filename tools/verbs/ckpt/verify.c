@@ -189,7 +189,7 @@ static bool verify_one(struct run *run, uint64_t step, uint32_t replica)
     return run->goes_on && (code == CLI_EXIT_OK || code == EXIT_DATA || code == EXIT_IO);
 }
 
-/* What cannot be asked for ends all. Returns whether what comes next may be begun. */
+/* It ends all where something cannot be asked for. Returns whether what comes next may be begun. */
 static bool refuse_all(struct run *run, int native, struct hst_error *error)
 {
     run->exit_code = exit_of(run, native, error);
@@ -197,7 +197,7 @@ static bool refuse_all(struct run *run, int native, struct hst_error *error)
     return false;
 }
 
-/* What the other replicas have of a step. */
+/* It reads what the other replicas have of a step. */
 static bool verify_replicas(struct run *run, uint64_t step)
 {
     uint32_t numbers[KEPT_MAX];
