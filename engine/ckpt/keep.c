@@ -66,6 +66,23 @@ static void take_first(struct copying *c, void *bytes, size_t size)
         c->broken = ranks->take_first(ranks->context, bytes, size);
 }
 
+/* Where each rank has whole versions, it goes by what it has itself: none is taken from it because
+   another has lost its own. */
+static bool goes_alone(const struct copying *c)
+{
+    return !c->keep->config.ranks || c->keep->config.replicas;
+}
+
+/* Whether it is so on one of them. */
+static bool is_of_any(struct copying *c, bool own)
+{
+    const struct keep_ranks *ranks = c->keep->config.ranks;
+    uint32_t most = own, first;
+    if (ranks && !c->broken)
+        c->broken = ranks->most(ranks->context, own, &most, &first);
+    return most;
+}
+
 /* ---- names ---- */
 
 static bool is_there(const struct store_directory *directory, const char *name)
@@ -138,7 +155,8 @@ struct kept {
 static void find_kept(struct copying *c, struct kept *kept)
 {
     kept->count = hst_ckpt_kept(c->directories[0].path, kept->steps, KEPT_MOST);
-    take_first(c, kept, sizeof *kept);
+    if (!goes_alone(c))
+        take_first(c, kept, sizeof *kept);
 }
 
 static bool is_kept(struct copying *c, uint64_t step)
@@ -146,7 +164,8 @@ static bool is_kept(struct copying *c, uint64_t step)
     char name[KEPT_NAME_BYTES];
     kept_name(step, name);
     bool there = is_there(&c->directories[0], name);
-    take_first(c, &there, sizeof there);
+    if (!goes_alone(c))
+        take_first(c, &there, sizeof there);
     return there;
 }
 
@@ -158,7 +177,7 @@ static bool remove_oldest(struct copying *c, size_t left)
     const size_t most = kept.count < KEPT_MOST ? kept.count : KEPT_MOST;
     const size_t gone = kept.count > left ? kept.count - left : 0;
     remove_copies(c, kept.steps, gone < most ? gone : most);
-    return gone > 0;
+    return is_of_any(c, gone > 0);
 }
 
 static bool has_step(const struct kept *kept, uint64_t step)
@@ -169,16 +188,38 @@ static bool has_step(const struct kept *kept, uint64_t step)
     return found;
 }
 
-/* It removes what a crash has left, of which rank 0 has no copy: then no rank is in another's
- * way. */
+/* Of this rank's file of a copy, on the first drive. */
+static int read_header(struct copying *c, const char *name, struct store_header *header)
+{
+    char path[STORE_PATH_BYTES];
+    struct store_directory directory = {.fd = -1};
+    struct hst_error ignored = {0};
+    snprintf(path, sizeof path, "%s/%s", c->directories[0].path, name);
+    int rc = store_directory_open(path, &directory, &ignored);
+    rc = rc ? rc : store_first_look(&directory, c->look.rank, false, header, &ignored);
+    store_directory_close(&directory);
+    return rc;
+}
+
+/* One that a replica has made before is more than a part, though these ranks are none. */
+static bool is_whole(struct copying *c, uint64_t step)
+{
+    char name[KEPT_NAME_BYTES];
+    struct store_header header;
+    kept_name(step, name);
+    return read_header(c, name, &header) == 0 && header.world == 1;
+}
+
+/* It removes what a crash has left: parts of copies, of which rank 0 has none. Then no rank is in
+ * another's way. */
 static int tidy(struct copying *c)
 {
     struct kept first = {0}, own;
-    if (c->keep->config.ranks) {
+    if (!goes_alone(c)) {
         find_kept(c, &first);
         own.count = hst_ckpt_kept(c->directories[0].path, own.steps, KEPT_MOST);
         for (size_t i = 0; i < own.count && own.count <= KEPT_MOST && !c->broken; i++)
-            if (!has_step(&first, own.steps[i]))
+            if (!has_step(&first, own.steps[i]) && !is_whole(c, own.steps[i]))
                 remove_copy(c, own.steps[i]);
     }
     remove_leftovers(c);
@@ -273,8 +314,9 @@ static int publish(struct copying *c, const char *forming, const char *name)
 static int publish_in_turn(struct copying *c, const char *forming, const char *name)
 {
     const bool last = c->keep->config.ranks && is_first(c);
-    int rc = alike(c, last ? 0 : publish(c, forming, name));
-    return rc || !c->keep->config.ranks ? rc : alike(c, last ? publish(c, forming, name) : 0);
+    const int rc = alike(c, last || c->has ? 0 : publish(c, forming, name));
+    return rc || !c->keep->config.ranks ? rc
+                                        : alike(c, last && !c->has ? publish(c, forming, name) : 0);
 }
 
 /* ---- the whole ---- */
@@ -321,6 +363,8 @@ static void close_all(struct copying *c)
 static int make_files(struct copying *c, const char *forming)
 {
     int rc = 0;
+    if (c->has)
+        return 0;
     for (uint32_t d = 0; d < c->keep->config.drives && rc == 0; d++)
         rc = make_file(c, d, forming);
     return rc ? rc : check_space(c);
@@ -343,15 +387,17 @@ static bool remove_others(struct copying *c, size_t left)
     const struct keep *keep = c->keep;
     if (keep->config.count > 0)
         return remove_oldest(c, left);
-    if (keep->instead_of == HST_NO_VERSION || keep->instead_of == keep->done.step ||
-        !is_kept(c, keep->instead_of))
+    if (keep->instead_of == HST_NO_VERSION || keep->instead_of == keep->done.step)
         return false;
-    remove_copies(c, &keep->instead_of, 1);
-    return true;
+    const bool there = is_kept(c, keep->instead_of);
+    remove_copies(c, &keep->instead_of, there);
+    return is_of_any(c, there);
 }
 
 static int make_bytes(struct copying *c)
 {
+    if (c->has)
+        return 0;
     int rc = keep_copy_extents(c);
     rc = rc ? rc : keep_write_tables(c);
     return rc ? rc : sync_files(c);
@@ -360,20 +406,18 @@ static int make_bytes(struct copying *c)
 /* Whether it is of this store: else of one of other ranks, of which this one was made. */
 static bool is_own(struct copying *c, const char *name)
 {
-    char path[STORE_PATH_BYTES];
-    struct store_directory directory = {.fd = -1};
     struct store_header header;
-    struct hst_error ignored = {0};
-    snprintf(path, sizeof path, "%s/%s", c->directories[0].path, name);
-    bool own = store_directory_open(path, &directory, &ignored) == 0 &&
-               store_first_look(&directory, c->look.rank, false, &header, &ignored) == 0 &&
-               store_id_equal(&header.uuid, &c->look.headers[0].uuid);
-    store_directory_close(&directory);
-    take_first(c, &own, sizeof own);
+    const int rc = read_header(c, name, &header);
+    bool own = rc == 0 && store_id_equal(&header.uuid, &c->look.headers[0].uuid);
+    if (c->keep->config.replicas && rc == -ENOENT) /* only others have one in this directory */
+        own = true;
+    if (!goes_alone(c))
+        take_first(c, &own, sizeof own);
     return own;
 }
 
-/* One that is there already is of the run before: the same bytes. */
+/* One that is there already is of the run before: the same bytes. Ranks take all steps together,
+   also where only some make one. */
 static int make_copy(struct copying *c)
 {
     char name[KEPT_NAME_BYTES], forming[KEPT_NAME_BYTES];
@@ -384,14 +428,12 @@ static int make_copy(struct copying *c)
     kept_name(c->keep->done.step, name);
     kept_forming_name(c->keep->done.step, forming);
     rc = tidy(c);
-    bool kept = rc == 0 && is_kept(c, c->keep->done.step);
-    if (kept && !is_own(c, name)) {
-        remove_copies(c, &c->keep->done.step, 1);
-        kept = false;
-    }
-    if (rc == 0 && !kept) {
+    if (rc == 0) {
+        const bool there = is_kept(c, c->keep->done.step);
+        c->has = there && is_own(c, name);
+        remove_copies(c, &c->keep->done.step, there && !c->has);
         rc = alike(c, make_files(c, forming));
-        if (is_full(rc) && remove_others(c, count - 1))
+        if (is_full(rc) && remove_others(c, count - 1 + c->has))
             rc = make_files_again(c, forming);
         rc = rc ? rc : alike(c, make_bytes(c));
         rc = rc ? rc : publish_in_turn(c, forming, name);

@@ -12,7 +12,7 @@
  *
  * Several ranks make a copy together, each of its own files, in one directory or in one of each. A
  * copy is whole where rank 0 has its name: it names it last and takes the name away first, and the
- * others go by what it has.
+ * others go by what it has. Replicas have a whole version each: each goes by what it has itself.
  */
 #include "plan/layout/stripe.h"
 
@@ -36,6 +36,7 @@ struct keep_config {
     uint32_t count; /* copies that are kept: the oldest go; 0: only what keep_begin is told */
     const char *fewer; /* what needs less room, for messages: "a smaller --keep" */
     const struct keep_ranks *ranks; /* null: one process; must outlive it */
+    bool replicas; /* each rank's copy is a whole version */
     uint32_t sharers[STRIPE_DRIVES_MAX]; /* ranks that share what is free on a drive: 1 of one */
 };
 

@@ -28,6 +28,7 @@ struct copying {
     bool clone[STRIPE_DRIVES_MAX]; /* the file system may share bytes */
     uint64_t dirty_from[STRIPE_DRIVES_MAX], dirty_bytes[STRIPE_DRIVES_MAX];
     unsigned char *part; /* KEEP_PART_BYTES, where the system copies nothing by itself */
+    bool has;            /* the copy is there already: others may make theirs */
     int broken;          /* ranks cannot ask each other any more */
     struct hst_error *error;
 };

@@ -131,7 +131,8 @@ class Keeps(Case):
         self.assertEqual(sums_of(self.path('exported')), best)
 
     def test_each_rank_keeps_its_own_and_one_that_goes_on_knows_them(self):
-        """A copy that rank 0 has no more is none to all, and those of others go."""
+        """A copy that rank 0 has no more is none to all, and those of others go, of replicas when
+        a better one is there."""
         for stage in some(('3', '0'), 2):
             with self.subTest(stage=stage):
                 self.again()
@@ -244,6 +245,25 @@ class Keeps(Case):
         self.assertRegex(told, r'\A' + r'\n'.join(whole[:3]) + r'\n(damaged: [^\n]*/own1/step-2/'
                                r'r00001\.d0\.blk, [^\n]*\n)+step 2: \d+ blocks? (is|are) damaged '
                                r'\(a kept copy, replica 1\)\n')
+
+    def test_replicas_keep_theirs_where_rank_0_has_lost_its_own(self):
+        """Its file is copied from another's, as E613 says, and its copies are gone. Each removes
+        its own oldest."""
+        words = ('--ways', '2', '--durability', 'step', '--zero-stage', '0', '--keep', '3',
+                 '--keep-every', '2')
+        kind = {'store': 'own{rank}', 'before': mpi.launcher(2)}
+        self.run_it(*words, steps=5, **kind)
+        before = sums_of(self.path('own1/step-4'))
+        shutil.rmtree(self.path('own0'))
+        os.mkdir(self.path('own0'), 0o700)
+        shutil.copy(self.path('own1/r00001.d0.blk'), self.path('own0/r00000.d0.blk'))
+        self.run_it(*words, '--resume', steps=6, **kind)
+        self.assertEqual([self.kept('own0'), self.kept('own1')],
+                         [['step-6'], ['step-2', 'step-4', 'step-6']])
+        self.assertEqual(sums_of(self.path('own1/step-4')), before)
+        self.run_it(*words, '--resume', steps=8, **kind)
+        self.assertEqual([self.kept('own0'), self.kept('own1')],
+                         [['step-6', 'step-8'], ['step-4', 'step-6', 'step-8']])
 
     def test_copies_change_nothing(self):
         want = self.trained('--ways', '4', '--durability', '2', steps=6)

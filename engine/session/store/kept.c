@@ -58,7 +58,8 @@ static int make_keep(struct hst_engine *engine)
                                  .count = engine->config.keep,
                                  .fewer = engine->config.keep ? "a smaller --keep"
                                                               : "do without --keep-best",
-                                 .ranks = engine->comm ? &v->keep_ranks : NULL};
+                                 .ranks = engine->comm ? &v->keep_ranks : NULL,
+                                 .replicas = ranks_are_replicas(engine)};
     const int rc = ranks_share_drives(engine, config.sharers);
     if (rc)
         return rc;
