@@ -246,6 +246,19 @@ class Keeps(Case):
                                r'r00001\.d0\.blk, [^\n]*\n)+step 2: \d+ blocks? (is|are) damaged '
                                r'\(a kept copy, replica 1\)\n')
 
+    def test_copies_of_replicas_are_verified_beside_a_store_of_shards(self):
+        words = ('--ways', '2', '--durability', 'step')
+        kind = {'store': 'own{rank}', 'before': mpi.launcher(2)}
+        self.run_it(*words, '--zero-stage', '0', '--keep', '1', '--keep-every', '2', steps=3,
+                    **kind)
+        self.run_it(*words, '--resume', '--allow-config-change', steps=4, **kind)
+        told = self.verified(*mpi.launcher(2), store='own{rank}')
+        self.assertRegex(told, r'\Astep 4: [^\n]*\nstep 2: [^\n]* \(a kept copy\)\n'
+                               r'step 2: [^\n]* \(a kept copy, replica 1\)\n\Z')
+        self.spoil('own1/step-2/r00001.d0.blk')
+        told = self.verified(*mpi.launcher(2), store='own{rank}', code=65)
+        self.assertRegex(told, r'are damaged \(a kept copy, replica 1\)\n')
+
     def test_replicas_keep_theirs_where_rank_0_has_lost_its_own(self):
         """Its file is copied from another's, as E613 says, and its copies are gone. Each removes
         its own oldest."""

@@ -331,11 +331,16 @@ static int open_rank(const struct shares *shares, struct opened *o, uint32_t ran
     return rc;
 }
 
-/* It is for a store of one rank. */
+/* It is for a store of one rank, or such a copy. */
 static int open_replica(struct hst_ckpt_ranks *r, struct opened *o, uint32_t number,
                         struct hst_error *error)
 {
     const uint32_t processes = r->engine.ranks.ranks;
+    if (o->shares.world != 1)
+        return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                            "what %s has is of %u ranks together, none of which is a replica. "
+                            "Fix: hoistway ckpt list tells which copies are kept",
+                            r->engine.config.store, o->shares.world);
     o->shares.replica = number;
     replicas_seen(&r->replicas, processes, number, o->seen);
     const int rc = replicas_open(&r->replicas, number, o->own, error);
@@ -447,7 +452,7 @@ int hst_ckpt_ranks_replicas(struct hst_ckpt_ranks *r, uint64_t step, uint32_t *n
     const struct hst_store_place place = {ranks->rank, ranks->local, ranks->node};
     int rc = 0;
     *count = 0;
-    if (r->engine.shares.map.world != 1)
+    if (step == HST_NO_VERSION && r->engine.shares.map.world != 1) /* of a copy its files tell */
         return 0;
     if (replicas_look(&r->replicas, r->engine.store, &place, step, ranks->ranks))
         rc = no_memory(error);
@@ -540,7 +545,7 @@ int hst_ckpt_ranks_open(struct hst_ckpt_ranks *r, const struct hst_ckpt_config *
     int rc = find_copy(r, config->step, &kept);
     if (rc)
         return failed(r, rc, error);
-    const bool copied = kept != HST_NO_VERSION && config->replica == 0;
+    const bool copied = kept != HST_NO_VERSION;
     rc = copied ? look_at_copy(r, kept, error) : 0;
     if (rc)
         return rc;
