@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See left_copies.h. They are not removed: with those of the other ranks they are whole versions,
- * which the user has asked to keep.
+ * which the user has asked to keep, until the ranks that go on remove theirs.
  */
 #include "session/store/left_copies.h"
 
@@ -74,7 +74,8 @@ static void tell(struct hst_engine *engine, uint32_t rank, const char *path)
     if (found > 0)
         report_log(&engine->report, HST_LOG_WARNING,
                    "W623 copies of rank %u are left in %s, which no rank has any more: %s. Fix: "
-                   "%s; or leave them to hoistway ckpt, which reads them there",
+                   "%s; or leave them: hoistway ckpt reads them until --keep removes the others' "
+                   "part",
                    rank, path, text, fix);
 }
 
