@@ -162,11 +162,11 @@ class Nccl(unittest.TestCase):
 
     # ---- without MPI ---------------------------------------------------------------------------
 
-    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nodes=1):
+    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None):
         """As torchrun starts ranks: by their variables alone. Status and words of each."""
         Nccl.port += 2
         locals_ = ranks // nodes
-        base = environment(locals_)
+        base = environment(gpus or locals_)
         children = [subprocess.Popen(
             run.command('untied-mha', *BF16, *options, steps=steps, device=device, comm='auto'),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -212,6 +212,16 @@ class Nccl(unittest.TestCase):
                     self.assertEqual(child.returncode, 2, errors)
                     self.assertRegex(errors, words)
 
+    @whole_alone
+    def test_a_rank_of_torchrun_without_a_gpu(self):
+        """It tells it itself: the other one has a GPU, and waits."""
+        with Run() as run:
+            (_, _, waits), (child, _, errors) = self.torchrun(run, 2, '--peer-timeout=5', device='',
+                                                              gpus=1)
+        self.assertEqual(child.returncode, 2, errors)
+        self.assertRegex(errors, r'rank 1 [^\n]*error\[E501\] [^\n]* of which rank 1 has none: ')
+        self.assertRegex(waits, r'error\[E504\] ')
+
     # ---- what is refused, and what goes wrong --------------------------------------------------
 
     def fails(self, words, *options, status=None, seconds=70, ranks=2, **settings):
@@ -239,15 +249,15 @@ class Nccl(unittest.TestCase):
 
     @in_turn(1, 4)
     def test_a_rank_that_hangs_while_they_join(self):
-        self.fails(r'error\[E504\] [^\n]*waited 2 s in ncclCommInitRankConfig',
-                   '--peer-timeout=2', nccl='rank=1,fail=ncclCommInitRankConfig:1:hang')
+        self.fails(r'error\[E504\] [^\n]*waited \d+ s in ncclCommInitRankConfig',
+                   '--peer-timeout=5', nccl='rank=1,fail=ncclCommInitRankConfig:1:hang')
 
     @in_turn(2, 4)
     def test_a_rank_that_hangs_in_a_collective(self):
         for call in some(('ncclAllGather:3:hang', 'ncclAlltoAll:2:hang'), 2):
             with self.subTest(call=call):
-                self.fails(r'error\[E504\] [^\n]*waited 2 s in the (gather|exchange) of \S+ by '
-                           r'NCCL, in step 1', '--peer-timeout=2',
+                self.fails(r'error\[E504\] [^\n]*waited \d+ s in the (gather|exchange) of \S+ by '
+                           r'NCCL, in step 1', '--peer-timeout=5',
                            nccl=f'rank=1,fail={call}')
 
     @whole_alone
@@ -258,7 +268,7 @@ class Nccl(unittest.TestCase):
                 ('ncclMemAlloc:1:1', 'ncclMemAlloc of [0-9]+ bytes of device memory failed'),
                 ('ncclAllGather:2:async=6', 'an operation of NCCL failed: remote process exited')):
             with self.subTest(call=call):
-                self.fails(rf'error\[E50[24]\] [^\n]*{words}', '--peer-timeout=3',
+                self.fails(rf'error\[E50[24]\] [^\n]*{words}', '--peer-timeout=5',
                            nccl=f'fail={call}')
 
     @whole_alone

@@ -98,6 +98,27 @@ static void a_rank_is_one_of_a_world_that_mpi_carries(void **state)
     voice_of(0, NULL);
 }
 
+/* Others have GPUs, and would wait for one that has said nothing. */
+static void a_rank_without_a_gpu_tells_it_itself(void **state)
+{
+    (void)state;
+    const struct hst_launch launch = {.ranks = 2,
+                                      .rank = 1,
+                                      .launcher = "torchrun",
+                                      .variable = "WORLD_SIZE",
+                                      .alone = "without torchrun"};
+    for (int own = 0; own < 2; own++) {
+        struct hst_error error = {0};
+        voice_of(1, NULL);
+        assert_int_equal(launch_needs_mpi(&launch, own ? "no CUDA driver" : "", &error), -EINVAL);
+        assert_int_equal(voice_is_told(), !own);
+        assert_int_equal(error.code, FAIL_RANKS);
+        assert_int_equal(strstr(error.message, "rank 1 has none: no CUDA driver. Fix: ") != NULL,
+                         own);
+    }
+    voice_of(0, NULL);
+}
+
 /* ---- voice ---- */
 
 static volatile sig_atomic_t ended;
@@ -197,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_is_one_of_a_world_that_mpi_carries),
+        cmocka_unit_test(a_rank_without_a_gpu_tells_it_itself),
         cmocka_unit_test(rank_0_speaks_as_one_process_does),
         cmocka_unit_test(others_name_themselves_and_their_node),
         cmocka_unit_test(an_end_is_told_unless_the_launcher_has_brought_it),

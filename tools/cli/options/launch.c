@@ -13,7 +13,6 @@
 
 static int refuse(const struct hst_launch *launch, const char *why, struct hst_error *error)
 {
-    voice_all_alike();
     return fail(error, FAIL_RANKS, -EINVAL,
                 "%s has started this as one of %u (%s is %u), and each would be a whole run that "
                 "knows nothing of the others: %s. Fix: start it once, %s.",
@@ -30,21 +29,28 @@ int launch_read_joined(const struct hst_launch_flags *flags, struct hst_launch *
         voice_all_alike();
     if (native && (launch->ranks > 1 || flags->world || flags->rank))
         return fail(error, FAIL_RANKS, native, "%s", why);
-    return *launch->meet ? 0 : launch_needs_mpi(launch, error);
+    return *launch->meet ? 0 : launch_needs_mpi(launch, "", error);
 }
 
-int launch_needs_mpi(const struct hst_launch *launch, struct hst_error *error)
+int launch_needs_mpi(const struct hst_launch *launch, const char *own, struct hst_error *error)
 {
-    if (launch->ranks > 1 && !launch->mpi)
-        return refuse(launch, "MPI, which joins ranks, does not know of these", error);
-    return 0;
+    if (launch->ranks <= 1 || launch->mpi)
+        return 0;
+    if (*own)
+        return fail(error, FAIL_RANKS, -EINVAL,
+                    "%s has started this as one of %u, which MPI does not know of, and NCCL joins "
+                    "GPUs, of which rank %u has none: %.200s. Fix: a GPU for each rank (hoistway "
+                    "doctor), or mpirun.",
+                    launch->launcher, launch->ranks, launch->rank, own);
+    voice_all_alike();
+    return refuse(launch, "MPI, which joins ranks, does not know of these", error);
 }
 
 int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
                 struct hst_error *error)
 {
     const int native = launch_read_joined(flags, launch, error);
-    return native ? native : launch_needs_mpi(launch, error);
+    return native ? native : launch_needs_mpi(launch, "", error);
 }
 
 void launch_speak(const volatile sig_atomic_t *ended)

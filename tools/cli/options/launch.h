@@ -19,8 +19,11 @@ int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
 /** The same, of a verb whose ranks NCCL may join, where torchrun tells where they meet. */
 int launch_read_joined(const struct hst_launch_flags *flags, struct hst_launch *launch,
                        struct hst_error *error);
-/** Refuses several ranks that MPI does not know of: they have no GPUs. E501. */
-int launch_needs_mpi(const struct hst_launch *launch, struct hst_error *error);
+/**
+ * Refuses several ranks that MPI does not know of: they have no GPUs. E501.
+ * own: why this rank has none, which it tells itself; "" where all are on the host alike
+ */
+int launch_needs_mpi(const struct hst_launch *launch, const char *own, struct hst_error *error);
 /**
  * Before a verb that ranks run together reads its command line: what is wrong with that is told
  * once (cli/message/voice.h). It knows what the environment says, and so not --rank. ended: as

@@ -64,18 +64,18 @@ int train_device_choose(struct train *t)
     bool gpu = !o->engine.device && o->engine.hbm_bytes;
     /* a planned GPU has a name */
     device_choose(gpu ? "cuda" : o->engine.device, local_of(o), &t->device);
+    const struct hst_launch *launch = o->engine.launch;
+    if (launch && *launch->meet && strcmp(t->device.name, "host") == 0) {
+        const int native = launch_needs_mpi(launch, t->device.why, t->error);
+        if (native)
+            return native;
+    }
     if (t->device.warn) {
         cli_warn(CLI_DEVICE,
                  "going on with the CPU: %s. Fix: hoistway doctor says what to do, --device host "
                  "silences this.",
                  t->device.why);
         t->device.why[0] = '\0'; /* told */
-    }
-    const struct hst_launch *launch = o->engine.launch;
-    if (launch && *launch->meet && strcmp(t->device.name, "host") == 0) {
-        const int native = launch_needs_mpi(launch, t->error);
-        if (native)
-            return native;
     }
     t->run =
         (struct llama_run){.seq_len = o->seq_len,
