@@ -162,13 +162,17 @@ class Nccl(unittest.TestCase):
 
     # ---- without MPI ---------------------------------------------------------------------------
 
-    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None):
+    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None,
+                 stores=None):
         """As torchrun starts ranks: by their variables alone. Status and words of each."""
         Nccl.port += 2
         locals_ = ranks // nodes
         base = environment(gpus or locals_)
+        command = run.command('untied-mha', *BF16, *options, steps=steps, device=device,
+                              comm='auto')
+        store = command.index('--store') + 1
         children = [subprocess.Popen(
-            run.command('untied-mha', *BF16, *options, steps=steps, device=device, comm='auto'),
+            [*command[:store], stores[rank] if stores else command[store], *command[store + 1:]],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**base, 'WORLD_SIZE': str(ranks), 'RANK': str(rank),
                  'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
@@ -221,6 +225,24 @@ class Nccl(unittest.TestCase):
         self.assertEqual(child.returncode, 2, errors)
         self.assertRegex(errors, r'rank 1 [^\n]*error\[E501\] [^\n]* of which rank 1 has none: ')
         self.assertRegex(waits, r'error\[E504\] ')
+
+    @whole_alone
+    def test_nodes_of_torchrun_in_another_order(self):
+        """Each has a store of its own, and no rank waits for one that has ended."""
+        with Run() as run:
+            stores = [run.path('store0'), run.path('store1')]
+            for child, _, errors in self.torchrun(run, 2, '--durability=step', ON_NVME, steps=1,
+                                                  nodes=2, stores=stores):
+                self.assertEqual(child.returncode, 0, errors)
+            for child, _, errors in self.torchrun(run, 2, '--resume', ON_NVME, nodes=2,
+                                                  stores=stores[::-1]):
+                self.assertEqual(child.returncode, 1, errors)
+                self.assertRegex(errors, r'error\[E613\] rank 0 finds the files of rank 1: '
+                                         r'[^\n]*torchrun[^\n]*Fix: start the nodes in the order')
+            for child, _, errors in self.torchrun(run, 2, '--resume', ON_NVME, nodes=2,
+                                                  stores=stores):
+                self.assertEqual(child.returncode, 0, errors)
+            self.assertEqual(run.came_to()[1], alone('untied-mha', BF16)[1])
 
     # ---- what is refused, and what goes wrong --------------------------------------------------
 

@@ -271,15 +271,27 @@ static int gather(struct hst_engine *engine, const struct shares *shares, struct
     return rc;
 }
 
+/* All ranks know what each has found, and are refused alike. */
+static int refuse_order(struct hst_engine *engine, uint32_t process, uint32_t wish)
+{
+    return report_fail(&engine->report, HST_E_STORE_MIXED, -EINVAL,
+                       "rank %u finds the files of rank %u: nodes are in another order than "
+                       "before, and a rank keeps the number that %s gave it. Fix: start the nodes "
+                       "in the order of their files, or use mpirun",
+                       process, wish, engine->config.launch->launcher);
+}
+
 static int take_number(struct hst_engine *engine)
 {
     const struct share_map *map = &engine->shares.map;
     const uint32_t ranks = engine->ranks.ranks, wish = map->number[engine->ranks.rank];
-    bool others = false;
-    for (uint32_t p = 0; p < ranks; p++)
-        others = others || map->number[p] != p;
-    if (!others)
+    uint32_t other = 0;
+    while (other < ranks && map->number[other] == other)
+        other++;
+    if (other == ranks)
         return 0;
+    if (!engine->config.launch->mpi)
+        return refuse_order(engine, other, map->number[other]);
     int rc = comm_number(engine->comm, wish);
     if (rc)
         return comm_report(engine->comm, &engine->report, 0, rc);
