@@ -104,7 +104,7 @@ static int open_device(const struct comm_config *config, struct comm **comm,
     rc = rc ? rc : comm_join(config, &control, failure);
     if (rc == 0)
         *comm = control;
-    else if (rc == -ENODEV && control)
+    else if ((rc == -ENODEV || rc == -ENOTSUP) && control)
         (void)comm_close(&control);
     return rc;
 }

@@ -115,8 +115,9 @@ int comm_open(const struct comm_config *config, struct comm **comm, struct comm_
 /**
  * Joins device memory to a comm of MPI that is open, with nothing under way: *comm moves the memory
  * of config->dev too from then on. All ranks must. What all of them have is agreed on first: where
- * a rank has no plugin, no NCCL or one that is too old, all have -ENODEV and *comm as it was.
- * Errors: those of comm_open; after another one than -ENODEV other ranks may be waiting, and
+ * a rank has no plugin, no NCCL or one that is too old, all have -ENODEV and *comm as it was; so
+ * they have with -ENOTSUP (comm_hops_fit).
+ * Errors: those of comm_open; after another one than these two other ranks may be waiting, and
  * comm_abort is what is left.
  */
 int comm_join(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
@@ -216,9 +217,19 @@ struct comm_op {
 
 /**
  * Bytes of others' elements that an operation brings to a rank at most, in the type that they have
- * in it; of a sum and a broadcast as if each rank sent all of it. Pure.
+ * in it; of a sum and a broadcast as if each rank sent all of it. locals: ranks of the rank's node.
+ * Pure.
  */
-uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks);
+uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks, uint32_t locals);
+
+#define COMM_WHY_BYTES 120u
+/**
+ * Of ranks whose GPUs NCCL joins: how many of a node add up before an exchange leaves it, a power
+ * of two. 1: exchanges have one hop. uniform: all nodes have as many ranks.
+ */
+uint32_t comm_hop_group(const struct comm_info *info, bool uniform);
+/** Whether a GPU can add what meets in a hop, HST_SUM_INPUTS at most. why is written where not. */
+bool comm_hops_fit(const struct comm_info *info, bool uniform, char why[COMM_WHY_BYTES]);
 
 /** "gather", "exchange", …; "operation" for what is none; static. */
 const char *comm_kind_name(enum comm_kind kind);

@@ -34,7 +34,7 @@ uint64_t comm_quant_bytes(size_t count)
     return count + count / HST_QUANT_BLOCK * sizeof(float);
 }
 
-uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks)
+uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks, uint32_t locals)
 {
     uint64_t each = op->count;
     if (op->kind == COMM_EXCHANGE) /* no rank's type is wider than rank 0's */
@@ -44,5 +44,21 @@ uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks)
         each = comm_quant_bytes(op->count / hst_dtype_bytes(op->dtype));
     else if (op->kind == COMM_SUM64)
         each *= sizeof(int64_t);
-    return each * (ranks - 1);
+    return each * ((op->near ? locals : ranks) - 1);
+}
+
+uint32_t comm_hop_group(const struct comm_info *info, bool uniform)
+{
+    return uniform && info->nodes > 1 ? info->locals & -info->locals : 1;
+}
+
+bool comm_hops_fit(const struct comm_info *info, bool uniform, char why[COMM_WHY_BYTES])
+{
+    const uint32_t group = comm_hop_group(info, uniform), groups = info->ranks / group;
+    const uint32_t inputs = groups > group ? groups : group;
+    if (inputs > HST_SUM_INPUTS)
+        snprintf(why, COMM_WHY_BYTES,
+                 "an exchange by NCCL has %u ranks in one hop, and a GPU adds %d inputs at most",
+                 inputs, HST_SUM_INPUTS);
+    return inputs <= HST_SUM_INPUTS;
 }

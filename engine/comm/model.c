@@ -24,7 +24,7 @@ struct model {
     struct wrap wrap;
     struct comm_ops ops;
     struct comm_model link;
-    uint32_t ranks;
+    uint32_t ranks, locals;
     int timer, epoll;
     uint64_t free_ns; /* when the link is through with all that was begun */
     struct due due[COMM_IN_FLIGHT];
@@ -82,7 +82,8 @@ static int model_begin(struct comm *comm, const struct comm_op *op, uint64_t *ti
     if (rc)
         return rc;
     const uint64_t at_ns = now_ns();
-    double takes_s = m->link.latency_s + (double)comm_op_bytes(op, m->ranks) / m->link.bytes_per_s;
+    double takes_s =
+        m->link.latency_s + (double)comm_op_bytes(op, m->ranks, m->locals) / m->link.bytes_per_s;
     takes_s = takes_s < YEAR_S ? takes_s : YEAR_S;
     m->free_ns =
         (m->free_ns > at_ns ? m->free_ns : at_ns) + (uint64_t)(takes_s * (double)NS_PER_SECOND);
@@ -155,6 +156,7 @@ int comm_model_wrap(struct comm **comm, const struct comm_model *model)
     m->wrap.base.ops = &m->ops;
     m->link = *model;
     m->ranks = info.ranks;
+    m->locals = info.locals;
     m->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     m->epoll = epoll_create1(EPOLL_CLOEXEC);
     int rc = m->timer < 0 || m->epoll < 0 ? -EMFILE : watch(m, m->timer);

@@ -191,8 +191,8 @@ static int measure_all(struct probe *p, struct comm_times *t)
     int rc = measure(p, &empty, 0, EMPTY_TURNS, &t->empty_s);
     rc = rc ? rc : choose_shard(p, t->empty_s);
     const struct comm_op gather = op_of(p, COMM_GATHER), exchange = op_of(p, COMM_EXCHANGE);
-    t->gather_bytes = (double)comm_op_bytes(&gather, p->info.ranks);
-    t->exchange_bytes = (double)comm_op_bytes(&exchange, p->info.ranks);
+    t->gather_bytes = (double)comm_op_bytes(&gather, p->info.ranks, p->info.locals);
+    t->exchange_bytes = (double)comm_op_bytes(&exchange, p->info.ranks, p->info.locals);
     const double copied = t->gather_bytes * (1 - comm_crossing(&p->info).gather);
     rc = rc ? rc : measure(p, &gather, 0, 1, &t->gather_s);
     rc = rc ? rc : measure(p, &exchange, 0, 1, &t->exchange_s);

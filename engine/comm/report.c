@@ -30,6 +30,8 @@ int comm_report_open(const struct comm_failure *failure, bool device, struct rep
     if (device && failure->native == -ENODEV)
         fix = "NCCL 2.19.3 or later on all nodes, in a folder of HOISTWAY_CUDA_PATH or where the "
               "loader looks, or --comm mpi";
+    else if (device && failure->native == -ENOTSUP)
+        fix = "--comm mpi, of ranks that mpirun or srun starts";
     else if (failure->native == -EPIPE)
         fix = "what that rank has said; then start all of them again";
     return report_fail(report, failure->native == -EPIPE ? HST_E_RANK : HST_E_COMM, failure->native,

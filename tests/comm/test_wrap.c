@@ -189,6 +189,31 @@ static void as_many_are_under_way_as_any_comm_has(void **state)
     comm_close(&comm);
 }
 
+/* Of NCCL's exchanges; ranks of a node add up by a power of two. */
+static void hops_have_as_many_inputs_as_a_gpu_adds(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t nodes, locals;
+        bool uniform;
+        uint32_t group;
+        const char *most; /* of one hop, where that is too much */
+    } rows[] = {{1, 64, true, 1, NULL},         {1, 65, true, 1, "65 ranks in one hop"},
+                {64, 8, true, 8, NULL},         {128, 8, true, 8, "128 ranks in one hop"},
+                {64, 8, false, 1, "512 ranks"}, {2, 128, true, 128, "128 ranks in one hop"},
+                {22, 3, true, 1, "66 ranks"},   {16, 12, true, 4, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char why[COMM_WHY_BYTES] = "";
+        const struct comm_info info = {.ranks = rows[i].nodes * rows[i].locals,
+                                       .locals = rows[i].locals,
+                                       .nodes = rows[i].nodes};
+        assert_int_equal(comm_hop_group(&info, rows[i].uniform), rows[i].group);
+        assert_int_equal(comm_hops_fit(&info, rows[i].uniform, why), !rows[i].most);
+        if (rows[i].most && !strstr(why, rows[i].most))
+            fail_msg("row %zu: %s", i, why);
+    }
+}
+
 static void bytes_are_those_of_others_elements(void **state)
 {
     (void)state;
@@ -198,11 +223,13 @@ static void bytes_are_those_of_others_elements(void **state)
     const struct comm_op wide = {
         .kind = COMM_EXCHANGE, .count = 10, .tree = {8, 8, HST_BF16, HST_BF16}};
     const struct comm_op sum = {.kind = COMM_SUM64, .count = 10};
-    assert_int_equal(comm_op_bytes(&gather, 4), 30);
-    assert_int_equal(comm_op_bytes(&exchange, 4), 60);
-    assert_int_equal(comm_op_bytes(&wide, 4), 120); /* sums of two ways are f32 */
-    assert_int_equal(comm_op_bytes(&sum, 4), 240);
-    assert_int_equal(comm_op_bytes(&gather, 1), 0);
+    const struct comm_op near = {.kind = COMM_GATHER, .count = 10, .near = true};
+    assert_int_equal(comm_op_bytes(&gather, 4, 2), 30);
+    assert_int_equal(comm_op_bytes(&near, 4, 2), 10);
+    assert_int_equal(comm_op_bytes(&exchange, 4, 2), 60);
+    assert_int_equal(comm_op_bytes(&wide, 4, 2), 120); /* sums of two ways are f32 */
+    assert_int_equal(comm_op_bytes(&sum, 4, 2), 240);
+    assert_int_equal(comm_op_bytes(&gather, 1, 1), 0);
 }
 
 static int share(struct comm *comm, uint64_t *ticket)
@@ -338,6 +365,7 @@ int main(void)
         cmocka_unit_test(what_is_slower_below_ends_when_that_does),
         cmocka_unit_test(the_descriptor_is_readable_when_an_operation_is_due),
         cmocka_unit_test(as_many_are_under_way_as_any_comm_has),
+        cmocka_unit_test(hops_have_as_many_inputs_as_a_gpu_adds),
         cmocka_unit_test(bytes_are_those_of_others_elements),
         cmocka_unit_test(the_nth_operation_fails_and_so_do_all_after_it),
         cmocka_unit_test(what_is_not_begun_is_not_counted),

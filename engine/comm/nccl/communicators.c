@@ -107,44 +107,39 @@ static void destroy(struct nccl *n, struct nccl_comm **comm)
 
 int nccl_split_hops(struct nccl *n)
 {
-    const uint32_t locals = n->info.locals, group = locals & -locals;
     destroy(n, &n->inner);
     destroy(n, &n->outer);
-    n->group = n->uniform && n->info.nodes > 1 ? group : 1;
     if (n->group == 1)
         return 0;
-    int rc = split(n, (int)(n->info.rank / group), &n->inner);
-    return rc ? rc : split(n, (int)(n->info.rank % group), &n->outer);
+    int rc = split(n, (int)(n->info.rank / n->group), &n->inner);
+    return rc ? rc : split(n, (int)(n->info.rank % n->group), &n->outer);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* The operation adds so many inputs at once. */
+/* All ranks are refused alike, before NCCL has any of them. */
 static int check_inputs(struct nccl *n)
 {
-    const uint32_t most =
-        n->group > 1 && n->info.ranks / n->group > n->group ? n->info.ranks / n->group : n->group;
-    const uint32_t inputs = n->group > 1 ? most : n->info.ranks;
-    if (inputs <= HST_SUM_INPUTS)
-        return 0;
-    return nccl_fail(n, -ENOTSUP, COMM_NOBODY,
-                     "%u ranks exchange with one another in one hop, of which a GPU adds %d",
-                     inputs, HST_SUM_INPUTS);
+    char why[COMM_WHY_BYTES];
+    n->group = comm_hop_group(&n->info, n->uniform);
+    return comm_hops_fit(&n->info, n->uniform, why)
+               ? 0
+               : nccl_fail(n, -ENOTSUP, COMM_NOBODY, "%s", why);
 }
 
 int nccl_join(struct nccl *n)
 {
     struct nccl_config config = config_of(n);
     struct nccl_id id = {0};
-    int rc = n->control ? id_by_control(n, &id) : id_by_meeting(n, &id);
+    int rc = find_uniform(n);
+    rc = rc ? rc : check_inputs(n);
+    rc = rc ? rc : n->control ? id_by_control(n, &id) : id_by_meeting(n, &id);
     if (rc)
         return rc;
     const enum nccl_result result = n->library.ncclCommInitRankConfig(
         &n->world, (int)n->info.ranks, id, (int)n->info.rank, &config);
     rc = nccl_settle_made(n, NULL, &n->world, result, "ncclCommInitRankConfig");
-    rc = rc ? rc : find_uniform(n);
-    rc = rc ? rc : nccl_split_hops(n);
-    return rc ? rc : check_inputs(n);
+    return rc ? rc : nccl_split_hops(n);
 }
 
 int nccl_renumber(struct nccl *n)

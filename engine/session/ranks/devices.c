@@ -62,7 +62,8 @@ static int join(struct hst_engine *engine)
                                        .limit_s = engine->config.peer_timeout_s,
                                        .dev = engine->dev};
     int rc = comm_join(&config, &engine->comm, &failure);
-    if (rc == -ENODEV && engine->config.comm == HST_COMM_AUTO)
+    const bool alike = rc == -ENODEV || rc == -ENOTSUP; /* on all ranks */
+    if (alike && engine->config.comm == HST_COMM_AUTO)
         return stay(engine, failure.text);
     if (rc)
         return comm_report_open(&failure, true, &engine->report);
@@ -124,6 +125,17 @@ int ranks_open_devices(struct hst_engine *engine)
     return 0;
 }
 
+/* A plan's nodes have as many ranks each. */
+static int plan_joined(struct hst_engine *engine)
+{
+    char why[COMM_WHY_BYTES];
+    engine->plan_in.joined = engine->ranks.ranks > 1;
+    if (comm_hops_fit(&engine->ranks, true, why))
+        return 0;
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "--comm nccl: %s. Fix: --comm mpi",
+                       why);
+}
+
 int ranks_join_devices(struct hst_engine *engine)
 {
     static const char *const names[] = {"auto", "nccl", "mpi"};
@@ -132,8 +144,8 @@ int ranks_join_devices(struct hst_engine *engine)
     int64_t sharing;
     if (computes_on_host(engine))
         return nccl ? refuse_host(engine) : 0;
-    if (engine->config.plan)
-        engine->plan_in.joined = nccl && engine->ranks.ranks > 1;
+    if (engine->config.plan && nccl)
+        return plan_joined(engine);
     if (!engine->comm || engine->plan_in.joined)
         return 0;
     int rc = hst_engine_same(engine, "--comm", names[comm]);
