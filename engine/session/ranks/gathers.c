@@ -7,40 +7,43 @@
 
 #include <errno.h>
 
-static int refuse_stage(struct hst_engine *engine, const char *option, const char *what)
+static int refuse_stage(struct hst_engine *engine, const char *option, const char *what,
+                        const char *plain)
 {
     static const char *const stages[] = {"3", "2", "1", "0"};
     return report_fail(
         &engine->report, HST_E_VALUE, -EINVAL,
         "%s is for weights that are gathered for each use, and --zero-stage %s keeps "
-        "them whole. Fix: --zero-stage 3, or leave out %s",
-        what, stages[engine->config.zero_stage], option);
+        "them whole. Fix: --zero-stage 3, or %s %s",
+        what, stages[engine->config.zero_stage], option, plain);
 }
 
-static int check_where(struct hst_engine *engine, const char *option, const char *what)
+/* A file of DeepSpeed may have asked for it: the option's own word takes that back, too. */
+static int check_where(struct hst_engine *engine, const char *option, const char *what,
+                       const char *plain)
 {
     if (engine->config.zero_stage != HST_ZERO_3)
-        return refuse_stage(engine, option, what);
+        return refuse_stage(engine, option, what, plain);
     if (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY)
         return 0;
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
                        "%s is for computation on the host, and this run computes on %s. Fix: "
-                       "--device host, or leave out %s",
-                       what, engine->config.device, option);
+                       "%s %s, or --device host",
+                       what, engine->config.device, option, plain);
 }
 
 static int check_integers(struct hst_engine *engine)
 {
     return engine->config.gather == HST_GATHER_PLAIN
                ? 0
-               : check_where(engine, "--gather", "--gather int8");
+               : check_where(engine, "--gather", "--gather int8", "plain");
 }
 
 static int check_secondary(struct hst_engine *engine)
 {
     if (engine->config.secondary == HST_SECONDARY_NONE)
         return 0;
-    int rc = check_where(engine, "--secondary", "--secondary node");
+    int rc = check_where(engine, "--secondary", "--secondary node", "none");
     if (rc == 0 && engine->ranks.nodes == 1 && ranks_tells(engine))
         report_log(&engine->report, HST_LOG_INFO,
                    "I501 --secondary node keeps nothing: all ranks are on one node, and no gather "
