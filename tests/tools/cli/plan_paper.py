@@ -127,6 +127,18 @@ class Papers(case.Case):
         self.assertLess(abs(last['zero_bytes'] / 1e9 / ZERO[4] - 1), 0.02)
         self.assertIsNone(most['accounting']['flops_per_s'])
 
+    def test_what_a_node_keeps_is_held_and_gathered_within_it(self):
+        """ZeRO++, section 3.2, of 8 ranks on 2 nodes."""
+        given = ('--model=7.5B', '--world=8', '--nodes=2', '--device=host', '--secondary=node')
+        for gather, sent in (('plain', 2), ('int8', 1 + 4 / 512)):
+            told = self.accounted(*given, f'--gather={gather}', '--precision=bf16',
+                                  '--machine=dgx-2')
+            params, last = told['parameters'], told['accounting']['stages'][3]
+            self.assertAlmostEqual(last['here_bytes'], (14 / 8 + 2 / 4) * params,
+                                   delta=params / 1e6)
+            self.assertAlmostEqual(last['here_sent_bytes'],
+                                   ((2 + sent) * 7 / 8 + 2 * 3 / 4) * params, delta=params / 1e6)
+
     def test_512_v100_are_predicted_beside_the_paper(self):
         """ZeRO-Infinity tells 49 TFLOPS of each for models that do not fit here (docs/plan.md)."""
         given = ('--world=512', '--machine=dgx-2', '--seq-len=1024', '--batch-tokens=2097152')

@@ -28,6 +28,7 @@ double paper_held_bytes(unsigned stage, double params, double ranks,
 
 struct accounts {
     double params, ranks;
+    double locals; /* ranks of a node that keep what they gather, by --secondary; 0: none do */
     struct hst_param_bytes here;
     double gathered; /* bytes of a weight that travels for each use, by --gather */
 };
@@ -41,6 +42,8 @@ static struct accounts accounts_of(const struct plan *p)
     if (!hst_config_bytes(&config, &a.here))
         a.here = (struct hst_param_bytes){0}; /* no such optimizer: the plan has refused it */
     const double integers = 1 + (double)sizeof(float) / HST_QUANT_BLOCK;
+    if (config.secondary == HST_SECONDARY_NODE && a.ranks > p->locals)
+        a.locals = p->locals;
     a.gathered = config.gather == HST_GATHER_INT8 ? integers : a.here.weight;
     return a;
 }
@@ -51,12 +54,23 @@ static double sent_bytes(unsigned stage, double params, const struct hst_param_b
     return params * (bytes->grad + bytes->weight * (stage == 3 ? 2 : 1));
 }
 
-/* A rank has its own share already. */
+static double held_here(unsigned stage, const struct accounts *a)
+{
+    const double kept = stage == 3 && a->locals > 0 ? a->here.weight * a->params / a->locals : 0;
+    return paper_held_bytes(stage, a->params, a->ranks, &a->here) + kept;
+}
+
+/* A rank has its own share already. What a node keeps is gathered in it for the backward, as it
+   is, and nothing then leaves the node: ZeRO++, section 3.2. */
 static double sent_here(unsigned stage, const struct accounts *a)
 {
     struct hst_param_bytes bytes = a->here;
+    const double others = (a->ranks - 1) / a->ranks;
     bytes.weight = stage == 3 ? a->gathered : bytes.weight;
-    return sent_bytes(stage, a->params, &bytes) * (a->ranks - 1) / a->ranks;
+    if (stage == 3 && a->locals > 0)
+        return a->params * ((bytes.grad + bytes.weight) * others +
+                            a->here.weight * (a->locals - 1) / a->locals);
+    return sent_bytes(stage, a->params, &bytes) * others;
 }
 
 static double flops_per_s(const struct plan *p, const struct accounts *a)
@@ -80,8 +94,8 @@ void plan_print_accounting(const struct plan *p, FILE *out)
         fprintf(out, "%-8u%12.4g%12.4g%12.4g%12.4g%12.4g\n", stage,
                 paper_held_bytes(stage, a.params, a.ranks, &paper_zero) / GB,
                 paper_held_bytes(stage, a.params, a.ranks, &paper_infinity) / GB,
-                paper_held_bytes(stage, a.params, a.ranks, &a.here) / GB,
-                sent_bytes(stage, a.params, &paper_zero) / GB, sent_here(stage, &a) / GB);
+                held_here(stage, &a) / GB, sent_bytes(stage, a.params, &paper_zero) / GB,
+                sent_here(stage, &a) / GB);
     if (flops_per_s(p, &a) > 0)
         fprintf(out, "at %g FLOP of a parameter and token a rank reaches %.3g TFLOPS\n",
                 FLOP_OF_A_TOKEN, flops_per_s(p, &a) / TERA);
@@ -102,7 +116,7 @@ void plan_put_accounting(struct json_writer *json, const struct plan *p)
         json_put_real(json, "zero_bytes", paper_held_bytes(stage, a.params, a.ranks, &paper_zero));
         json_put_real(json, "infinity_bytes",
                       paper_held_bytes(stage, a.params, a.ranks, &paper_infinity));
-        json_put_real(json, "here_bytes", paper_held_bytes(stage, a.params, a.ranks, &a.here));
+        json_put_real(json, "here_bytes", held_here(stage, &a));
         json_put_real(json, "zero_sent_bytes", sent_bytes(stage, a.params, &paper_zero));
         json_put_real(json, "here_sent_bytes", sent_here(stage, &a));
         json_put_end(json);
