@@ -227,8 +227,8 @@ class Known(Given):
         done = self.run_verb('plan', '--model=1T', '--world=1024', '--nodes=128', '--comm=nccl',
                              '--machine=dgx-h200', '--seq-len=4096', '--batch-tokens=4194304')
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertRegex(done.stderr, r'error\[E402\] --comm nccl: an exchange by NCCL has 128 ranks '
-                                      r'in one hop, and a GPU adds 64 inputs at most\. '
+        self.assertRegex(done.stderr, r'error\[E402\] --comm nccl: an exchange by NCCL has 128 '
+                                      r'ranks in one hop, and a GPU adds 64 inputs at most\. '
                                       r'Fix: --comm mpi')
 
     def test_a_trillion_parameters_on_a_thousand_gpus(self):
