@@ -231,6 +231,19 @@ class Known(Given):
                                       r'ranks in one hop, and a GPU adds 64 inputs at most\. '
                                       r'Fix: --comm mpi')
 
+    def test_a_gpu_s_refusal_says_what_takes_a_file_s_wish_back(self):
+        file = self.write('ds.json', json.dumps({
+            'bf16': {'enabled': True},
+            'zero_optimization': {'stage': 3, 'zero_quantized_weights': True,
+                                  'zero_hpz_partition_size': 8}}))
+        options = ['--model=7.5B', '--world=16', '--machine=dgx-h100', f'--config={file}']
+        for fix in ('--gather plain', '--secondary none'):
+            done = self.run_verb('plan', *options)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f'this run computes on cuda. Fix: {fix}, or --device host', done.stderr)
+            options += fix.split()
+        self.assertEqual(self.run_verb('plan', *options).returncode, 0)
+
     def test_a_trillion_parameters_on_a_thousand_gpus(self):
         options = ('--model=1T', '--world=1024', '--machine=dgx-h200', '--seq-len=4096',
                    '--batch-tokens=4194304')
