@@ -147,8 +147,8 @@ class Keeps(unittest.TestCase):
         rows = [(kind, 4 if nth == 5 else 2, End(next(how), rnd.randrange(2), 'keep', nth), apart)
                 for nth in (2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14)
                 for kind, apart in ((BETTER, nth % 2 == 1), (COPIES, nth % 2 == 0))]
-        rows += [((*COPIES, '--zero-stage=0'), 2, End(next(how), nth % 2, 'keep', nth), apart)
-                 for nth, apart in ((4, True), (9, True), (11, False))]
+        rows += [((*COPIES, '--zero-stage=0'), 2, End(next(how), rank, 'keep', nth), apart)
+                 for rank, nth, apart in ((1, 4, True), (0, 7, True), (1, 11, False))]
         rows += [(kind, 2, End(next(how), rank, 'name', nth), True)
                  for kind, nth in ((WORSE, 1), (BETTER, 3)) for rank in range(2)]
         all_of(self, self.goes_on, some(part(rows, 13), 4))
