@@ -264,7 +264,7 @@ mutate(
     'engine/ckpt/keep.c', CKPT,
     ('no more are kept than wanted', '(void)remove_others(c, count);', ''),
     ('the oldest goes', 'kept.count > left ? kept.count - left : 0', '0'),
-    ('the oldest makes room', 'if (is_full(rc) && remove_others(c, count - 1))'),
+    ('the oldest makes room', 'if (is_full(rc) && remove_others(c, count - 1 + c->has))'),
     ('what was tried before does not count',
      '*c->error = (struct hst_error){0};\n    c->keep->done.by_other = false;', ''),
     ('space is looked at', 'if (free_bytes < needed[d] + KEEP_PART_BYTES)'),

@@ -237,7 +237,8 @@ mutate(
     ('what is left of a store before goes',
      'store_files_discard(directories.list, directories.drives, found->rank, &found->uuid,\n'
      '                                found->forming);', ';'),
-    ('ranks take the numbers of their files', 'if (!others)\n        return 0;', 'return 0;'),
+    ('ranks take the numbers of their files',
+     '    if (other == ranks)\n        return 0;', '    return 0;'),
 )
 mutate(
     'engine/session/store/shares.c', 'e2e/rank_ends',

@@ -31,7 +31,8 @@ mutate(
     'tools/cli/options/launch.c', 'tools/cli_ranks',
     ('what contradicts is refused', 'launch->ranks > 1 || flags->world', 'flags->world'),
     ('a flag alone is refused', ' || flags->world || flags->rank', ''),
-    ('a world without a transport is refused', 'if (launch->ranks > 1 && !launch->mpi)'),
+    ('a world without a transport is refused',
+     'if (launch->ranks <= 1 || launch->mpi)', 'if (true)'),
     ('half of a source is nobody', 'native && (launch->ranks > 1 || flags->world || flags->rank)',
      'native'),
 )
@@ -83,7 +84,8 @@ mutate(
     'engine/ckpt/keep.c', 'e2e/rank_keeps',
     ('what one rank cannot none does', 'most == GOOD ? 0', 'own == GOOD ? 0'),
     ('the first rank tells it', 'if (most != GOOD && first != ranks->rank) {', 'if (0) {'),
-    ('copies that rank 0 does not know go', 'if (!has_step(&first, own.steps[i]))'),
+    ('copies that rank 0 does not know go',
+     'if (!has_step(&first, own.steps[i]) && !is_whole(c, own.steps[i]))'),
     ('all find room where one has to', 'most == FULL ? -ENOSPC', 'most == FULL ? -EIO'),
 )
 mutate(
@@ -111,8 +113,8 @@ mutate(
 mutate(
     'tools/cli/options/launch.c', 'tools/cli_ranks',
     ('what a launcher does to all rank 0 tells', 'if (launch->refused_alike)'),
-    ('of launchers that MPI does not know, too', '    voice_all_alike();\n    return fail(',
-     '    return fail('),
+    ('of launchers that MPI does not know, too',
+     '    voice_all_alike();\n    return refuse(', '    return refuse('),
 )
 mutate(
     'engine/comm/launch.c', 'tools/cli_ranks',
