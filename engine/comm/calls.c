@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 
 enum { SUM64_MOST = 1 << 20, SHARE_MOST = 1 << 20, LOOK_MS = 1000, PAGE = 4096 };
 
@@ -236,4 +237,57 @@ int comm_wait(struct comm *comm, uint64_t ticket)
         poll(&wait, 1, LOOK_MS); /* an interruption or a second: it looks again */
     }
     return rc;
+}
+
+/* ---- a failure of one ------------------------------------------------------------------------ */
+
+static int wait_begun(struct comm *comm, int rc, uint64_t ticket)
+{
+    return rc ? rc : comm_wait(comm, ticket);
+}
+
+/* The first rank that has one, and its failure. */
+static int find_failed(struct comm *comm, const char *name, const struct comm_failure *own,
+                       uint32_t *rank, struct comm_failure *first)
+{
+    struct comm_info info;
+    uint64_t ticket = 0;
+    comm->ops->info(comm, &info);
+    struct comm_failure *all = calloc(info.ranks, sizeof *all);
+    if (!all)
+        return -ENOMEM;
+    int rc = comm_share(comm, name, own, all, sizeof *all, &ticket);
+    rc = wait_begun(comm, rc, ticket);
+    for (*rank = 0; !rc && *rank + 1 < info.ranks && !all[*rank].native;)
+        ++*rank;
+    *first = all[*rank];
+    free(all);
+    return rc;
+}
+
+int comm_spread_failure(struct comm *comm, const char *name, int rc, struct comm_failure *failure)
+{
+    struct comm_failure own = {0}, first;
+    int64_t failed = rc != 0;
+    uint64_t ticket = 0;
+    uint32_t rank;
+    int below = comm_sum64(comm, name, &failed, 1, &ticket);
+    below = wait_begun(comm, below, ticket);
+    if (!below && !failed)
+        return 0;
+    if (rc)
+        own = *failure;
+    own.native = rc;
+    below = below ? below : find_failed(comm, name, &own, &rank, &first);
+    if (below && rc)
+        return rc;
+    if (below == -ENOMEM)
+        return comm_fail(failure, below, COMM_NOBODY, "no memory for what other ranks say");
+    if (below) {
+        comm_failure(comm, failure);
+        return below;
+    }
+    if (!rc)
+        comm_fail(failure, first.native, (int)rank, "rank %u: %.380s", rank, first.text);
+    return first.native;
 }

@@ -58,23 +58,6 @@ static int open_plugin(const char *kind, const struct comm_config *config, struc
     return rc ? rc : open_with(plugin, config, comm, failure);
 }
 
-/* A rank alone without the plugin would leave the others waiting. */
-static int agree_on_plugin(struct comm *control, int rc, struct comm_failure *failure)
-{
-    int64_t without = rc != 0;
-    uint64_t ticket;
-    int below = comm_sum64(control, "the plugin nccl", &without, 1, &ticket);
-    below = below ? below : comm_wait(control, ticket);
-    if (below) {
-        comm_failure(control, failure);
-        return below;
-    }
-    return !rc && without
-               ? comm_fail(failure, -ENODEV, COMM_NOBODY,
-                           "%lld ranks have no plugin for NCCL, as they say", (long long)without)
-               : rc;
-}
-
 int comm_join(const struct comm_config *config, struct comm **comm, struct comm_failure *failure)
 {
     const struct comm_plugin *plugin;
@@ -82,7 +65,8 @@ int comm_join(const struct comm_config *config, struct comm **comm, struct comm_
     struct comm_failure *told = failure ? failure : &story;
     if (!config || !comm || !*comm || config->size != sizeof *config || !config->dev)
         return comm_fail(told, -EINVAL, COMM_NOBODY, "no comm, or no device to join");
-    int rc = agree_on_plugin(*comm, find_plugin("nccl", &plugin, told), told);
+    int rc = find_plugin("nccl", &plugin, told);
+    rc = comm_spread_failure(*comm, "the plugin nccl", rc, told); /* others would wait for it */
     if (rc)
         return rc;
     struct comm_config with = *config;

@@ -49,6 +49,14 @@ struct probe_work {
  * untouched.
  */
 int probe_rate(const struct probe_work *work, double deadline_s, struct hst_figure *figure);
+#define PROBE_TURNS_MAX HST_GEMMS_MAX
+/**
+ * Measures so many works by turns, each as probe_rate does: a round of one, a round of the next.
+ * What slows the machine for a while slows none of them alone. Those whose rcs[i] is not 0 are left
+ * out; where it is not 0 afterwards, the work has failed and figures[i] is left alone.
+ */
+void probe_by_turns(struct probe *probe, const struct probe_work *works, uint32_t count,
+                    double deadline_s, struct hst_figure *figures, int *rcs);
 /** A part grows until so many times of it take its share of the time, or it is whole. */
 #define PROBE_SHARE_ROUNDS 6
 /** A part that took `seconds` is to be so many times as large to take `wish_s`: at most 64. */

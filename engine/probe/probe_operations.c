@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's own operations, in the memory that GEMMs were measured in. Each begins as its least
- * part and grows until it is long enough to be measured, whole, or as large as memory allows.
+ * A client's own operations, by turns, in the memory that GEMMs were measured in. Each begins as
+ * its least part and grows until it is long enough to be measured, whole, or as large as memory
+ * allows.
  */
 #include "probe/probe.h"
 
@@ -47,26 +48,31 @@ static int grow(struct turn *t, double wish_s)
     }
 }
 
-static void measure(const struct hst_operation *o, const struct hst_room *room, double share_s,
-                    struct hst_figure *figure)
+static void tell(const struct turn *t, int rc, struct hst_figure *figure)
 {
-    struct turn t = {.operation = o, .room = room};
-    double deadline_s = clock_seconds() + share_s;
-    int rc = grow(&t, share_s / PROBE_SHARE_ROUNDS);
-    const struct probe_work work = {enqueue, finish, &t, rc ? 0 : t.amount};
-    rc = rc ? rc : probe_rate(&work, deadline_s, figure);
+    const struct hst_operation *o = t->operation;
     if (rc)
         probe_fail(figure, "%.*s: %s", HST_OPERATION_TEXT_MAX / 2, o->what,
                    rc == -ENOSPC ? "memory is too small for the least part" : strerror(-rc));
     else
         snprintf(figure->how, sizeof figure->how, "%s%s", o->what,
-                 t.amount < o->amount ? ", a part" : "");
+                 t->amount < o->amount ? ", a part" : "");
 }
 
 void probe_operations(struct probe *probe, const struct hst_room *room)
 {
-    const struct hst_probe *in = probe->in;
-    for (uint32_t i = 0; i < in->operation_count && !probe_is_stopped(probe); i++)
-        measure(&in->operations[i], room, OPERATIONS_S / in->operation_count,
-                &probe->out->operations[i]);
+    const uint32_t count = probe->in->operation_count;
+    const double deadline_s = clock_seconds() + OPERATIONS_S;
+    struct turn turns[HST_OPERATIONS_MAX];
+    struct probe_work works[HST_OPERATIONS_MAX];
+    struct hst_figure *figures = probe->out->operations;
+    int rcs[HST_OPERATIONS_MAX] = {0};
+    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++) {
+        turns[i] = (struct turn){.operation = &probe->in->operations[i], .room = room};
+        rcs[i] = grow(&turns[i], OPERATIONS_S / count / PROBE_SHARE_ROUNDS);
+        works[i] = (struct probe_work){enqueue, finish, &turns[i], rcs[i] ? 0 : turns[i].amount};
+    }
+    probe_by_turns(probe, works, count, deadline_s, figures, rcs);
+    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++)
+        tell(&turns[i], rcs[i], &figures[i]);
 }

@@ -16,7 +16,8 @@
 #define MIB           ((size_t)1 << 20)
 #define HOST_BYTES    (64 * MIB)  /* operands of one product on the host */
 #define DEVICE_BYTES  (512 * MIB) /* on a device with memory of its own */
-#define PRODUCTS_S    0.4         /* all GEMMs */
+#define PRODUCTS_S    0.8         /* all GEMMs */
+#define TOUCH_S       0.4
 #define FIRST_FLOPS   (double)(1 << 24)
 #define PART_BYTES    4096u /* operands start at multiples */
 #define STAGING_BYTES ((size_t)1 << 16)
@@ -30,7 +31,14 @@ struct bench {
     size_t bytes;
     size_t used_bytes;             /* of it: all that can be used */
     size_t work_bytes, room_bytes; /* workspace for any of the GEMMs, and what is left */
-    struct hst_matmul args;
+};
+
+/* A GEMM, or the part of it that is measured. */
+struct product {
+    struct bench *bench;
+    struct hst_gemm part;
+    struct hst_matmul args; /* of the first of so many sets of operands */
+    size_t set_bytes, sets, turn;
 };
 
 /* ---- shapes ---- */
@@ -102,24 +110,29 @@ static struct hst_matmul args_of(const struct hst_gemm *p)
     };
 }
 
-/* The workspace first, then the operands one behind the other. -ENOSPC: they do not fit. */
-static int lay_out(struct bench *b, const struct hst_gemm *p)
+/* The workspace first, then the operands one behind the other, as often as there is room: a step
+   finds its weights in no cache. -ENOSPC: they do not fit. */
+static int lay_out(struct product *t)
 {
+    const struct bench *b = t->bench;
+    const struct hst_gemm *p = &t->part;
     size_t element = hst_dtype_bytes(p->dtype), result = hst_dtype_bytes(result_dtype(p));
     size_t a_one = round_up(p->m * p->k * element), b_one = round_up(p->k * p->n * element);
     size_t c_one = round_up(p->m * p->n * result);
     size_t a_bytes = a_one * a_count(p), b_bytes = b_one * b_count(p);
-    if (a_bytes + b_bytes + c_one * batch_of(p) > b->room_bytes)
+    t->set_bytes = a_bytes + b_bytes + c_one * batch_of(p);
+    if (t->set_bytes > b->room_bytes)
         return -ENOSPC;
+    t->sets = b->room_bytes / t->set_bytes;
     char *at = b->memory + b->work_bytes;
-    b->args = args_of(p);
-    b->args.a_step = a_count(p) > 1 ? a_one / element : 0;
-    b->args.b_step = b_count(p) > 1 ? b_one / element : 0;
-    b->args.c_step = c_one / result;
-    b->args.work = (struct hst_work){b->memory, b->work_bytes};
-    b->args.a.data = at;
-    b->args.b.data = at + a_bytes;
-    b->args.c.data = at + a_bytes + b_bytes;
+    t->args = args_of(p);
+    t->args.a_step = a_count(p) > 1 ? a_one / element : 0;
+    t->args.b_step = b_count(p) > 1 ? b_one / element : 0;
+    t->args.c_step = c_one / result;
+    t->args.work = (struct hst_work){b->memory, b->work_bytes};
+    t->args.a.data = at;
+    t->args.b.data = at + a_bytes;
+    t->args.c.data = at + a_bytes + b_bytes;
     return 0;
 }
 
@@ -174,7 +187,7 @@ static int open_host_operands(const struct probe *probe, struct bench *b)
         return rc;
     b->memory = memory;
     b->bytes = wanted;
-    b->used_bytes = probe_touch(probe, memory, wanted, clock_seconds() + PRODUCTS_S);
+    b->used_bytes = probe_touch(probe, memory, wanted, clock_seconds() + TOUCH_S);
     return 0;
 }
 
@@ -213,29 +226,34 @@ static void close_bench(struct bench *b)
 
 static int multiply(void *arg)
 {
-    struct bench *b = arg;
-    return hst_op_matmul(b->stream, &b->args);
+    struct product *t = arg;
+    struct hst_matmul args = t->args;
+    const size_t skipped = t->turn++ % t->sets * t->set_bytes;
+    args.a.data = (char *)args.a.data + skipped;
+    args.b.data = (char *)args.b.data + skipped;
+    args.c.data = (char *)args.c.data + skipped;
+    return hst_op_matmul(t->bench->stream, &args);
 }
 
 static int finish(void *arg)
 {
-    struct bench *b = arg;
-    return hst_stream_sync(b->stream);
+    const struct product *t = arg;
+    return hst_stream_sync(t->bench->stream);
 }
 
 /* The largest part that takes no longer than about `wish_s`. */
-static int grow(struct bench *b, const struct hst_gemm *whole, double wish_s, struct hst_gemm *part)
+static int grow(struct product *t, const struct hst_gemm *whole, double wish_s)
 {
-    const struct probe_work work = {multiply, finish, b, 0};
+    const struct probe_work work = {multiply, finish, t, 0};
     /* each matrix is rounded up */
     double parts = (double)(a_count(whole) + b_count(whole) + batch_of(whole));
-    double room = (double)b->room_bytes - parts * PART_BYTES;
+    double room = (double)t->bench->room_bytes - parts * PART_BYTES;
     struct hst_gemm largest = gemm_cut(whole, INFINITY, room);
     for (double most = FIRST_FLOPS, seconds = 0;;) {
-        *part = gemm_cut(whole, most, room);
-        int rc = lay_out(b, part);
+        t->part = gemm_cut(whole, most, room);
+        int rc = lay_out(t);
         rc = rc ? rc : probe_once(&work, &seconds);
-        if (rc || flops_of(part) >= flops_of(&largest) || seconds >= wish_s / 2)
+        if (rc || flops_of(&t->part) >= flops_of(&largest) || seconds >= wish_s / 2)
             return rc;
         most *= probe_growth(seconds, wish_s);
     }
@@ -258,18 +276,27 @@ static void describe(const struct hst_gemm *whole, const struct hst_gemm *part, 
              part->accumulate ? ", added to C" : "", many, of);
 }
 
-static void measure(struct bench *b, const struct hst_gemm *product, double share_s,
-                    struct hst_figure *figure)
+static void measure(struct probe *probe, struct bench *b)
 {
-    struct hst_gemm part;
-    double deadline_s = clock_seconds() + share_s;
-    int rc = grow(b, product, share_s / PROBE_SHARE_ROUNDS, &part);
-    const struct probe_work work = {multiply, finish, b, rc ? 0 : flops_of(&part)};
-    rc = rc ? rc : probe_rate(&work, deadline_s, figure);
-    if (rc)
-        probe_fail(figure, "the product failed: %s", strerror(-rc));
-    else
-        describe(product, &part, figure->how, sizeof figure->how);
+    const uint32_t count = probe->in->gemm_count;
+    const double deadline_s = clock_seconds() + PRODUCTS_S;
+    struct product products[HST_GEMMS_MAX];
+    struct probe_work works[HST_GEMMS_MAX];
+    struct hst_figure *figures = probe->out->gemms;
+    int rcs[HST_GEMMS_MAX] = {0};
+    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++) {
+        products[i] = (struct product){.bench = b};
+        rcs[i] = grow(&products[i], &probe->in->gemms[i], PRODUCTS_S / count / PROBE_SHARE_ROUNDS);
+        works[i] = (struct probe_work){multiply, finish, &products[i],
+                                       rcs[i] ? 0 : flops_of(&products[i].part)};
+    }
+    probe_by_turns(probe, works, count, deadline_s, figures, rcs);
+    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++)
+        if (rcs[i])
+            probe_fail(&figures[i], "the product failed: %s", strerror(-rcs[i]));
+        else
+            describe(&probe->in->gemms[i], &products[i].part, figures[i].how,
+                     sizeof figures[i].how);
 }
 
 /* FLOP over seconds of all together, and seconds where each took its longest and its shortest. */
@@ -352,8 +379,7 @@ void probe_gemms(struct probe *probe)
                  rc == -ENOSPC ? "the device's budgets leave too little" : strerror(-rc));
         fail_all(probe, why);
     } else {
-        for (uint32_t i = 0; i < in->gemm_count && !probe_is_stopped(probe); i++)
-            measure(&b, &in->gemms[i], PRODUCTS_S / in->gemm_count, &probe->out->gemms[i]);
+        measure(probe, &b);
         const struct hst_room room = {.dev = b.dev,
                                       .stream = b.stream,
                                       .memory = {b.memory, b.used_bytes},

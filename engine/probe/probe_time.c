@@ -58,25 +58,61 @@ int probe_once(const struct probe_work *work, double *seconds)
     return rc ? rc : time_calls(work, 1, seconds);
 }
 
-int probe_rate(const struct probe_work *work, double deadline_s, struct hst_figure *figure)
+/* ---- rounds ---- */
+
+struct rounds {
+    double rates[ROUNDS];
+    uint32_t count;
+    unsigned calls; /* of one round */
+};
+
+static int warm_up(const struct probe_work *work, double deadline_s, struct rounds *r)
 {
-    double rates[ROUNDS], call_s;
-    uint32_t rounds = 0;
+    double call_s;
     int rc = probe_once(work, &call_s);
     if (rc)
         return rc;
     double wish = ROUND_S / call_s;
-    unsigned calls = wish < 1 ? 1 : wish > CALLS_MOST ? CALLS_MOST : (unsigned)wish + 1;
-    if (calls == 1 || clock_seconds() >= deadline_s)
-        rates[rounds++] = work->amount / call_s; /* long enough to count */
-    while (rounds < ROUNDS && (rounds == 0 || clock_seconds() < deadline_s)) {
-        rc = time_calls(work, calls, &call_s);
-        if (rc)
-            return rc;
-        rates[rounds++] = work->amount / call_s;
-    }
-    probe_median(figure, rates, rounds);
+    r->calls = wish < 1 ? 1 : wish > CALLS_MOST ? CALLS_MOST : (unsigned)wish + 1;
+    if (r->calls == 1 || clock_seconds() >= deadline_s)
+        r->rates[r->count++] = work->amount / call_s; /* long enough to count */
     return 0;
+}
+
+static int one_round(const struct probe_work *work, double deadline_s, struct rounds *r)
+{
+    double call_s;
+    if (r->count == ROUNDS || (r->count > 0 && clock_seconds() >= deadline_s))
+        return 0;
+    int rc = time_calls(work, r->calls, &call_s);
+    if (!rc)
+        r->rates[r->count++] = work->amount / call_s;
+    return rc;
+}
+
+int probe_rate(const struct probe_work *work, double deadline_s, struct hst_figure *figure)
+{
+    struct rounds r = {.count = 0};
+    int rc = warm_up(work, deadline_s, &r);
+    for (uint32_t round = 0; round < ROUNDS && !rc; round++)
+        rc = one_round(work, deadline_s, &r);
+    if (!rc)
+        probe_median(figure, r.rates, r.count);
+    return rc;
+}
+
+void probe_by_turns(struct probe *probe, const struct probe_work *works, uint32_t count,
+                    double deadline_s, struct hst_figure *figures, int *rcs)
+{
+    struct rounds r[PROBE_TURNS_MAX] = {{.count = 0}};
+    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++)
+        rcs[i] = rcs[i] ? rcs[i] : warm_up(&works[i], deadline_s, &r[i]);
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++)
+            rcs[i] = rcs[i] ? rcs[i] : one_round(&works[i], deadline_s, &r[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (!rcs[i] && r[i].count > 0)
+            probe_median(&figures[i], r[i].rates, r[i].count);
 }
 
 void probe_fail(struct hst_figure *figure, const char *format, ...)

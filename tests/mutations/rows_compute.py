@@ -7,14 +7,15 @@ mutate(
     ('a part grows', 't->amount * probe_growth(seconds, wish_s)', 't->amount'),
     ('never beyond the whole', 'wish_s), t->operation->amount)', 'wish_s), 1e300)'),
     ('one that cannot grow ends it', 't->amount > before && ', ''),
-    ('a part is told', 't.amount < o->amount ?', '0 ?'),
+    ('a part is told', 't->amount < o->amount ?', '0 ?'),
     ('an amount that is none is refused', 't->amount > 0 && ', ''),
     ('so is one without end', ' && isfinite(t->amount)', ''),
 )
 mutate(
     'engine/probe/probe_products.c', 'engine/compute',
     ('a batch is so many', '2 * (double)batch_of(p) * (double)p->m', '2 * (double)p->m'),
-    ('all of a batch have room', 'c_one * batch_of(p) > b->room_bytes', 'c_one > b->room_bytes'),
+    ('all of a batch have room', 't->set_bytes = a_bytes + b_bytes + c_one * batch_of(p)',
+     't->set_bytes = a_bytes + b_bytes + c_one'),
     ('what is no FLOP takes time alone', 'sum->flop += flop ? amount : 0;', 'sum->flop += amount;'),
     ('operations count', 'i < in->gemm_count + in->operation_count; i++)',
      'i < in->gemm_count; i++)'),

@@ -41,21 +41,22 @@ static int own_id(struct nccl *n, struct nccl_id *id)
     return result == NCCL_SUCCESS ? 0 : nccl_settle(n, NULL, result, "ncclGetUniqueId");
 }
 
-/* Rank 0 tells others that it has none, too: they would wait. */
+/* Rank 0 tells others why it has none, too: they would wait. */
 static int id_by_control(struct nccl *n, struct nccl_id *id)
 {
     struct {
         struct nccl_id id;
         int rc;
+        char why[sizeof n->failure.text];
     } said = {.rc = 0};
     uint64_t ticket;
-    if (n->info.rank == 0)
-        said.rc = own_id(n, &said.id);
+    if (n->info.rank == 0 && (said.rc = own_id(n, &said.id)) != 0)
+        memcpy(said.why, n->failure.text, sizeof said.why);
     int rc = comm_bcast(n->control, "the id of NCCL", &said, sizeof said, 0, &ticket);
     rc = rc ? rc : comm_wait(n->control, ticket);
     *id = said.id;
     if (!rc && said.rc)
-        rc = nccl_fail(n, said.rc, 0, "rank 0 has no id of NCCL for the others");
+        rc = nccl_fail(n, said.rc, 0, "rank 0: %.380s", said.why);
     return rc;
 }
 

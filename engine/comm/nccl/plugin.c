@@ -353,26 +353,6 @@ static int open_all(struct nccl *n)
     return rc ? rc : nccl_join(n);
 }
 
-/* A rank alone with a failure would leave the others waiting: with a control comm all look first
-   whether each has its library and its device. */
-static int agree(struct nccl *n, int rc)
-{
-    int64_t failed = rc != 0;
-    uint64_t ticket;
-    if (!n->control)
-        return rc;
-    int below = comm_sum64(n->control, "opening", &failed, 1, &ticket);
-    below = below ? below : comm_wait(n->control, ticket);
-    if (below && !n->failure.native) {
-        comm_failure(n->control, &n->failure);
-        return below;
-    }
-    return !rc && failed
-               ? nccl_fail(n, -ENODEV, COMM_NOBODY, "%lld of %u ranks cannot use NCCL, as they say",
-                           (long long)failed, n->info.ranks)
-               : rc;
-}
-
 static int open_comm(const struct comm_config *config, struct comm **comm,
                      struct comm_failure *told)
 {
@@ -388,7 +368,9 @@ static int open_comm(const struct comm_config *config, struct comm **comm,
     n->failure.rank = COMM_NOBODY;
     memcpy(&n->ops, n->dev, sizeof n->ops); /* what every device begins with */
     fill_info(n);
-    int rc = agree(n, nccl_library_open(n));
+    int rc = nccl_library_open(n);
+    if (n->control) /* a rank alone with a failure would leave the others waiting */
+        rc = comm_spread_failure(n->control, "opening", rc, &n->failure);
     if (!rc) {
         fill_names(n);
         rc = open_all(n);

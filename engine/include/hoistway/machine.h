@@ -239,7 +239,7 @@ enum hst_probe_part {
     HST_PROBE_MEMORY = 1u << 0,  /* DRAM, DRAM_COPY: 0.15 s, and up to 0.3 s to touch memory */
     HST_PROBE_UPDATE = 1u << 1,  /* UPDATE_*, NORM_*, ahead: 0.5 s, memory as above, for both */
     HST_PROBE_DRIVES = 1u << 2,  /* READ, WRITE, MIXED, drives[]: 0.5 s, and 0.05 s to open each */
-    HST_PROBE_COMPUTE = 1u << 3, /* COMPUTE, GEMMs[], operations[]: 0.4 s for all of each kind */
+    HST_PROBE_COMPUTE = 1u << 3, /* COMPUTE, GEMMs[], operations[]: 0.8 and 0.4 s */
     HST_PROBE_COPIES = 1u << 4,  /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
     HST_PROBE_DEVICE = 1u << 5,  /* DEVICE_*, SHARED, HALF_*: 0.5 s, memory as MEMORY; nor there */
     HST_PROBE_LOCKING = 1u << 6, /* LOCK: 0.5 s; nor there */
