@@ -43,6 +43,40 @@ static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
     assert_string_equal(r.gemms[4].how, "64x32x96 f32, A transposed, 3 at once");
 }
 
+/* What the last product of three matrices at once had, and how often it moved on in memory. */
+static struct {
+    struct hst_matmul last;
+    unsigned moves, overlaps;
+} seen;
+
+int __real_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
+int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
+int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args)
+{
+    const struct hst_matmul *last = &seen.last;
+    if (args->batch != 3)
+        return __real_hst_op_matmul(stream, args);
+    if (last->m == args->m && (char *)args->a.data > (char *)last->a.data) {
+        const float *end = (float *)last->c.data + 3 * last->c_step;
+        seen.moves++;
+        seen.overlaps += (float *)args->a.data < end;
+    }
+    seen.last = *args;
+    return __real_hst_op_matmul(stream, args);
+}
+
+static void a_product_has_other_operands_each_time(void **state)
+{
+    (void)state;
+    const struct hst_probe probe = {
+        .size = sizeof probe, .parts = HST_PROBE_COMPUTE, .gemms = &gemms[4], .gemm_count = 1};
+    struct hst_rates r;
+    memset(&seen, 0, sizeof seen);
+    assert_int_equal(hst_probe(&probe, &r), 0);
+    assert_true(seen.moves > 100);
+    assert_int_equal(seen.overlaps, 0);
+}
+
 static void a_product_is_cut_at_its_longest_extents(void **state)
 {
     (void)state;
@@ -234,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rate_of_all_products_weighs_each_by_its_work),
+        cmocka_unit_test(a_product_has_other_operands_each_time),
         cmocka_unit_test(a_product_is_cut_at_its_longest_extents),
         cmocka_unit_test(an_operation_grows_until_it_can_be_measured),
         cmocka_unit_test(computation_is_products_and_operations_together),
