@@ -9,6 +9,7 @@ import concurrent.futures
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -72,10 +73,16 @@ def differs(row):
         return None if run.came_to() == want else f'{row}: {run.came_to()}, and one rank: {want}'
 
 
+def step_lines(run):
+    """Of steps that the log has whole."""
+    with open(run.path('log'), encoding='utf-8') as file:
+        return [json.loads(text) for text in file
+                if '"kind":"step"' in text and text.endswith('\n')]
+
+
 def step_bytes(run):
     """What the last step has moved."""
-    with open(run.path('log'), encoding='utf-8') as file:
-        return [json.loads(text) for text in file if '"kind":"step"' in text][-1]['bytes']
+    return step_lines(run)[-1]['bytes']
 
 
 class Nccl(unittest.TestCase):
@@ -162,9 +169,8 @@ class Nccl(unittest.TestCase):
 
     # ---- without MPI ---------------------------------------------------------------------------
 
-    def torchrun(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None,
-                 stores=None):
-        """As torchrun starts ranks: by their variables alone. Status and words of each."""
+    def start(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None, stores=None):
+        """As torchrun starts ranks: by their variables alone. They are killed with the test."""
         Nccl.port += 2
         locals_ = ranks // nodes
         base = environment(gpus or locals_)
@@ -178,12 +184,38 @@ class Nccl(unittest.TestCase):
                  'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
                  'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(Nccl.port),
                  'HST_FAKE_NCCL': f'host=node{rank // locals_}'}) for rank in range(ranks)]
-        try:
-            return [(child, *child.communicate(timeout=120)) for child in children]
-        finally:
+        for child in children:
+            self.addCleanup(child.wait)
+            self.addCleanup(child.kill)
+        return children
+
+    def torchrun(self, *started, **how):
+        """Status and words of each."""
+        return [(child, *child.communicate(timeout=120)) for child in self.start(*started, **how)]
+
+    @whole_alone
+    def test_ranks_of_torchrun_stop_where_one_is_told_to(self):
+        steps = 16
+        with Run() as run:
+            children = self.start(run, 2, '--durability=step', steps=steps)
+            until = time.monotonic() + 60
+            while not (os.path.exists(run.path('log')) and step_lines(run)[1:]):
+                self.assertLess(time.monotonic(), until)
+                self.assertIsNone(children[0].poll())
+                time.sleep(0.01)
+            children[1].send_signal(signal.SIGUSR1)
             for child in children:
-                child.kill()
-                child.wait()
+                _, errors = child.communicate(timeout=60)
+                self.assertEqual(child.returncode, 75, errors)
+            self.assertLess(step_lines(run)[-1]['step'], steps)
+            for child, _, errors in self.torchrun(run, 2, '--durability=step', '--resume',
+                                                  steps=steps):
+                self.assertEqual(child.returncode, 0, errors)
+            went = run.came_to()[1]
+        with Run() as run:
+            done = run.train(1, 'untied-mha', *BF16, steps=steps)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run.came_to()[1], went)
 
     @in_turn(3, 4)
     def test_ranks_of_torchrun_train_and_go_on(self):
