@@ -5,6 +5,7 @@ version, copies of versions.
 
     rank_keeps.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
 """
+import json
 import os
 import random
 import re
@@ -277,6 +278,46 @@ class Keeps(Case):
         self.run_it(*words, '--resume', steps=8, **kind)
         self.assertEqual([self.kept('own0'), self.kept('own1')],
                          [['step-6', 'step-8'], ['step-4', 'step-6', 'step-8']])
+
+    def listed(self, *before, store, code=0):
+        """-> the lines of kept copies, and what JSON has of them: step, state, who has none."""
+        lines = []
+        for more in (), ('--json',):
+            done = subprocess.run([*before, PROGRAM, 'ckpt', 'list', self.path(store), *more],
+                                  capture_output=True, text=True, timeout=120, env=environment())
+            self.assertEqual(done.returncode, code, done.stderr)
+            lines.append(done.stdout)
+        return ([line.split() for line in lines[0].splitlines() if ' kept ' in line],
+                [(row['step'], row['state'], row.get('replicas_without'))
+                 for row in json.loads(lines[1])['versions'] if row['kind'] == 'kept'])
+
+    def test_a_list_has_what_any_of_the_ranks_has(self):
+        """Of replicas each copy is whole, and a step that all have is told from one that some
+        have; of shards the rank is named whose part is missing, also where that is rank 0."""
+        two = mpi.launcher(2)
+        words = ('--ways', '2', '--durability', 'step', '--keep', '3', '--keep-every', '1')
+        self.run_it(*words, '--zero-stage', '0', before=two, steps=3, store='own{rank}')
+        self.run_it(*words, before=two, steps=3, store='part{rank}')
+        for store in 'own', 'part':
+            _, rows = self.listed(*two, store=store + '{rank}')
+            self.assertEqual(rows, [(step, 'clean', None) for step in (1, 2, 3)])
+            shutil.rmtree(self.path(store + '0/step-1'))
+            shutil.rmtree(self.path(store + '1/step-2'))
+        text, rows = self.listed(*two, store='own{rank}')
+        self.assertEqual(rows, [(1, 'not on all ranks', [0]), (2, 'not on all ranks', [1]),
+                                (3, 'clean', None)])
+        for words, rank in zip(text, range(2)):
+            self.assertIn(f'not on all ranks: replica {rank} has none', ' '.join(words))
+        told = self.verified(*two, store='own{rank}')
+        self.assertEqual([line.split(':')[0] + line[line.find(' ('):]
+                          for line in told.splitlines() if 'kept' in line],
+                         ['step 2 (a kept copy)', 'step 3 (a kept copy)',
+                          'step 1 (a kept copy, replica 1)', 'step 3 (a kept copy, replica 1)'])
+        text, rows = self.listed(*two, store='part{rank}', code=1)
+        self.assertEqual(rows, [(1, 'not on all ranks', None), (2, 'not on all ranks', None),
+                                (3, 'clean', None)])
+        for words, rank in zip(text, range(2)):
+            self.assertIn(f'not on all ranks: no rank finds r0000{rank}.d0.blk', ' '.join(words))
 
     def test_copies_change_nothing(self):
         want = self.trained('--ways', '4', '--durability', '2', steps=6)

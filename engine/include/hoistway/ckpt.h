@@ -112,9 +112,14 @@ int hst_ckpt_ranks_join(const struct hst_ckpt_ranks_config *config, struct hst_c
  * its node. The ranks outlive the handle. */
 int hst_ckpt_ranks_open(struct hst_ckpt_ranks *ranks, const struct hst_ckpt_config *config,
                         struct hst_ckpt **ckpt, struct hst_error *error);
-/** As hst_ckpt_kept, of ranks. *count: how many. Errors: the transport's. */
+/** As hst_ckpt_kept, of ranks: what rank 0's files have beside them. *count: how many. Errors: the
+ * transport's. */
 int hst_ckpt_ranks_kept(struct hst_ckpt_ranks *ranks, uint64_t *steps, size_t capacity,
                         size_t *count, struct hst_error *error);
+/** The same of all files: steps of which any rank finds a copy, or a part of one. hst_ckpt_open
+ * tells whether it is whole (E613). Errors: the transport's; -ENOMEM. */
+int hst_ckpt_ranks_copies(struct hst_ckpt_ranks *ranks, uint64_t *steps, size_t capacity,
+                          size_t *count, struct hst_error *error);
 /** As hst_ckpt_replicas, of ranks: the numbers that any of them finds. *count: how many. Errors:
  * the transport's; -ENOMEM. */
 int hst_ckpt_ranks_replicas(struct hst_ckpt_ranks *ranks, uint64_t step, uint32_t *numbers,

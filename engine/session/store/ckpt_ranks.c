@@ -7,6 +7,7 @@
 #include "ckpt/ckpt.h"
 #include "comm/report.h"
 #include "session/ranks/ranks.h"
+#include "session/store/copies.h"
 #include "session/store/replicas.h"
 #include "session/store/shares.h"
 
@@ -466,18 +467,35 @@ int hst_ckpt_ranks_replicas(struct hst_ckpt_ranks *r, uint64_t step, uint32_t *n
     return 0;
 }
 
-/* *kept ← the step, where rank 0 has a copy of it; else none. */
-static int find_copy(struct hst_ckpt_ranks *r, uint64_t step, uint64_t *kept)
+int hst_ckpt_ranks_copies(struct hst_ckpt_ranks *r, uint64_t *steps, size_t capacity, size_t *count,
+                          struct hst_error *error)
 {
-    const uint32_t teller = share_map_first(&r->engine.shares.map, r->engine.ranks.ranks, 0);
-    uint64_t steps[1024];
+    const struct comm_info *ranks = &r->engine.ranks;
+    const struct hst_store_place place = {ranks->rank, ranks->local, ranks->node};
+    struct copies *all = calloc(ranks->ranks + 1ul, sizeof *all), *own = all + ranks->ranks;
+    int rc = !all || copies_look(own, r->engine.store, &place) ? no_memory(error) : 0;
+    *count = 0;
+    rc = agree(r, rc, error);
+    if (rc == 0 && (rc = share(r, own, all, sizeof *own)) != 0)
+        failed(r, rc, error);
+    if (rc == 0)
+        *count = copies_of_all(all, ranks->ranks, steps, capacity);
+    free(all);
+    return rc;
+}
+
+/* *kept ← the step, where any rank has a copy of it; else none. */
+static int find_copy(struct hst_ckpt_ranks *r, uint64_t step, uint64_t *kept,
+                     struct hst_error *error)
+{
+    uint64_t steps[COPIES_MOST];
+    size_t count = 0;
     *kept = HST_NO_VERSION;
-    if (step == HST_NO_VERSION)
-        return 0;
-    size_t count = teller == r->engine.ranks.rank ? kept_here(r, steps, 1024) : 0;
-    for (size_t i = 0; i < count && i < 1024; i++)
+    const int rc =
+        step == HST_NO_VERSION ? 0 : hst_ckpt_ranks_copies(r, steps, COPIES_MOST, &count, error);
+    for (size_t i = 0; i < count && i < COPIES_MOST; i++)
         *kept = steps[i] == step ? step : *kept;
-    return take(r, teller, kept, sizeof *kept);
+    return rc;
 }
 
 /* It is the same on all of them. */
@@ -542,15 +560,16 @@ int hst_ckpt_ranks_open(struct hst_ckpt_ranks *r, const struct hst_ckpt_config *
     struct opened *o = NULL;
     struct hst_ckpt *made = NULL;
     uint64_t kept;
-    int rc = find_copy(r, config->step, &kept);
-    if (rc)
-        return failed(r, rc, error);
+    int rc = find_copy(r, config->step, &kept, error);
     const bool copied = kept != HST_NO_VERSION;
-    rc = copied ? look_at_copy(r, kept, error) : 0;
-    if (rc)
+    rc = rc == 0 && copied ? look_at_copy(r, kept, error) : rc;
+    /* a replica's copy is whole, though rank 0 has none */
+    const bool lone = copied && rc && config->replica > 0 && r->copy.map.fate == SHARE_NONE;
+    if (rc && !lone)
         return rc;
-    const struct shares *shares = copied ? &r->copy : &r->engine.shares;
-    rc = make_opened(r, &shares->map, copied ? shares->map.number : NULL, &o, error);
+    *error = (struct hst_error){0};
+    const struct shares *shares = copied && !lone ? &r->copy : &r->engine.shares;
+    rc = make_opened(r, &shares->map, shares == &r->copy ? shares->map.number : NULL, &o, error);
     rc = rc ? rc : open_each(r, shares, o, config->replica, error);
     if (rc == 0 && write_paths(r, o))
         rc = no_memory(error);

@@ -158,8 +158,9 @@ static int look_at_file(struct shares *shares, const struct store_directory *dir
     return add(shares, &found, &own);
 }
 
-static int look_in(struct shares *shares, const char *path, const struct words *words)
+static int look_in(void *context, const char *path, const struct words *words)
 {
+    struct shares *shares = context;
     struct store_directory directory;
     struct hst_error ignored;
     if (store_directory_open(path, &directory, &ignored))
@@ -178,22 +179,50 @@ static int look_in(struct shares *shares, const char *path, const struct words *
     return rc;
 }
 
-int shares_list(struct shares *shares, const char *store, const struct hst_store_place *place)
+/* Each directory that the first one of `store` may mean. */
+static int each(const char *store, const struct hst_store_place *place,
+                int (*visit)(void *context, const char *path, const struct words *words),
+                void *context)
 {
     glob_t found = {0};
     char *pattern = pattern_of(store);
-    shares->store = strdup(store);
-    int rc = pattern && shares->store ? 0 : -ENOMEM;
+    int rc = pattern ? 0 : -ENOMEM;
     if (rc == 0 && glob(pattern, GLOB_NOSORT, NULL, &found) == GLOB_NOSPACE)
         rc = -ENOMEM;
     for (size_t i = 0; i < found.gl_pathc && rc == 0; i++) {
         struct words words = {.place = *place};
         if (is_filled(store, found.gl_pathv[i], &words))
-            rc = look_in(shares, found.gl_pathv[i], &words);
+            rc = visit(context, found.gl_pathv[i], &words);
     }
     globfree(&found);
     free(pattern);
     return rc;
+}
+
+int shares_list(struct shares *shares, const char *store, const struct hst_store_place *place)
+{
+    shares->store = strdup(store);
+    return shares->store ? each(store, place, look_in, shares) : -ENOMEM;
+}
+
+/* It is for those who have no use for numbers. */
+struct visitor {
+    int (*visit)(void *context, const char *path);
+    void *context;
+};
+
+static int visit_path(void *context, const char *path, const struct words *words)
+{
+    const struct visitor *visitor = context;
+    (void)words;
+    return visitor->visit(visitor->context, path);
+}
+
+int shares_each_directory(const char *store, const struct hst_store_place *place,
+                          int (*visit)(void *context, const char *path), void *context)
+{
+    struct visitor visitor = {visit, context};
+    return each(store, place, visit_path, &visitor);
 }
 
 void shares_free(struct shares *shares)

@@ -53,6 +53,10 @@ uint32_t shares_nth(const struct shares *shares, uint32_t rank);
  * -ENOMEM. */
 int shares_list(struct shares *shares, const char *store, const struct hst_store_place *place);
 void shares_free(struct shares *shares);
+/** Calls visit(context, path) of each directory that the first one of `store` may mean, until it
+ * returns other than 0, which is returned. Errors: -ENOMEM. */
+int shares_each_directory(const char *store, const struct hst_store_place *place,
+                          int (*visit)(void *context, const char *path), void *context);
 /** Opens the directories of the nth file. Errors: store_directory_open's. To be closed after an
  * error, too. */
 int share_directories_open(const struct shares *shares, uint32_t nth,

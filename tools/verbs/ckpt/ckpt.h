@@ -45,6 +45,10 @@ int ckpt_source_replicas(const struct ckpt_source *source, uint64_t step, uint32
 /** As hst_ckpt_kept. Errors: the transport's. */
 int ckpt_source_kept(const struct ckpt_source *source, uint64_t *steps, size_t capacity,
                      size_t *count, struct hst_error *error);
+/** As hst_ckpt_ranks_copies: the same, and those that rank 0 lacks. Errors: the transport's,
+ * -ENOMEM. */
+int ckpt_source_copies(const struct ckpt_source *source, uint64_t *steps, size_t capacity,
+                       size_t *count, struct hst_error *error);
 /** With this error what comes next may be begun: it is one process's, or all of them have it. */
 bool ckpt_source_goes_on(const struct ckpt_source *source, int native, struct hst_error *error);
 /** Tells an error once, by whom it is of; returns its exit code. native: what the call returned,

@@ -11,13 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_MAX 1024u
+#define KEPT_MAX     1024u
+#define REPLICAS_MAX 1024u
+
+struct replicas {
+    size_t count;
+    uint32_t numbers[REPLICAS_MAX]; /* rising */
+};
 
 struct row {
     struct hst_ckpt *ckpt; /* null: it cannot be opened */
     struct hst_ckpt_info info;
     uint64_t step; /* HST_NO_VERSION: that of a last version that cannot be opened */
     bool kept;
+    struct replicas *without; /* they have no copy of it, and others do; null: there are none */
     struct hst_error error;
 };
 
@@ -79,9 +86,17 @@ static void model_of(const struct hst_ckpt_info *info, char text[24])
 
 /* ---- rows ---- */
 
+/* Files of a copy are there, and those of some ranks are missing. */
+static bool is_in_part(const struct row *row)
+{
+    return row->without ||
+           (row->kept && row->error.code == HST_E_STORE_MIXED && row->error.native == -ENODATA);
+}
+
 static const char *state_of(const struct row *row)
 {
-    return !row->ckpt                 ? "damaged"
+    return is_in_part(row)            ? "not on all ranks"
+           : !row->ckpt               ? "damaged"
            : row->info.in_use         ? "in use"
            : row->info.stepped_back   ? "newest damaged"
            : row->info.damaged_copies ? "damaged copies"
@@ -100,6 +115,41 @@ static int open_row(const struct ckpt_source *source, uint64_t step, struct row 
     return 0;
 }
 
+static bool has_number(const struct replicas *replicas, uint32_t number)
+{
+    bool found = false;
+    for (size_t i = 0; i < replicas->count; i++)
+        found = found || replicas->numbers[i] == number;
+    return found;
+}
+
+static int find_replicas(const struct ckpt_source *source, uint64_t step, struct replicas *replicas,
+                         struct hst_error *error)
+{
+    const int native = ckpt_source_replicas(source, step, replicas->numbers, REPLICAS_MAX,
+                                            &replicas->count, error);
+    replicas->count = replicas->count < REPLICAS_MAX ? replicas->count : REPLICAS_MAX;
+    return native;
+}
+
+/* all: the store's replicas, but number 0, which has the copy where `first`. */
+static int find_without(const struct ckpt_source *source, const struct replicas *all, bool first,
+                        struct row *row, struct hst_error *error)
+{
+    struct replicas have = {.count = 0}, without = {.count = first ? 0 : 1};
+    const int native = find_replicas(source, row->step, &have, error);
+    for (size_t i = 0; i < all->count && without.count < REPLICAS_MAX && native == 0; i++)
+        if (!has_number(&have, all->numbers[i]))
+            without.numbers[without.count++] = all->numbers[i];
+    if (native || without.count == 0)
+        return native;
+    row->without = malloc(sizeof without);
+    if (!row->without)
+        return fail(error, FAIL_BUDGET, -ENOMEM, "no memory. Fix: end other programs.");
+    *row->without = without;
+    return 0;
+}
+
 static const char *precision_name(const struct hst_ckpt_info *info)
 {
     return info->precision == HST_PRECISION_FP32   ? "fp32"
@@ -114,23 +164,46 @@ static const char *on_a_line(const char *text, struct hst_error *line)
     return line->message;
 }
 
+/* "replicas 0, 2 have none", as part of a line. */
+static void name_without(const struct replicas *without, char *text, size_t bytes)
+{
+    size_t n = (size_t)snprintf(text, bytes, "replica%s", text_s(without->count));
+    for (size_t i = 0; i < without->count && n < bytes; i++)
+        n +=
+            (size_t)snprintf(text + n, bytes - n, "%s %" PRIu32, i ? "," : "", without->numbers[i]);
+    if (n < bytes)
+        snprintf(text + n, bytes - n, " %s none", without->count == 1 ? "has" : "have");
+}
+
+static void print_unread(const struct row *row)
+{
+    char step[24], without[200];
+    struct hst_error line;
+    snprintf(step, sizeof step, "%" PRIu64, row->step);
+    if (row->without)
+        name_without(row->without, without, sizeof without);
+    printf("%8s  %-9s  %s: %s\n", row->step == HST_NO_VERSION ? "?" : step,
+           row->kept ? "kept" : "committed", state_of(row),
+           row->without ? without : on_a_line(row->error.message, &line));
+}
+
 static void print_row(const struct row *row)
 {
-    char bytes[TEXT_BYTES], model[24], data[64] = "-", step[24];
+    char bytes[TEXT_BYTES], model[24], data[64] = "-", without[200] = "";
     const struct hst_ckpt_info *i = &row->info;
-    struct hst_error line;
     if (!row->ckpt) {
-        snprintf(step, sizeof step, "%" PRIu64, row->step);
-        printf("%8s  %-9s  damaged: %s\n", row->step == HST_NO_VERSION ? "?" : step,
-               row->kept ? "kept" : "committed", on_a_line(row->error.message, &line));
+        print_unread(row);
         return;
     }
+    if (row->without)
+        name_without(row->without, without, sizeof without);
     const struct position p = position_of(i);
     if (p.of_pass > 0)
         snprintf(data, sizeof data, "%" PRIu64 " of %" PRIu64, p.sequences, p.of_pass);
     model_of(i, model);
-    printf("%8" PRIu64 "  %-9s  %9s  %17s  %-16s  %s\n", i->step, row->kept ? "kept" : "committed",
-           text_size(i->weights_bytes + i->states_bytes, bytes), data, model, state_of(row));
+    printf("%8" PRIu64 "  %-9s  %9s  %17s  %-16s  %s%s%s\n", i->step,
+           row->kept ? "kept" : "committed", text_size(i->weights_bytes + i->states_bytes, bytes),
+           data, model, state_of(row), row->without ? ": " : "", without);
 }
 
 /* The first row is the last version's; behind it kept ones, the newest of them last. */
@@ -174,6 +247,12 @@ static void put_row(struct json_writer *json, const struct row *row)
         json_put_whole(json, "step", row->step);
     json_put_text(json, "kind", row->kept ? "kept" : "committed");
     json_put_text(json, "state", state_of(row));
+    if (row->without) {
+        json_put_array(json, "replicas_without");
+        for (size_t i = 0; i < row->without->count; i++)
+            json_put_whole(json, NULL, row->without->numbers[i]);
+        json_put_end(json);
+    }
     if (row->ckpt) {
         const struct position p = position_of(i);
         model_of(i, model);
@@ -187,7 +266,7 @@ static void put_row(struct json_writer *json, const struct row *row)
         json_put_whole(json, "sequences_of_a_pass", p.of_pass);
         json_put_text(json, "model", model);
         json_put_whole(json, "damaged_copies", i->damaged_copies);
-    } else {
+    } else if (row->error.code) {
         json_put_text(json, "error", row->error.message);
     }
     json_put_end(json);
@@ -221,17 +300,84 @@ static void print_json(const char *store, const struct row *rows, size_t count)
     putchar('\n');
 }
 
+static bool has_step(const uint64_t *steps, size_t count, uint64_t step)
+{
+    bool found = false;
+    for (size_t i = 0; i < count; i++)
+        found = found || steps[i] == step;
+    return found;
+}
+
+/* What it is known of before it is opened. */
+struct copies {
+    size_t count, first_count;
+    uint64_t steps[KEPT_MAX], first[KEPT_MAX]; /* of any rank; of rank 0 */
+    struct replicas replicas;                  /* of the store, but number 0 */
+};
+
+static int find_copies(const struct ckpt_source *source, struct copies *copies,
+                       struct hst_error *error)
+{
+    int native = ckpt_source_copies(source, copies->steps, KEPT_MAX, &copies->count, error);
+    native = native
+                 ? native
+                 : ckpt_source_kept(source, copies->first, KEPT_MAX, &copies->first_count, error);
+    copies->count = copies->count < KEPT_MAX ? copies->count : KEPT_MAX;
+    copies->first_count = copies->first_count < KEPT_MAX ? copies->first_count : KEPT_MAX;
+    return native ? native : find_replicas(source, HST_NO_VERSION, &copies->replicas, error);
+}
+
+/* Where the store has replicas it is opened as rank 0 has it, or not at all. */
+static int open_copy(const struct ckpt_source *source, const struct copies *copies, size_t nth,
+                     struct row *row)
+{
+    const uint64_t step = copies->steps[nth];
+    const bool first = has_step(copies->first, copies->first_count, step);
+    if (copies->replicas.count == 0)
+        return open_row(source, step, row);
+    *row = (struct row){.step = step, .kept = true};
+    int native = first ? open_row(source, step, row) : 0;
+    return native ? native : find_without(source, &copies->replicas, first, row, &row->error);
+}
+
+static void free_rows(struct row *rows, size_t count)
+{
+    for (size_t k = 0; k < count; k++) {
+        hst_ckpt_close(&rows[k].ckpt);
+        free(rows[k].without);
+    }
+    free(rows);
+}
+
+/* Rows of copies are added behind the first. Returns whether they are to be shown. */
+static bool open_copies(const struct ckpt_source *source, const struct copies *copies,
+                        struct row *rows, size_t *count, int *native, struct hst_error *first)
+{
+    bool shown = true;
+    for (size_t k = 0; k < copies->count && shown; k++) {
+        struct row *row = &rows[*count];
+        const int rc = open_copy(source, copies, k, row);
+        if (rc == -ENOENT && row->info.in_use)
+            continue; /* the run has removed it meanwhile */
+        shown = ckpt_source_goes_on(source, rc, &row->error);
+        if (rc && *native == 0) {
+            *native = rc;
+            *first = row->error;
+        }
+        ++*count;
+    }
+    return shown;
+}
+
 /* A version that is damaged has a row; what is no store of this user's is refused. */
 int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most,
               struct hst_error *error)
 {
-    uint64_t steps[KEPT_MAX];
-    size_t found;
-    int native = ckpt_source_kept(source, steps, KEPT_MAX, &found, error);
+    struct copies copies = {.count = 0};
+    int native = find_copies(source, &copies, error);
     if (native)
         return native;
-    const size_t kept = found < KEPT_MAX ? found : KEPT_MAX;
-    struct row *rows = calloc(kept + 1, sizeof *rows);
+    struct row *rows = calloc(copies.count + 1, sizeof *rows);
     if (!rows)
         return fail(error, FAIL_BUDGET, -ENOMEM, "no memory. Fix: end other programs.");
     native = open_row(source, HST_NO_VERSION, &rows[0]);
@@ -239,24 +385,12 @@ int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most,
                  ckpt_source_goes_on(source, native, &rows[0].error);
     struct hst_error first = rows[0].error;
     size_t count = 1;
-    for (size_t k = 0; k < kept && shown; k++) {
-        const int rc = open_row(source, steps[k], &rows[count]);
-        if (rc == -ENOENT && rows[0].info.in_use)
-            continue; /* the run has removed it meanwhile */
-        shown = ckpt_source_goes_on(source, rc, &rows[count].error);
-        if (rc && native == 0) {
-            native = rc;
-            first = rows[count].error;
-        }
-        count++;
-    }
+    shown = shown && open_copies(source, &copies, rows, &count, &native, &first);
     if (shown && json)
         print_json(source->store, rows, count);
     else if (shown)
         print_text(source->store, rows, count, rows_most);
-    for (size_t k = 0; k < count; k++)
-        hst_ckpt_close(&rows[k].ckpt);
-    free(rows);
+    free_rows(rows, count);
     if (native)
         *error = first;
     return native;

@@ -120,6 +120,13 @@ int ckpt_source_kept(const struct ckpt_source *source, uint64_t *steps, size_t c
     return 0;
 }
 
+int ckpt_source_copies(const struct ckpt_source *source, uint64_t *steps, size_t capacity,
+                       size_t *count, struct hst_error *error)
+{
+    return source->ranks ? hst_ckpt_ranks_copies(source->ranks, steps, capacity, count, error)
+                         : ckpt_source_kept(source, steps, capacity, count, error);
+}
+
 bool ckpt_source_goes_on(const struct ckpt_source *source, int native, struct hst_error *error)
 {
     return native == 0 || !source->ranks || hst_ckpt_ranks_agreed(source->ranks, native, error);

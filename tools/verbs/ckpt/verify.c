@@ -216,7 +216,7 @@ static void verify_all(struct run *run)
     uint64_t steps[KEPT_MAX];
     size_t found;
     struct hst_error error = {0};
-    const int native = ckpt_source_kept(&run->source, steps, KEPT_MAX, &found, &error);
+    int native = ckpt_source_kept(&run->source, steps, KEPT_MAX, &found, &error);
     if (native) {
         refuse_all(run, native, &error);
         return;
@@ -230,6 +230,8 @@ static void verify_all(struct run *run)
     for (size_t k = 0; k < found && k < KEPT_MAX && goes_on; k++)
         goes_on = verify_one(run, steps[k], 0);
     goes_on = goes_on && verify_replicas(run, HST_NO_VERSION);
+    if (goes_on && (native = ckpt_source_copies(&run->source, steps, KEPT_MAX, &found, &error)))
+        goes_on = refuse_all(run, native, &error);
     for (size_t k = 0; k < found && k < KEPT_MAX && goes_on; k++)
         goes_on = verify_replicas(run, steps[k]);
     if (run->options->json) {
