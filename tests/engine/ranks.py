@@ -395,6 +395,27 @@ class Ranks(unittest.TestCase):
             self.refused(2, [*replicas, 'resume=1', store.option],
                          'E613 .*files of different steps')
 
+    def test_what_is_said_of_a_lost_replica_can_be_done(self):
+        """Also where its directory was made as others are: then that is what is told next."""
+        options = ['ways=2', 'steps=2', 'durability=step', 'precision=bf16', 'zero-stage=0']
+        with Store() as store:
+            options.append(f'store={store.folder}/{{rank}}')
+            lost, other = (os.path.join(store.folder, str(rank)) for rank in (1, 0))
+            self.assertEqual(run(2, options).returncode, 0)
+            shutil.rmtree(lost)
+            options += ['resume=1', 'steps=4']
+            self.refused(2, options, r"E613 .* no rank finds r00001\.d0\.blk\. Fix: cp another "
+                                     r"rank's file under that name, into a directory that is made "
+                                     r"with mkdir -m 700")
+            subprocess.run(['mkdir', '-m', '755', lost], check=True)
+            subprocess.run(['cp', f'{other}/r00000.d0.blk', f'{lost}/r00001.d0.blk'], check=True)
+            self.refused(2, options, r'E610 .*/1 has mode 0755 .* Fix: chmod 700 it')
+            shutil.rmtree(lost)
+            subprocess.run(['mkdir', '-m', '700', lost], check=True)
+            subprocess.run(['cp', f'{other}/r00000.d0.blk', f'{lost}/r00001.d0.blk'], check=True)
+            done = run(2, options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def each_is_refused(self, rows):
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             for done in [pool.submit(self.refused, 2, [option], words) for option, words in rows]:

@@ -162,10 +162,13 @@ static int look_in(void *context, const char *path, const struct words *words)
 {
     struct shares *shares = context;
     struct store_directory directory;
-    struct hst_error ignored;
-    if (store_directory_open(path, &directory, &ignored))
-        return 0; /* who opens it to stay tells why that cannot be */
-    DIR *names = store_directory_list(&directory, &ignored);
+    struct hst_error error = {0};
+    if (store_directory_open(path, &directory, &error)) {
+        if (error.code == HST_E_STORE_ACCESS && shares->error.code == 0)
+            shares->error = error; /* who misses a file tells that it may be there */
+        return 0;
+    }
+    DIR *names = store_directory_list(&directory, &error);
     int rc = 0;
     for (const struct dirent *entry; names && rc == 0 && (entry = readdir(names)) != NULL;) {
         struct store_name name;
@@ -393,7 +396,8 @@ static int refuse_missing(struct hst_engine *engine)
     if (shares->replicas > 0)
         return report_fail(&engine->report, HST_E_STORE_MIXED, -ENODATA,
                            "each of %u ranks of --zero-stage 0 goes on with a file of its own in "
-                           "%s, and no rank finds %s. Fix: cp another rank's file under that name",
+                           "%s, and no rank finds %s. Fix: cp another rank's file under that name, "
+                           "into a directory that is made with mkdir -m 700",
                            engine->ranks.ranks, shares->store, names);
     if (shares->twice != UINT32_MAX)
         snprintf(twice, sizeof twice, ", and two nodes find a file of rank %u", shares->twice);
