@@ -169,14 +169,27 @@ static bool is_kept(struct copying *c, uint64_t step)
     return there;
 }
 
+/* Steps behind the one that is copied come first: they are of a run that somebody has gone back
+   from. */
+static void by_age(const struct kept *kept, size_t count, uint64_t step, uint64_t *steps)
+{
+    size_t before = 0;
+    while (before < count && kept->steps[before] <= step)
+        before++;
+    for (size_t i = 0; i < count; i++)
+        steps[i] = kept->steps[(before + i) % count];
+}
+
 /* The oldest, until so many are left. False: there are no more than that. */
 static bool remove_oldest(struct copying *c, size_t left)
 {
     struct kept kept = {0};
+    uint64_t steps[KEPT_MOST];
     find_kept(c, &kept);
     const size_t most = kept.count < KEPT_MOST ? kept.count : KEPT_MOST;
     const size_t gone = kept.count > left ? kept.count - left : 0;
-    remove_copies(c, kept.steps, gone < most ? gone : most);
+    by_age(&kept, most, c->keep->done.step, steps);
+    remove_copies(c, steps, gone < most ? gone : most);
     return is_of_any(c, gone > 0);
 }
 

@@ -33,7 +33,9 @@ struct keep_ranks {
 struct keep_config {
     const char *const *paths; /* [drives] of the store; must outlive it */
     uint32_t drives;
-    uint32_t count; /* copies that are kept: the oldest go; 0: only what keep_begin is told */
+    /* copies that are kept: the oldest go, and before them those of later steps, which are of a run
+       that somebody has gone back from; 0: only what keep_begin is told */
+    uint32_t count;
     const char *fewer; /* what needs less room, for messages: "a smaller --keep" */
     const struct keep_ranks *ranks; /* null: one process; must outlive it */
     bool replicas; /* each rank's copy is a whole version */

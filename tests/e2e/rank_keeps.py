@@ -215,6 +215,20 @@ class Keeps(Case):
             self.assertEqual(sums_of(self.path('exported')), sums_of(self.path('out')))
             shutil.rmtree(self.path('other'))
 
+    def test_a_copy_that_is_made_after_going_back_stays(self):
+        """Those of later steps are of the run that was left, and go first."""
+        words = ('--ways', '2', '--durability', 'step', '--keep-every', '1')
+        two = mpi.launcher(2)
+        self.run_it(*words, '--keep', '3', before=two, steps=5)
+        subprocess.run([PROGRAM, 'ckpt', 'reshard', self.path('store'), '--version', '3', '--world',
+                        '2', '--out', self.path('back')], check=True, capture_output=True,
+                       timeout=120)
+        for rank in range(2):
+            os.replace(self.path(f'back/r0000{rank}.d0.blk'), self.path(f'store/r0000{rank}.d0.blk'))
+        done = self.run_it(*words, '--keep', '1', '--resume', before=two, steps=4)
+        self.assertIn('step 4 is kept', done.stderr)
+        self.assertEqual(self.kept(), ['step-4'])
+
     def verified(self, *before, store, code=0):
         done = subprocess.run([*before, PROGRAM, 'ckpt', 'verify', self.path(store)],
                               capture_output=True, text=True, timeout=120, env=environment())
