@@ -224,7 +224,8 @@ class Keeps(Case):
                         '2', '--out', self.path('back')], check=True, capture_output=True,
                        timeout=120)
         for rank in range(2):
-            os.replace(self.path(f'back/r0000{rank}.d0.blk'), self.path(f'store/r0000{rank}.d0.blk'))
+            name = f'r0000{rank}.d0.blk'
+            os.replace(self.path('back', name), self.path('store', name))
         done = self.run_it(*words, '--keep', '1', '--resume', before=two, steps=4)
         self.assertIn('step 4 is kept', done.stderr)
         self.assertEqual(self.kept(), ['step-4'])
