@@ -87,7 +87,7 @@ static struct comm_op op_of(const struct bench *b, const struct contest *c, enum
     op.in = b->buffer[c->buffer];
     op.out = b->out;
     op.count = b->shard;
-    op.tree = (struct hst_sum_tree){b->info.ranks, 8, type, type};
+    op.tree = (struct hst_sum_tree){b->info.ranks, 8, type, type, 0};
     return op;
 }
 

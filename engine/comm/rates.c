@@ -126,7 +126,7 @@ static struct comm_op op_of(const struct probe *p, enum comm_kind kind)
     struct comm_op op = {.kind = kind, .name = "the network's rates", .in = p->row};
     op.out = kind == COMM_GATHER ? p->row : p->sum;
     op.count = kind == COMM_GATHER ? p->shard * sizeof(float) : p->shard;
-    op.tree = (struct hst_sum_tree){p->info.ranks, 8, p->dtype, p->dtype};
+    op.tree = (struct hst_sum_tree){p->info.ranks, 8, p->dtype, p->dtype, 0};
     return op;
 }
 

@@ -11,7 +11,9 @@ bool hst_sum_tree_valid(const struct hst_sum_tree *tree)
 {
     const bool known = tree->root == HST_F32 || tree->root == HST_BF16 || tree->root == HST_F16;
     return known && tree->ways && tree->ways <= HST_WAYS_MOST && is_power_of_two(tree->hop) &&
-           (tree->reduce == tree->root || tree->reduce == HST_F32);
+           (tree->reduce == tree->root || tree->reduce == HST_F32) &&
+           (tree->quant == 0 ||
+            ((tree->quant == HST_INT8 || tree->quant == HST_INT4) && tree->reduce == HST_F32));
 }
 
 bool hst_sum_node_valid(const struct hst_sum_tree *tree, struct hst_sum_node node)
@@ -23,14 +25,30 @@ bool hst_sum_node_valid(const struct hst_sum_tree *tree, struct hst_sum_node nod
            (is_power_of_two(node.count) || node.first + node.count == tree->ways);
 }
 
-enum hst_dtype hst_sum_type(const struct hst_sum_tree *tree, struct hst_sum_node node)
+static bool is_root(const struct hst_sum_tree *tree, struct hst_sum_node node)
 {
-    if (node.first == 0 && node.count == tree->ways)
-        return tree->root;
+    return node.first == 0 && node.count == tree->ways;
+}
+
+/* A way, or a group of `hop` ways. */
+static bool is_reduced(const struct hst_sum_tree *tree, struct hst_sum_node node)
+{
     const bool last = node.first + node.count == tree->ways;
     const bool group = node.first % tree->hop == 0 &&
                        (node.count == tree->hop || (node.count < tree->hop && last));
-    return node.count == 1 || group ? tree->reduce : HST_F32;
+    return node.count == 1 || group;
+}
+
+enum hst_dtype hst_sum_type(const struct hst_sum_tree *tree, struct hst_sum_node node)
+{
+    if (is_root(tree, node))
+        return tree->root;
+    return is_reduced(tree, node) ? tree->reduce : HST_F32;
+}
+
+bool hst_sum_quantised(const struct hst_sum_tree *tree, struct hst_sum_node node)
+{
+    return tree->quant && !is_root(tree, node) && is_reduced(tree, node);
 }
 
 /* Where there are several inputs, the first one ends before the ways do: it is a power of two, the

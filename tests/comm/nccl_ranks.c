@@ -102,7 +102,7 @@ static void sum_ways(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
         way[i] = malloc(ROW * sizeof *value);
         for (size_t k = 0; k < ROW; k++)
             value[k] *= 0.5f;
-        check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = {2, 1, HST_F32, type},
+        check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = {2, 1, HST_F32, type, 0},
                                                        .each = 1,
                                                        .inputs = 2,
                                                        .in = twice,
@@ -391,7 +391,7 @@ int main(int argc, char **argv)
     for (int t = 0; t < 3; t++)
         for (uint32_t hop = 2; hop <= 8; hop *= 4) {
             char name[40];
-            const struct hst_sum_tree tree = {g.ways, hop, types[t], types[t]};
+            const struct hst_sum_tree tree = {g.ways, hop, types[t], types[t], 0};
             snprintf(name, sizeof name, "type-%d-hop-%u", types[t], hop);
             add_up(&tree, name, hop == 2);
             if (t == 0 && hop == 2) {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-static const struct hst_sum_tree tree = {1, 8, HST_BF16, HST_BF16};
+static const struct hst_sum_tree tree = {1, 8, HST_BF16, HST_BF16, 0};
 static const struct comm_config alone = {.size = sizeof alone, .launch = {.ranks = 1}};
 
 static struct comm *opened(void)
@@ -129,7 +129,7 @@ static void mistakes_are_refused(void **state)
     uint64_t ticket = 77;
     int64_t value = 0;
     char memory[8] = {0};
-    const struct hst_sum_tree bad[] = {{0, 8, HST_F32, HST_F32}, {1, 3, HST_F32, HST_F32}};
+    const struct hst_sum_tree bad[] = {{0, 8, HST_F32, HST_F32, 0}, {1, 3, HST_F32, HST_F32, 0}};
     assert_int_equal(comm_gather(comm, "x", NULL, 8, &ticket), -EINVAL);
     assert_int_equal(comm_gather(comm, "x", memory, SIZE_MAX / 4, &ticket), -EINVAL);
     assert_int_equal(comm_exchange(comm, "x", NULL, memory, memory, 1, &ticket), -EINVAL);

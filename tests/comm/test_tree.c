@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <hoistway/cpu_adam.h>
 #include <hoistway/kernels.h>
+#include <math.h>
 #include <stdlib.h>
 
 enum { WAYS = 130, N = 1030 }; /* more than a chunk of the kernel's */
@@ -42,6 +43,25 @@ static void round_to(enum hst_dtype type, float *values)
     }
 }
 
+static void give_back(enum hst_quant bits, float *values)
+{
+    static unsigned char codes[N];
+    static float scales[N / HST_QUANT_BLOCK + 1], back[N];
+    assert_int_equal(
+        hst_host_quantise(&(struct hst_quantise){bits, HST_F32, N, values, codes, scales}), 0);
+    assert_int_equal(
+        hst_host_dequantise(&(struct hst_dequantise){bits, HST_F32, N, codes, scales, back}), 0);
+    memcpy(values, back, sizeof back);
+}
+
+/* Ways, and groups of them, are what integers give back; the root is not. */
+static bool is_given_back(const struct hst_sum_tree *tree, uint32_t first, uint32_t count)
+{
+    const bool last = first + count == tree->ways, group = first % tree->hop == 0;
+    return tree->quant && count < tree->ways &&
+           (count == 1 || (group && (count == tree->hop || (last && count < tree->hop))));
+}
+
 /* The definition: a node of n ways is split at the largest power of two below n. */
 static void expected(const struct hst_sum_tree *tree, uint32_t first, uint32_t count, float *out)
 {
@@ -59,6 +79,8 @@ static void expected(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
         free(right);
     }
     round_to(hst_sum_type(tree, (struct hst_sum_node){first, count}), out);
+    if (is_given_back(tree, first, count))
+        give_back(tree->quant, out);
 }
 
 static void store(enum hst_dtype type, const float *values, void *out)
@@ -95,6 +117,11 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
     for (uint32_t i = 0; i < count; i++) {
         ways[i] = malloc(sizeof way[0]);
         store(hst_sum_type(tree, (struct hst_sum_node){first + i, 1}), way[first + i], ways[i]);
+        if (tree->quant) { /* a sum of one input is what its integers give back */
+            void *rounded = ways[i];
+            ways[i] = add(tree, first + i, 1, 1, (const void *const[]){rounded});
+            free(rounded);
+        }
     }
     out = add(tree, first, 1, count, (const void *const *)ways);
     for (uint32_t i = 0; i < count; i++)
@@ -165,16 +192,31 @@ static void any_number_of_ranks_and_hops_has_the_bytes_of_one_rank(void **state)
         for (size_t h = 0; h < sizeof hops / sizeof *hops; h++)
             for (int r = 0; r < 3; r++)
                 for (int wide = 0; wide < 2; wide++)
-                    compare_all_cuts(&(struct hst_sum_tree){way_counts[w], hops[h],
-                                                            wide ? HST_F32 : roots[r], roots[r]});
+                    compare_all_cuts(&(struct hst_sum_tree){
+                        way_counts[w], hops[h], wide ? HST_F32 : roots[r], roots[r], 0});
     assert_true(compared > 300);
+}
+
+static void any_number_of_ranks_sends_integers_with_the_bytes_of_one_rank(void **state)
+{
+    (void)state;
+    const unsigned long before = compared;
+    fill();
+    way[1][5] = INFINITY, way[2][600] = NAN; /* which a block has everywhere afterwards */
+    for (size_t w = 0; way_counts[w] < WAYS; w++)
+        for (size_t h = 0; h < sizeof hops / sizeof *hops; h++)
+            for (int four = 0; four < 2; four++)
+                compare_all_cuts(&(struct hst_sum_tree){way_counts[w], hops[h], HST_F32,
+                                                        four ? HST_BF16 : HST_F32,
+                                                        four ? HST_INT4 : HST_INT8});
+    assert_true(compared - before > 100);
 }
 
 static void each_value_has_its_type_by_place(void **state)
 {
     (void)state;
-    const struct hst_sum_tree tree = {20, 8, HST_BF16,
-                                      HST_F16}; /* no valid one, but tells them apart */
+    const struct hst_sum_tree tree = {20, 8, HST_BF16, HST_F16,
+                                      HST_INT8}; /* no valid one, but tells them apart */
     const struct {
         uint32_t first, count;
         enum hst_dtype type;
@@ -184,8 +226,13 @@ static void each_value_has_its_type_by_place(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_int_equal(hst_sum_type(&tree, (struct hst_sum_node){rows[i].first, rows[i].count}),
                          rows[i].type);
-    const struct hst_sum_tree one = {1, 8, HST_F32, HST_BF16};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(
+            hst_sum_quantised(&tree, (struct hst_sum_node){rows[i].first, rows[i].count}),
+            rows[i].type == HST_BF16);
+    const struct hst_sum_tree one = {1, 8, HST_F32, HST_BF16, HST_INT4};
     assert_int_equal(hst_sum_type(&one, (struct hst_sum_node){0, 1}), HST_BF16);
+    assert_false(hst_sum_quantised(&one, (struct hst_sum_node){0, 1}));
 }
 
 /* ---- which ways are nodes -------------------------------------------------------------------- */
@@ -209,7 +256,7 @@ static void nodes_are_those_of_the_definition(void **state)
 {
     (void)state;
     for (uint32_t ways = 1; ways <= FEW; ways++) {
-        const struct hst_sum_tree tree = {ways, 8, HST_F32, HST_F32};
+        const struct hst_sum_tree tree = {ways, 8, HST_F32, HST_F32, 0};
         memset(is_node, 0, sizeof is_node);
         mark_nodes(0, ways);
         for (uint32_t first = 0; first < FEW + 3; first++)
@@ -240,7 +287,7 @@ static void a_sum_takes_all_nodes_that_make_one_and_no_others(void **state)
     (void)state;
     uint32_t taken = 0;
     for (uint32_t ways = 1; ways <= FEW; ways++) {
-        struct hst_sum_ways sum = {.tree = {ways, 8, HST_F32, HST_F32}}; /* of no elements */
+        struct hst_sum_ways sum = {.tree = {ways, 8, HST_F32, HST_F32, 0}}; /* of no elements */
         memset(is_node, 0, sizeof is_node);
         mark_nodes(0, ways);
         for (sum.first = 0; sum.first <= ways; sum.first++)
@@ -263,7 +310,7 @@ static void the_sum_may_take_the_place_of_its_first_input(void **state)
     (void)state;
     static float a[N], b[N], want[N];
     const void *const in[] = {a, b};
-    struct hst_sum_ways sum = {.tree = {2, 8, HST_F32, HST_F32},
+    struct hst_sum_ways sum = {.tree = {2, 8, HST_F32, HST_F32, 0},
                                .each = 1,
                                .inputs = 2,
                                .in = in,
@@ -283,17 +330,19 @@ static void what_is_no_tree_or_no_node_is_refused(void **state)
     (void)state;
     static float value[N], out[N];
     const void *const in[] = {value, value, value, value, value};
-    const struct hst_sum_tree good = {8, 8, HST_BF16, HST_BF16};
+    const struct hst_sum_tree good = {8, 8, HST_BF16, HST_BF16, 0};
     const struct {
         struct hst_sum_tree tree;
         uint32_t first, each, inputs;
     } bad[] = {
-        {{0, 8, HST_F32, HST_F32}, 0, 1, 1},
-        {{HST_WAYS_MOST + 1, 8, HST_F32, HST_F32}, 0, 1, 1},
-        {{8, 0, HST_F32, HST_F32}, 0, 1, 1},
-        {{8, 3, HST_F32, HST_F32}, 0, 1, 1},
-        {{8, 8, HST_BF16, HST_F32}, 0, 1, 1},
-        {{8, 8, HST_F32, (enum hst_dtype)9}, 0, 1, 1},
+        {{0, 8, HST_F32, HST_F32, 0}, 0, 1, 1},
+        {{HST_WAYS_MOST + 1, 8, HST_F32, HST_F32, 0}, 0, 1, 1},
+        {{8, 0, HST_F32, HST_F32, 0}, 0, 1, 1},
+        {{8, 3, HST_F32, HST_F32, 0}, 0, 1, 1},
+        {{8, 8, HST_BF16, HST_F32, 0}, 0, 1, 1},
+        {{8, 8, HST_F32, (enum hst_dtype)9, 0}, 0, 1, 1},
+        {{8, 8, HST_F32, HST_F32, (enum hst_quant)5}, 0, 1, 1},
+        {{8, 8, HST_BF16, HST_BF16, HST_INT8}, 0, 1, 1}, /* integers of f32 alone */
         {good, 0, 0, 1},
         {good, 0, 1, 0},
         {good, 8, 1, 1},
@@ -330,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_and_hops_has_the_bytes_of_one_rank),
+        cmocka_unit_test(any_number_of_ranks_sends_integers_with_the_bytes_of_one_rank),
         cmocka_unit_test(each_value_has_its_type_by_place),
         cmocka_unit_test(nodes_are_those_of_the_definition),
         cmocka_unit_test(a_sum_takes_all_nodes_that_make_one_and_no_others),

@@ -219,9 +219,9 @@ static void bytes_are_those_of_others_elements(void **state)
     (void)state;
     const struct comm_op gather = {.kind = COMM_GATHER, .count = 10};
     const struct comm_op exchange = {
-        .kind = COMM_EXCHANGE, .count = 10, .tree = {4, 8, HST_BF16, HST_BF16}};
+        .kind = COMM_EXCHANGE, .count = 10, .tree = {4, 8, HST_BF16, HST_BF16, 0}};
     const struct comm_op wide = {
-        .kind = COMM_EXCHANGE, .count = 10, .tree = {8, 8, HST_BF16, HST_BF16}};
+        .kind = COMM_EXCHANGE, .count = 10, .tree = {8, 8, HST_BF16, HST_BF16, 0}};
     const struct comm_op sum = {.kind = COMM_SUM64, .count = 10};
     const struct comm_op near = {.kind = COMM_GATHER, .count = 10, .near = true};
     assert_int_equal(comm_op_bytes(&gather, 4, 2), 30);

@@ -8,12 +8,13 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <float.h>
 
 /* As many blocks as f32 has exponents, and some. */
 enum { BLOCK = HST_QUANT_BLOCK, FEW = 8 * BLOCK, ALL = 280 * BLOCK, ROOM = ALL + 77 };
 
 /* How a block's values are made; the last of them in each block, with numbers that are not. */
-enum filling { PLAIN, EXPONENTS, ZEROS, OUTLIER, TIES, TINY, FILLINGS };
+enum filling { PLAIN, EXPONENTS, ZEROS, OUTLIER, TIES, TINY, GREATEST, FILLINGS };
 
 struct parameters {
     enum hst_quant bits;
@@ -55,6 +56,8 @@ static double value_of(struct suite *s, const struct parameters *p, enum hst_dty
         return i % BLOCK == 7 ? most_of(p->bits) : tie + 0.5;
     case TINY:
         return suite_random(s) * 0x1p-120;
+    case GREATEST: /* times the scale that division has, 127 is an infinity */
+        return i % BLOCK == 33 && dtype == HST_F32 ? -FLT_MAX : suite_random(s);
     default:
         return suite_random(s);
     }
@@ -70,6 +73,8 @@ static float scale_of(const double *values, size_t n, double most)
         absmax = fmax(absmax, fabs(values[i]));
     }
     const float scale = (float)(absmax / most);
+    if (scale * most >= 0x1.ffffffp127) /* is rounded to an infinity */
+        return nextafterf(scale, 0);
     return scale < 0x1p-126f ? 0 : scale;
 }
 
@@ -240,6 +245,57 @@ static void a_row_may_be_cut_at_blocks(void **state)
     assert_memory_equal(some, scales, sizeof scales);
 }
 
+/* The greatest of a block: of every exponent, random, and near where a scale's last bit turns. */
+static float some_greatest(int exponent, unsigned turn, uint32_t *random)
+{
+    static const float edges[] = {1.0f,      0x1.000002p0f, 0x1.fffffep0f, 0x1.bffffep0f,
+                                  0x1.c0p0f, 0x1.fbfffep0f, 0x1.fcp0f,     0x1.fc0002p0f};
+    *random = *random * 1664525u + 1013904223u;
+    const float any = 1 + (float)(*random >> 9) * 0x1p-23f;
+    return ldexpf(turn < sizeof edges / sizeof *edges ? edges[turn] : any, exponent);
+}
+
+/* Integers and scales of a block, and what they give back. */
+struct coded {
+    unsigned char codes[BLOCK];
+    float scale, back[BLOCK];
+};
+
+static struct coded coded_of(enum hst_quant bits, const float *values)
+{
+    struct coded c = {.scale = 0};
+    const struct hst_quantise to = {bits, HST_F32, BLOCK, values, c.codes, &c.scale};
+    const struct hst_dequantise from = {bits, HST_F32, BLOCK, c.codes, &c.scale, c.back};
+    assert_int_equal(hst_host_quantise(&to), 0);
+    assert_int_equal(hst_host_dequantise(&from), 0);
+    return c;
+}
+
+static void what_a_block_gives_back_has_its_integers_and_its_scale(void **state)
+{
+    (void)state;
+    enum { TURNS = 24 };
+    static float values[BLOCK];
+    uint32_t random = 1;
+    for (int four = 0; four < 2; four++)
+        for (int exponent = -149; exponent < 128; exponent++)
+            for (unsigned turn = 0; turn < TURNS; turn++) {
+                const enum hst_quant bits = four ? HST_INT4 : HST_INT8;
+                const float most = some_greatest(exponent, turn, &random);
+                for (size_t i = 0; i < BLOCK; i++) {
+                    random = random * 1664525u + 1013904223u;
+                    values[i] = most * ((float)((int32_t)random >> 8) * 0x1p-23f);
+                }
+                values[turn * 21] = most;
+                const struct coded once = coded_of(bits, values), twice = coded_of(bits, once.back);
+                for (size_t i = 0; i < BLOCK; i++)
+                    assert_true(isfinite(once.back[i]));
+                if (memcmp(&once, &twice, sizeof once) != 0)
+                    fail_msg("%d bits, greatest %a: scale %a, then %a", (int)bits, (double)most,
+                             (double)once.scale, (double)twice.scale);
+            }
+}
+
 static void what_is_no_call_is_refused(void **state)
 {
     (void)state;
@@ -273,6 +329,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_filling_has_the_bytes_of_the_definition),
         cmocka_unit_test(every_length_has_its_last_block),
         cmocka_unit_test(a_row_may_be_cut_at_blocks),
+        cmocka_unit_test(what_a_block_gives_back_has_its_integers_and_its_scale),
         cmocka_unit_test(what_is_no_call_is_refused),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -342,7 +342,7 @@ static void calls_case(struct suite *s, const void *parameters)
                 in_one_call_and_in_several(s, &o,
                                            (struct hst_sum_tree){ways, hops[h],
                                                                  wide ? HST_F32 : suite_dtypes[r],
-                                                                 suite_dtypes[r]});
+                                                                 suite_dtypes[r], 0});
     tensor_read(s, o.out);
     tensor_read(s, o.kept);
 }
@@ -357,13 +357,13 @@ static void ways_added_in_several_calls_have_the_bytes_of_one(void **state)
 static void refusals_case(struct suite *s, const void *parameters)
 {
     (void)parameters;
-    enum { BAD = 14 };
+    enum { BAD = 15 };
     struct tensor *t = tensor_filled(s, 1024, HST_F32, 3);
     float *f = t->data;
     const void *in[MOST + 1], *odd[] = {f, f + 65}, *none[] = {f, NULL};
     for (size_t i = 0; i <= MOST; i++)
         in[i] = f + 8 * i;
-    const struct hst_sum_ways good = {.tree = {2, 8, HST_F32, HST_F32},
+    const struct hst_sum_ways good = {.tree = {2, 8, HST_F32, HST_F32, 0},
                                       .each = 1,
                                       .inputs = 2,
                                       .in = in,
@@ -386,12 +386,17 @@ static void refusals_case(struct suite *s, const void *parameters)
     bad[10].partial = (double *)(f + 901);
     bad[11].count = SIZE_MAX / 2;
     bad[12].tree.ways = bad[12].inputs = MOST + 1;
-    bad[13].tree = (struct hst_sum_tree){2, 8, HST_F32, HST_BF16};
+    bad[13].tree = (struct hst_sum_tree){2, 8, HST_F32, HST_BF16, 0};
     bad[13].out = f; /* of another type than the input there */
+    bad[14].tree.quant = (enum hst_quant)5;
     for (size_t i = 0; i < BAD; i++)
         assert_int_equal(hst_op_sum_ways(s->stream, &bad[i]), -EINVAL);
     assert_int_equal(hst_op_sum_ways(NULL, &good), -EINVAL);
     assert_int_equal(hst_op_sum_ways(s->stream, NULL), -EINVAL);
+    bad[0] = good;
+    bad[0].tree.quant = HST_INT8;
+    if (!(hst_dev_flags(s->dev) & HST_DEV_HOST_MEMORY))
+        assert_int_equal(hst_op_sum_ways(s->stream, &bad[0]), -ENOTSUP);
     expect_everywhere(s, t, 3);
 }
 

@@ -53,7 +53,10 @@ static __device__ __forceinline__ float scale_of(unsigned most, bool four)
 {
     if (most >= 0x7f800000u)
         return __uint_as_float(0x7fc00000u);
-    const float scale = __fdiv_rn(__uint_as_float(most), four ? 7.0f : 127.0f);
+    const float greatest = four ? 7.0f : 127.0f;
+    const float scale = __fdiv_rn(__uint_as_float(most), greatest);
+    if (__float_as_uint(__fmul_rn(scale, greatest)) >= 0x7f800000u)
+        return __uint_as_float(__float_as_uint(scale) - 1); /* the next smaller number */
     return scale < 0x1p-126f ? 0.0f : scale;
 }
 

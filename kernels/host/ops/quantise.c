@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Values as integers and scales, and back (hoistway/quantise.h). A quotient of two f32 numbers is
- * no tie in f64 unless it is one exactly, and adding 1.5·2^52 to it there rounds it to nearest
- * even: so the integers are those of the exact quotient in every instruction set.
- */
+/* Values as integers and scales, and back (hoistway/quantise.h). */
 #include "ops.h"
+#include "quant_block.h"
 
 #include <assert.h>
 
-enum { BLOCK = HST_QUANT_BLOCK, HALF = VEC / 2 /* f64 in a vector */ };
+enum { BLOCK = HST_QUANT_BLOCK };
 static_assert(PIECE_ELEMENTS % BLOCK == 0, "a block is of one piece");
-
-#define ROUNDS      0x1.8p52
-#define SCALE_LEAST 0x1p-126f
-
-typedef double double_vec __attribute__((vector_size(8 * HALF)));
-typedef float float_half __attribute__((vector_size(4 * HALF)));
-typedef int64_t long_vec __attribute__((vector_size(8 * HALF)));
-typedef int8_t byte_vec __attribute__((vector_size(HALF)));
 
 /* ---- to integers ----------------------------------------------------------------------------- */
 
@@ -26,37 +15,6 @@ VEC_INLINE void widen_block(const void *values, float *wide, size_t n, enum hst_
     for (size_t i = 0; i < BLOCK; i += VEC) {
         const vec x = vec_load(values, i, n, dtype, 0);
         memcpy(wide + i, &x, sizeof x);
-    }
-}
-
-/* These are bits without the sign: those of a NaN are above an infinity's, as integers. */
-static float scale_of(const float *wide, float most)
-{
-    ivec above = {0};
-    int32_t lane[VEC], absmax = 0;
-    for (size_t i = 0; i < BLOCK; i += VEC) {
-        const ivec size = (ivec)((uvec)vec_at(wide + i) & 0x7fffffff);
-        above = (ivec)vec_pick((uvec)(size > above), (uvec)size, (uvec)above);
-    }
-    memcpy(lane, &above, sizeof lane);
-    for (int i = 0; i < VEC; i++)
-        absmax = lane[i] > absmax ? lane[i] : absmax;
-    if (absmax >= 0x7f800000)
-        return NAN;
-    float scale;
-    memcpy(&scale, &absmax, sizeof scale);
-    scale /= most;
-    return scale < SCALE_LEAST ? 0 : scale;
-}
-
-static void round_block(const float *wide, float scale, int8_t *code)
-{
-    for (size_t i = 0; i < BLOCK; i += HALF) {
-        float_half narrow;
-        memcpy(&narrow, wide + i, sizeof narrow);
-        const double_vec x = __builtin_convertvector(narrow, double_vec) / (double)scale + ROUNDS;
-        const byte_vec q = __builtin_convertvector((long_vec)x, byte_vec);
-        memcpy(code + i, &q, sizeof q);
     }
 }
 
@@ -74,9 +32,9 @@ static void quantise_block(const struct hst_quantise *a, size_t at, size_t n)
     float wide[BLOCK];
     int8_t code[BLOCK] = {0};
     BY_DTYPE(a->dtype, widen_block, row_at(a->values, at, 1, a->dtype), wide, n);
-    const float scale = scale_of(wide, a->bits == HST_INT8 ? 127 : 7);
+    const float scale = quant_scale(wide, quant_most(a->bits));
     if (scale > 0)
-        round_block(wide, scale, code);
+        quant_round(wide, scale, code);
     put_codes(code, n, a->bits, (uint8_t *)a->codes + at * (unsigned)a->bits / 8);
     a->scales[at / BLOCK] = scale;
 }
@@ -109,15 +67,11 @@ static void take_codes(const uint8_t *in, size_t n, enum hst_quant bits, int8_t 
     }
 }
 
-/* NaN times whatever is NaN, whose bits are then those that are written. */
 VEC_INLINE void scale_block(const float *wide, float scale, void *values, size_t n,
                             enum hst_dtype dtype)
 {
-    for (size_t i = 0; i < n; i += VEC) {
-        vec x = vec_at(wide + i) * scale;
-        x = (vec)vec_pick((uvec)(x != x), (uvec){0} + 0x7fc00000, (uvec)x);
-        vec_store(values, i, n, dtype, x);
-    }
+    for (size_t i = 0; i < n; i += VEC)
+        vec_store(values, i, n, dtype, quant_times(wide + i, scale));
 }
 
 static void dequantise_block(const struct hst_dequantise *a, size_t at, size_t n)

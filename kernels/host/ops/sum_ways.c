@@ -7,6 +7,8 @@
  */
 #include "base/sum_tree.h"
 #include "ops.h"
+#include "quant_block.h"
+
 #include <assert.h>
 
 enum {
@@ -16,6 +18,7 @@ enum {
     HALF = VEC / 2, /* f64 in a vector */
 };
 static_assert(PIECE_ELEMENTS % NORM_BLOCK == 0, "a partial is of one piece");
+static_assert(CHUNK % HST_QUANT_BLOCK == 0, "a block of integers is of one chunk");
 
 /* Nodes that wait for their right neighbour, from the left; those of one chunk of elements. Values
  * are written by whole lanes: what lies behind the chunk's end is 0. */
@@ -73,12 +76,42 @@ static enum hst_dtype type_inside(const struct waiting *w, struct hst_sum_node n
     return node.count == w->sum->tree.ways ? HST_F32 : hst_sum_type(&w->sum->tree, node);
 }
 
+/* ---- what integers give back ----------------------------------------------------------------- */
+
+/* Of at most a block; whole lanes are written. */
+static void give_back_block(float *value, size_t n, enum hst_quant bits)
+{
+    float wide[HST_QUANT_BLOCK] = {0};
+    int8_t code[HST_QUANT_BLOCK] = {0};
+    memcpy(wide, value, n * sizeof *value);
+    const float scale = quant_scale(wide, quant_most(bits));
+    if (scale > 0)
+        quant_round(wide, scale, code);
+    for (size_t i = 0; i < HST_QUANT_BLOCK; i++)
+        wide[i] = code[i];
+    for (size_t i = 0; i < n; i += VEC)
+        vec_keep(value + i, quant_times(wide + i, scale));
+}
+
+/* A node that ranks may send as integers is what those give back, wherever it is computed. */
+static void give_back(struct waiting *w, uint32_t at, size_t n)
+{
+    const struct hst_sum_tree *tree = &w->sum->tree;
+    if (!hst_sum_quantised(tree, w->node[at]))
+        return;
+    for (size_t i = 0; i < n; i += HST_QUANT_BLOCK)
+        give_back_block(w->value[at] + i, least(HST_QUANT_BLOCK, n - i), tree->quant);
+}
+
+/* ---- the tree -------------------------------------------------------------------------------- */
+
 /* The last two become one. */
 static void join(struct waiting *w, size_t n)
 {
     const uint32_t right = --w->depth, left = right - 1;
     w->node[left].count += w->node[right].count;
     BY_DTYPE(type_inside(w, w->node[left]), add_right, w->value[left], w->value[right], n);
+    give_back(w, left, n);
 }
 
 static const void *input_at(const struct waiting *w, uint32_t i, size_t at, enum hst_dtype dtype)
@@ -105,6 +138,7 @@ static uint32_t take(struct waiting *w, uint32_t i, size_t at, size_t n)
     const enum hst_dtype rounded = type_inside(w, *node);
     if (rounded != HST_F32)
         BY_DTYPE(rounded, round_all, value, n);
+    give_back(w, w->depth - 1, n);
     return 2;
 }
 
@@ -119,6 +153,8 @@ static void add_chunk(struct waiting *w, size_t at, size_t n)
     }
     while (w->depth > 1)
         join(w, n);
+    if (w->sum->inputs == 1)
+        give_back(w, 0, n);
 }
 
 /* ---- what is written ------------------------------------------------------------------------- */

@@ -5,15 +5,15 @@
  * Values as integers of 8 or 4 bits with one scale to each block of 512 elements: what ranks send
  * each other in place of weights or gradients. Part of kernels.h.
  */
+enum { HST_QUANT_BLOCK = 512 };
+/** Bits of an integer. A sum of ways has them, too: ways.h, which kernels.h includes. */
+enum hst_quant { HST_INT8 = 8, HST_INT4 = 4 };
+
 #include <hoistway/kernels.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { HST_QUANT_BLOCK = 512 };
-/** Bits of an integer. */
-enum hst_quant { HST_INT8 = 8, HST_INT4 = 4 };
 
 /** Bytes of the integers of so many elements; 0 for what is no such width. Pure. */
 size_t hst_quant_bytes(enum hst_quant bits, size_t count);
@@ -27,7 +27,9 @@ size_t hst_quant_scales(size_t count);
  *
  * A block whose scale would be below 2^-126 is zeros: s = 0. So a block of zeros is exact. A block
  * that holds an infinity or a NaN has the scale NaN, so that all of it is NaN afterwards and every
- * norm over it says so; its integers are 0.
+ * norm over it says so; its integers are 0. A scale whose product with n would be an infinity is
+ * the next smaller number. So the values that a block gives back in f32 have its integers and its
+ * scale again: whoever has them may send the block once more.
  *
  * values  [count] of dtype
  * codes   hst_quant_bytes bytes. Of 4 bits an even element is the low half of its byte, in two's

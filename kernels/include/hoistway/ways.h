@@ -9,6 +9,7 @@
  * are, on hops between them, on devices, or on the order in which anything arrives.
  */
 #include <hoistway/kernels.h>
+#include <hoistway/quantise.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,10 @@ struct hst_sum_tree {
     uint32_t hop;          /* H, a power of two: sums of H ways have the reduce type too */
     enum hst_dtype reduce; /* of a way's gradient: the root's type, or HST_F32 */
     enum hst_dtype root;   /* of the gradient, which is the sum of all ways */
+    /* Not 0: what would have the reduce type, which is HST_F32 then, is what integers of so many
+       bits give back (quantise.h), whoever computes it; so ranks may send those. By blocks of a row
+       of gradients, which are sent and added in whole ones */
+    enum hst_quant quant;
 };
 
 /** True where its numbers are within the ranges above. Pure. */
@@ -51,8 +56,15 @@ bool hst_sum_node_valid(const struct hst_sum_tree *tree, struct hst_sum_node nod
 enum hst_dtype hst_sum_type(const struct hst_sum_tree *tree, struct hst_sum_node node);
 
 /**
+ * True where a node's value is what integers give back: with `quant` a way and a group of H ways,
+ * but not the root. Integers and scales of such a value are those that it came from. Pure.
+ */
+bool hst_sum_quantised(const struct hst_sum_tree *tree, struct hst_sum_node node);
+
+/**
  * The addition of n neighbouring nodes of the tree, up to the node that they make together:
- *   out ← round(tree(in[0], …, in[n-1]))     in f32, rounded to nearest even by place
+ *   out ← round(tree(in[0], …, in[n-1]))     in f32, rounded to nearest even by place; with
+ *             `quant` what integers give back of it, by place. So one input becomes that
  *   partial ← Σ out² of each block of 4,096 elements, as hst_norm2 has it, of out as it is stored:
  *             what an update reads of a gradient's norm, without another pass over it
  *
@@ -65,7 +77,7 @@ enum hst_dtype hst_sum_type(const struct hst_sum_tree *tree, struct hst_sum_node
  * out        [count], of the type of the node that all make; may be an input of the same type
  * partial    f64[⌈count/4096⌉], or null: none
  * count      elements, 0 allowed; a caller may cut a row where it likes, at multiples of 4,096
- *            where it wants partials
+ *            where it wants partials, of 512 with `quant`
  *
  * A NaN is written as 0x7fc00000, 0x7fc0 in bf16, 0x7e00 in f16, whatever its bits were; a partial
  * as 0x7ff8000000000000. A sum that rounds beyond a type's range is an infinity there.
@@ -85,6 +97,7 @@ struct hst_sum_ways {
 /**
  * The operation, on at most HST_SUM_INPUTS inputs. The array of pointers is borrowed as all memory
  * is. Rounding is by elements: the same bits on every device.
+ * Errors: -ENOTSUP a tree with `quant`, on a device with memory of its own.
  */
 int hst_op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args);
 

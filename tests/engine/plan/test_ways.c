@@ -221,7 +221,7 @@ static void the_counter_adds_as_the_recursion_does(void **state)
         for (uint32_t hop = 1; hop <= 64; hop *= 2)
             for (size_t t = 0; t < TYPES; t++)
                 for (uint32_t ranks = 1; ranks <= w; ranks++) {
-                    const struct hst_sum_tree tree = {w, hop, types[t].reduce, types[t].root};
+                    const struct hst_sum_tree tree = {w, hop, types[t].reduce, types[t].root, 0};
                     assert_true(hst_sum_tree_valid(&tree));
                     for (uint32_t rank = 0; fits(w, ranks) && rank < ranks; rank++, ranks_seen++) {
                         const struct ways ways = ways_of_rank(&tree, ranks, rank);
@@ -235,7 +235,7 @@ static void a_narrow_sum_takes_no_place_of_a_wide_one(void **state)
 {
     (void)state;
     /* four ways in bf16, of which two sums in f32 wait: [0,2) beside [2,3) and [3,4) */
-    const struct ways ways = {.tree = {8, 4, HST_BF16, HST_BF16}, .count = 4};
+    const struct ways ways = {.tree = {8, 4, HST_BF16, HST_BF16, 0}, .count = 4};
     struct ways_counter counter = {.count = 0};
     struct ways_addition a;
     assert_int_equal(ways_counter_push(&ways, &counter), 0);
@@ -263,7 +263,8 @@ static void sixty_five_thousand_ways_have_room(void **state)
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (uint32_t hop = 1; hop <= HST_WAYS_MOST; hop *= 16)
             for (size_t t = 0; t < TYPES; t++) {
-                const struct hst_sum_tree tree = {counts[c], hop, types[t].reduce, types[t].root};
+                const struct hst_sum_tree tree = {counts[c], hop, types[t].reduce, types[t].root,
+                                                  0};
                 const struct ways ways = ways_of_rank(&tree, 1, 0);
                 assert_true(sum_of(&ways, &room) == word_of(&tree, 0, counts[c]));
                 assert_true(room.sums <= WAYS_SUMS_MOST);

@@ -197,7 +197,10 @@ static void run_ways(struct hst_stream *s, char *arena, enum hst_dtype dtype)
         in[i] = arena + i * TENSOR_BYTES;
     for (uint32_t turn = 0; turn < 6; turn++) {
         const struct hst_sum_ways args = {
-            .tree = {7 - turn % 3, 1u << turn % 4, turn % 2 ? HST_F32 : dtype, dtype},
+            .tree = {7 - turn % 3, 1u << turn % 4, turn % 2 ? HST_F32 : dtype, dtype,
+                     turn == 3   ? HST_INT8
+                     : turn == 5 ? HST_INT4
+                                 : 0},
             .each = 1,
             .inputs = 7 - turn % 3,
             .in = in,

@@ -182,13 +182,14 @@ static void sum_ways(enum triage_size size, enum hst_dtype dtype)
     struct operand *partial = triage_output(t, "partial", partials, 2, HST_F32);
     static char block[HST_NORM_BLOCK * 4];
     const void *from[WAYS] = {in[0]->data, in[1]->data, in[2]->data};
-    triage_taken(hst_op_sum_ways(t->stream, &(struct hst_sum_ways){.tree = {WAYS, 1, dtype, dtype},
-                                                                   .each = 1,
-                                                                   .inputs = WAYS,
-                                                                   .in = from,
-                                                                   .out = out->data,
-                                                                   .count = count,
-                                                                   .partial = partial->data}));
+    triage_taken(
+        hst_op_sum_ways(t->stream, &(struct hst_sum_ways){.tree = {WAYS, 1, dtype, dtype, 0},
+                                                          .each = 1,
+                                                          .inputs = WAYS,
+                                                          .in = from,
+                                                          .out = out->data,
+                                                          .count = count,
+                                                          .partial = partial->data}));
     triage_sync(t);
     const size_t sampled = triage_samples(partials, samples);
     for (size_t i = 0; i < sampled; i++) {

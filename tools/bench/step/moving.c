@@ -189,7 +189,7 @@ static int sum_ways(void *arg)
     struct ground *g = arg;
     for (size_t i = 0; i < GROUND_WAYS; i++)
         g->ways[i] = g->buffers[i];
-    const struct hst_sum_ways args = {.tree = {GROUND_WAYS, 8, HST_BF16, HST_BF16},
+    const struct hst_sum_ways args = {.tree = {GROUND_WAYS, 8, HST_BF16, HST_BF16, 0},
                                       .each = 1,
                                       .inputs = GROUND_WAYS,
                                       .in = g->ways,
