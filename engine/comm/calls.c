@@ -102,6 +102,13 @@ static bool quant_fits(const struct comm_op *op, uint32_t ranks)
     return own + op->count <= whole || whole + ranks * op->count <= own;
 }
 
+/* What is sent as integers are whole blocks, in host memory. */
+static bool sum_fits(const struct comm_op *op, uint32_t ranks)
+{
+    return op->in && tree_fits(&op->tree, ranks) &&
+           (op->tree.quant == 0 || (!op->on_device && op->count % HST_QUANT_BLOCK == 0));
+}
+
 /* A part of a node's gather is no part of its row. */
 static bool near_fits(const struct comm_op *op, uint32_t locals)
 {
@@ -122,7 +129,7 @@ static bool valid(struct comm *comm, const struct comm_op *op)
     case COMM_GATHER:
         return quant_fits(op, info.ranks) && near_fits(op, info.locals);
     case COMM_EXCHANGE:
-        return op->in && tree_fits(&op->tree, info.ranks);
+        return sum_fits(op, info.ranks);
     case COMM_SUM64:
         return op->count <= SUM64_MOST;
     case COMM_BCAST:

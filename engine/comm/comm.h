@@ -57,7 +57,7 @@ struct comm_config {
     /* seconds for which an operation, or closing, may wait for a rank before it fails; 0: 60 */
     double limit_s;
     bool messages; /* use messages even where memory could be shared (for tests and figures) */
-    /* set by comm_open: what adds, and makes integers of weights and back, so that a plugin has no
+    /* set by comm_open: what adds, and makes integers of values and back, so that a plugin has no
        kernel of its own */
     int (*sum)(const struct hst_sum_ways *args);
     int (*quantise)(const struct hst_quantise *args);
@@ -276,6 +276,8 @@ int comm_gather_near(struct comm *comm, const char *name, const void *own, void 
                      size_t part_bytes, uint64_t *ticket);
 /** Bytes of the integers and the scales of so many elements. Pure. */
 uint64_t comm_quant_bytes(size_t count);
+/** Bytes of a block of HST_QUANT_BLOCK elements of a node's sum, as a message has it. Pure. */
+uint64_t comm_sum_block_bytes(const struct hst_sum_tree *tree, struct hst_sum_node node);
 /**
  * Reduce-scatter, as an exchange and an own sum:
  *   out ← round(tree(rank 0's in[s], …, rank N-1's in[s]))     s: this rank's shard
@@ -287,7 +289,9 @@ uint64_t comm_quant_bytes(size_t count);
  *       that has the same type
  * Cost: receives (ranks - 1)·elements, in pieces, through two buffers of piece_bytes; sums them on
  * the transport's thread. In shared memory it reads peers in place. Between nodes of 2^k ranks each
- * it takes two hops: (nodes - 1)·elements come from other nodes, in the type of a node's sum.
+ * it takes two hops: (nodes - 1)·elements come from other nodes, in the type of a node's sum. With
+ * tree.quant messages have integers and scales of what hst_sum_quantised tells; `elements` are
+ * whole blocks, in host memory.
  * Source: ZeRO stage 2 (arXiv:1910.02054, section 5.2); equal volume, other order: hoistway/ways.h.
  */
 int comm_exchange(struct comm *comm, const char *name, const struct hst_sum_tree *tree,

@@ -34,12 +34,26 @@ uint64_t comm_quant_bytes(size_t count)
     return count + count / HST_QUANT_BLOCK * sizeof(float);
 }
 
+uint64_t comm_sum_block_bytes(const struct hst_sum_tree *tree, struct hst_sum_node node)
+{
+    return hst_sum_quantised(tree, node)
+               ? HST_QUANT_BLOCK * (unsigned)tree->quant / 8 + sizeof(float)
+               : HST_QUANT_BLOCK * hst_dtype_bytes(hst_sum_type(tree, node));
+}
+
+/* Of what a rank hands over, a tree's integers whole blocks of it. */
+static uint64_t handed_bytes(const struct comm_op *op, uint32_t ranks)
+{
+    const struct hst_sum_node own = {0, op->tree.ways / ranks};
+    return op->tree.quant ? op->count / HST_QUANT_BLOCK * comm_sum_block_bytes(&op->tree, own)
+                          : op->count * hst_dtype_bytes(hst_sum_type(&op->tree, own));
+}
+
 uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks, uint32_t locals)
 {
     uint64_t each = op->count;
     if (op->kind == COMM_EXCHANGE) /* no rank's type is wider than rank 0's */
-        each *= hst_dtype_bytes(
-            hst_sum_type(&op->tree, (struct hst_sum_node){0, op->tree.ways / ranks}));
+        each = handed_bytes(op, ranks);
     else if (op->kind == COMM_GATHER && op->quant)
         each = comm_quant_bytes(op->count / hst_dtype_bytes(op->dtype));
     else if (op->kind == COMM_SUM64)

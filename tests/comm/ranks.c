@@ -35,7 +35,14 @@
 #include <unistd.h>
 
 /* Rows begin elsewhere on each rank, SHIFT bytes further on. */
-enum { ROW = 600000, WAYS_MOST = 12, FAILED = 3, PAGE = 4096, SHIFT = 192 };
+enum {
+    ROW = 600000,
+    ROW_OF_BLOCKS = 96 * 6144,
+    WAYS_MOST = 12,
+    FAILED = 3,
+    PAGE = 4096,
+    SHIFT = 192
+};
 enum { NAP_S = 8, LINGER_S = 4 };
 enum { AREA = (ROW * 4 / PAGE + 2) * PAGE, FENCE = 0x77 }; /* what rows need; what is beside it */
 
@@ -148,6 +155,12 @@ static void say(const char *what, const void *bytes, size_t count)
         printf("%s %016llx\n", what, (unsigned long long)hash);
 }
 
+/* Shards of integers are whole blocks, of as many ranks as there may be. */
+static size_t row_of(const struct hst_sum_tree *tree)
+{
+    return tree->quant ? ROW_OF_BLOCKS : ROW;
+}
+
 /* Gradients of a way, which cancel in part. */
 static void fill_way(uint32_t way, float *value)
 {
@@ -158,6 +171,20 @@ static void fill_way(uint32_t way, float *value)
     }
 }
 
+/* A way that ranks may send as integers is what those give back. */
+static void give_back(const struct hst_sum_tree *tree, uint32_t way, void *value)
+{
+    const void *const in[] = {value};
+    check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
+                                                   .first = way,
+                                                   .each = 1,
+                                                   .inputs = 1,
+                                                   .in = in,
+                                                   .out = value,
+                                                   .count = row_of(tree)}),
+          "what integers give back");
+}
+
 /* Of this rank's ways, each rounded to its type. */
 static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t count)
 {
@@ -165,7 +192,7 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
     float *value = malloc(ROW * sizeof *value);
     for (uint32_t i = 0; i < count; i++) {
         const enum hst_dtype type = hst_sum_type(tree, (struct hst_sum_node){first + i, 1});
-        const struct hst_sum_tree two = {2, 1, HST_F32, type};
+        const struct hst_sum_tree two = {2, 1, HST_F32, type, 0};
         const void *const in[] = {value, value};
         fill_way(first + i, value);
         way[i] = malloc(ROW * sizeof *value);
@@ -175,6 +202,8 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
         check(hst_host_sum_ways(&(struct hst_sum_ways){
                   .tree = two, .each = 1, .inputs = 2, .in = in, .out = way[i], .count = ROW}),
               "rounding");
+        if (tree->quant)
+            give_back(tree, first + i, way[i]);
     }
     check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
                                                    .first = first,
@@ -182,7 +211,7 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
                                                    .inputs = count,
                                                    .in = (const void *const *)way,
                                                    .out = g.in,
-                                                   .count = ROW}),
+                                                   .count = row_of(tree)}),
           "own sum");
     for (uint32_t i = 0; i < count; i++)
         free(way[i]);
@@ -194,7 +223,7 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
 static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_place)
 {
     const uint32_t each = tree->ways / g.info.ranks;
-    const size_t shard = ROW / g.info.ranks, bytes = hst_dtype_bytes(tree->root);
+    const size_t shard = row_of(tree) / g.info.ranks, bytes = hst_dtype_bytes(tree->root);
     const size_t own = g.info.rank * shard * bytes;
     const struct hst_sum_node node = {g.info.rank * each, each};
     uint64_t ticket;
@@ -209,7 +238,7 @@ static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_pl
         memcpy(g.whole + own, g.in + own, shard * bytes);
     } /* else both are begun before either has ended */
     finish(comm_gather(g.comm, name, g.whole, shard * bytes, &ticket), &ticket, "gather");
-    say(name, g.whole, ROW * bytes);
+    say(name, g.whole, row_of(tree) * bytes);
 }
 
 /* Every rank's shard, as its integers give it back: by the host's own calls, on each rank. */
@@ -353,20 +382,26 @@ static void expect_bytes(const struct hst_sum_tree *tree)
     const uint32_t ranks = g.info.ranks, locals = g.info.locals, nodes = g.info.nodes;
     const uint32_t own = g.info.rank, head = own - g.info.local;
     const uint32_t group = g.uniform && nodes > 1 ? locals & -locals : 1, first = own - own % group;
-    const uint64_t shard = ROW / ranks, out = hst_dtype_bytes(tree->root);
+    const uint64_t shard = row_of(tree) / ranks, out = hst_dtype_bytes(tree->root);
+    const bool here = g.shared[0] && g.uniform; /* values are read where they lie */
     g.net += (ranks - 1) * shard * out;
     g.between += (g.uniform && g.info.shared ? nodes - 1 : ranks - locals) * shard * out;
     /* one hop, of groups of one rank; or two */
-    const uint64_t exchanged = shard * (sum_bytes(tree, ranks, group, 0, ranks) -
-                                        sum_bytes(tree, ranks, group, first, first + group));
+    const uint64_t exchanged =
+        here && nodes == 1 ? shard * (sum_bytes(tree, ranks, 1, 0, ranks) -
+                                      sum_bytes(tree, ranks, 1, own, own + 1))
+                           : sent_bytes(tree, ranks, group, 0, ranks, shard) -
+                                 sent_bytes(tree, ranks, group, first, first + group, shard);
     g.net += exchanged;
-    g.between += shard * (sum_bytes(tree, ranks, group, 0, ranks) -
-                          sum_bytes(tree, ranks, group, head, head + locals));
+    g.between += sent_bytes(tree, ranks, group, 0, ranks, shard) -
+                 sent_bytes(tree, ranks, group, head, head + locals, shard);
     const uint64_t inner =
-        shard * (ranks / group) *
-        (sum_bytes(tree, ranks, 1, first, first + group) - sum_bytes(tree, ranks, 1, own, own + 1));
+        (ranks / group) * (here ? shard * (sum_bytes(tree, ranks, 1, first, first + group) -
+                                           sum_bytes(tree, ranks, 1, own, own + 1))
+                                : sent_bytes(tree, ranks, 1, first, first + group, shard) -
+                                      sent_bytes(tree, ranks, 1, own, own + 1, shard));
     g.net += inner;
-    if (g.shared[0] && g.uniform)
+    if (here)
         g.in_place += nodes > 1 ? inner : exchanged;
     if (g.shared[1] && g.uniform)
         g.in_place += (ranks - nodes) * shard * out;
@@ -519,7 +554,11 @@ static int print_rates(void)
 
 int main(int argc, char **argv)
 {
-    static const enum hst_dtype types[] = {HST_F32, HST_BF16, HST_F16};
+    static const struct hst_sum_tree kinds[] = {{1, 1, HST_F32, HST_F32, 0},
+                                                {1, 1, HST_BF16, HST_BF16, 0},
+                                                {1, 1, HST_F16, HST_F16, 0},
+                                                {1, 1, HST_F32, HST_F32, HST_INT8},
+                                                {1, 1, HST_F32, HST_BF16, HST_INT4}};
     static char kept[PAGE];
     open_all(argc, argv);
     if (g.link_bytes_per_s > 0)
@@ -529,11 +568,13 @@ int main(int argc, char **argv)
         printf("# %s, %u ranks on %u nodes, shared %d %s\n", g.info.transport, g.info.ranks,
                g.info.nodes, g.info.shared, g.info.why_not_shared);
     g.uniform = is_uniform();
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 5; t++)
         for (uint32_t hop = 2; hop <= 8; hop *= 4) {
             char name[40];
-            const struct hst_sum_tree tree = {g.ways, hop, types[t], types[t]};
-            snprintf(name, sizeof name, "type-%d-hop-%u", types[t], hop);
+            struct hst_sum_tree tree = kinds[t];
+            tree.ways = g.ways;
+            tree.hop = hop;
+            snprintf(name, sizeof name, "kind-%d-hop-%u", t, hop);
             add_up(&tree, name, hop == 2);
             expect_bytes(&tree);
             if (t == 0 && hop == 2) {

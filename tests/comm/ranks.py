@@ -133,7 +133,7 @@ class Ranks(unittest.TestCase):
     def hashes(self, done):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         lines = [line for line in done.stdout.splitlines() if not line.startswith('#')]
-        self.assertEqual(len(lines), 7, done.stdout)
+        self.assertEqual(len(lines), 11, done.stdout)
         return lines
 
     def same(self, ways, ranks, *options):

@@ -16,4 +16,19 @@ static inline uint64_t sum_bytes(const struct hst_sum_tree *tree, uint32_t ranks
     return bytes;
 }
 
+/* The same of so many elements as messages have them: of integers whole blocks. */
+static inline uint64_t sent_bytes(const struct hst_sum_tree *tree, uint32_t ranks, uint32_t count,
+                                  uint32_t first, uint32_t last, uint64_t elements)
+{
+    const uint32_t each = tree->ways / ranks;
+    uint64_t bytes = 0;
+    for (uint32_t r = first; r < last; r += count) {
+        const struct hst_sum_node node = {r * each, count * each};
+        bytes += hst_sum_quantised(tree, node)
+                     ? elements * (unsigned)tree->quant / 8 + elements / HST_QUANT_BLOCK * 4
+                     : elements * hst_dtype_bytes(hst_sum_type(tree, node));
+    }
+    return bytes;
+}
+
 #endif

@@ -31,6 +31,14 @@ mutate(
      '(vec)vec_pick((uvec)(x != x), (uvec){0} + 0x7fc00000, (uvec)x)', 'x'),
 )
 mutate(
+    'kernels/host/ops/sum_ways.c', 'comm/tree',
+    ('a sum of two ways is what its integers give back', 'give_back(w, w->depth - 1, n);', ';'),
+    ('so is every other sum of a group', 'give_back(w, left, n);', ';'),
+    ('and a way by itself', 'if (w->sum->inputs == 1)', 'if (false)'),
+    ('each block has its own scale',
+     'i < n; i += HST_QUANT_BLOCK)', 'i == 0; i += HST_QUANT_BLOCK)'),
+)
+mutate(
     'kernels/cuda/ops/sum_ways.cu', 'simt/suite/ways',
     ('an input has a type by its own place', 'is_narrow(a, sum_input(a, i))',
      'is_narrow(a, sum_input(a, 0))'),
@@ -42,9 +50,14 @@ mutate(
 mutate(
     'kernels/host/ops/quantise.c', 'kernels/quantise',
     ('a block has its own scale', 'a->scales[at / BLOCK],', 'a->scales[at / BLOCK ^ 1],'),
-    ('a small scale makes zeros', 'scale < SCALE_LEAST ? 0 : scale', 'scale'),
+)
+mutate(
+    'kernels/host/ops/quant_block.h', 'kernels/quantise',
+    ('a small scale makes zeros', 'scale < QUANT_SCALE_LEAST ? 0 : scale', 'scale'),
+    ('a block gives back no infinity', 'return nextafterf(scale, 0);', 'return scale;'),
     ('what is not finite makes its block NaN', 'if (absmax >= 0x7f800000)', 'if (false)'),
-    ('integers are the nearest', '(double)scale + ROUNDS', '(double)scale - 0.25 + ROUNDS'),
+    ('integers are the nearest', '(double)scale + QUANT_ROUNDS',
+     '(double)scale - 0.25 + QUANT_ROUNDS'),
     ('a NaN has one pattern',
      '(vec)vec_pick((uvec)(x != x), (uvec){0} + 0x7fc00000, (uvec)x)', 'x'),
 )
@@ -63,6 +76,14 @@ mutate(
     'engine/comm/mpi/quantised.c', 'comm/ranks',
     ('a rank has its own shard as others have it',
      'rc = rc ? rc : give_back(m, op, m->info.rank, at, n, own);', ''),
+)
+mutate(
+    'engine/comm/mpi/sums.c', 'comm/ranks',
+    ('a piece of integers is taken from where it lies', 'message + codes_bytes(h, c.at),',
+     'message,'),
+    ('so is its scale', 'scales + c.at / BLOCK', 'scales'),
+    ('what is no group travels as it is', 'return hst_sum_quantised(&h->sum.tree, node);',
+     'return true;'),
 )
 mutate(
     'engine/comm/mpi/plugin.c', 'comm/ranks',

@@ -209,6 +209,16 @@ int mpi_give_back_own(struct mpi *m, const struct comm_op *op);
 /* The same of all peers of a turn, whose `first` and `stride` tell which they are. */
 int mpi_turn_quantised(struct mpi *m, const struct comm_op *op, struct turn turn);
 
+/* ---- sums.c ---------------------------------------------------------------------------------- */
+
+struct first_hop {
+    bool group;    /* among the ranks of a group of a node; else among all, and there is no other */
+    bool in_place; /* it reads m->row; else it takes messages */
+};
+/* An exchange of a tree with `quant` that takes messages. */
+int mpi_exchange_quantised(struct mpi *m, const struct comm_op *op, struct first_hop hop,
+                           const struct tag *tag);
+
 /* ---- hops.c ---------------------------------------------------------------------------------- */
 
 /* in_place: the node's rows are found; a gather's always are. */

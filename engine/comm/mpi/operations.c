@@ -265,6 +265,8 @@ static int exchange(struct mpi *m, const struct comm_op *op)
         return rc;
     if (block)
         mpi_find_rows(m, block);
+    if (op->tree.quant && (hops || !block))
+        return mpi_exchange_quantised(m, op, (struct first_hop){hops, block != NULL}, &tag);
     if (hops)
         return mpi_exchange_hops(m, op, block != NULL, &tag);
     count_exchange(m, op, block != NULL);
