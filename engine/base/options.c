@@ -39,7 +39,7 @@ static const char *const scaling_choices[] = {"dynamic", "static", NULL};
 static const char *const comm_choices[] = {"auto", "nccl", "mpi", NULL};
 static const char *const gather_choices[] = {"plain", "int8", NULL};
 static const char *const secondary_choices[] = {"none", "node", NULL};
-static const char *const reduce_choices[] = {"grads", "f32", NULL};
+static const char *const reduce_choices[] = {"grads", "f32", "int8", "int4", NULL};
 static const char *const activation_choices[] = {"auto", "recompute", NULL};
 
 #define FIELD(f) offsetof(struct hst_config, f)
@@ -326,7 +326,7 @@ static const struct hst_option options[] = {
      .default_text = "grads",
      .choices = reduce_choices,
      .first_choice = HST_REDUCE_GRADS,
-     .help = "what a way's gradient is rounded to: its own type, or f32"},
+     .help = "what a way's gradient is rounded to; a part of the numbers"},
     {.name = "hop",
      .group = "ranks",
      .type = HST_OPTION_UINT32,

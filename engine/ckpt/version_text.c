@@ -59,6 +59,12 @@ static int frozen_write(const struct hst_config *c, const struct layout *layout,
     return n;
 }
 
+static const char *reduce_name(enum hst_reduce reduce)
+{
+    static const char *const names[] = {"grads", "f32", "int8", "int4"};
+    return names[reduce];
+}
+
 uint32_t version_settings_write(const struct hst_config *c, const struct layout *layout, char *text,
                                 size_t bytes)
 {
@@ -76,7 +82,7 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
     n += frozen_write(c, layout, text + n, bytes - (size_t)n);
     if (c->ways > 1) /* one way is what stores of before it say nothing of */
         n += snprintf(text + n, bytes - (size_t)n, "ways %u\nreduce %s\nhop %u\n", c->ways,
-                      c->reduce == HST_REDUCE_F32 ? "f32" : "grads", c->hop);
+                      reduce_name(c->reduce), c->hop);
     if (c->gather == HST_GATHER_INT8) /* nor of plain weights */
         n += snprintf(text + n, bytes - (size_t)n, "gather int8\n");
     if (c->state == HST_STATE_BF16)

@@ -276,7 +276,7 @@ static int open_units(struct hst_engine *engine)
         if (!engine->units[u].views)
             return -ENOMEM;
     }
-    if (!engine->placement.buckets)
+    if (!engine->placement.buckets && !engine->ways.tree.quant)
         return 0;
     const size_t shards = (size_t)engine->layout.unit_count * engine->ranks.ranks;
     engine->way.shards = calloc(shards, sizeof *engine->way.shards);

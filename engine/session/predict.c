@@ -122,14 +122,14 @@ static struct sim_net net_for(const struct hst_engine *engine, const struct hst_
     const struct comm_info ranks = ranks_of(engine);
     const struct comm_crossing crossing = comm_crossing(&ranks);
     const double operations = f[operations_rate(&ranks)].value;
-    return (struct sim_net){.gather = f[HST_RATE_NET_GATHER].value,
-                            .exchange = f[HST_RATE_NET_EXCHANGE].value,
-                            .between = f[HST_RATE_NET_BETWEEN].value,
-                            .gather_crossing = crossing.gather,
-                            .exchange_crossing = crossing.exchange,
-                            .gather_saved = ranks.shared ? 0 : ranks_gather_saved(engine),
-                            .gather_saved_between = ranks_gather_saved(engine),
-                            .operation_s = operations > 0 ? 1 / operations : 0};
+    struct sim_net net = {.gather = f[HST_RATE_NET_GATHER].value,
+                          .exchange = f[HST_RATE_NET_EXCHANGE].value,
+                          .between = f[HST_RATE_NET_BETWEEN].value,
+                          .gather_crossing = crossing.gather,
+                          .exchange_crossing = crossing.exchange,
+                          .operation_s = operations > 0 ? 1 / operations : 0};
+    ranks_put_saved(engine, ranks.shared, &net);
+    return net;
 }
 
 /* Ranks measured what each had beside the others. A plan has the rates of a machine, whose cores

@@ -17,6 +17,11 @@ static int refuse(struct hst_engine *engine, const char *text)
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%s", text);
 }
 
+static enum hst_quant quant_of(enum hst_reduce reduce)
+{
+    return reduce == HST_REDUCE_INT8 ? HST_INT8 : reduce == HST_REDUCE_INT4 ? HST_INT4 : 0;
+}
+
 int way_sums_configure(struct hst_engine *engine)
 {
     struct hst_config *c = &engine->config;
@@ -25,16 +30,17 @@ int way_sums_configure(struct hst_engine *engine)
     const uint32_t ranks = engine->ranks.ranks;
     c->ways = c->ways ? c->ways : ranks;
     c->hop = c->hop ? c->hop : HOP_DEFAULT;
-    if (c->reduce != HST_REDUCE_GRADS && c->reduce != HST_REDUCE_F32)
-        return refuse(engine, "reduce must be grads or f32");
+    if (c->reduce > HST_REDUCE_INT4)
+        return refuse(engine, "reduce must be grads, f32, int8 or int4");
     if (c->gather != HST_GATHER_PLAIN && c->gather != HST_GATHER_INT8)
         return refuse(engine, "gather must be plain or int8");
     if (c->secondary != HST_SECONDARY_NONE && c->secondary != HST_SECONDARY_NODE)
         return refuse(engine, "secondary must be none or node");
     ways->tree = (struct hst_sum_tree){.ways = c->ways,
                                        .hop = c->hop,
-                                       .reduce = c->reduce == HST_REDUCE_F32 ? HST_F32 : root,
-                                       .root = root};
+                                       .reduce = c->reduce == HST_REDUCE_GRADS ? root : HST_F32,
+                                       .root = root,
+                                       .quant = quant_of(c->reduce)};
     if (!hst_sum_tree_valid(&ways->tree))
         return refuse(engine, "ways must be 1 to 65,536, and hop a power of two");
     if (c->batch_tokens % c->ways)
@@ -143,6 +149,40 @@ static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
     return rc;
 }
 
+/* ---- what integers give back ---- */
+
+/* Of a way that waits in a buffer for others of the rank. */
+static int give_back_buffer(struct hst_engine *engine, uint32_t unit, uint32_t way, uint32_t buffer)
+{
+    const struct hst_sum_ways sum = {.tree = engine->ways.tree,
+                                     .first = way,
+                                     .each = 1,
+                                     .inputs = 1,
+                                     .in = engine->way.pairs[buffer][buffer],
+                                     .out = buffer_at(engine, buffer),
+                                     .count = engine->layout.units[unit].elements};
+    return sum.tree.quant ? hst_op_sum_ways(engine->exec.streams.unit, &sum) : 0;
+}
+
+/* Of the rank's only way, where others take it from. The device reads each input when it comes to
+ * it: this step's are in the place of those of the step before, which were read. */
+static int give_back_row(struct hst_engine *engine, uint32_t unit, struct row row)
+{
+    struct hst_sum_ways sum = {
+        .tree = engine->ways.tree, .first = engine->ways.first, .each = 1, .inputs = 1};
+    const uint64_t elements = sum.tree.quant ? engine->layout.units[unit].elements : 0;
+    const void *(*in)[2] = engine->way.shards + (uint64_t)unit * engine->ranks.ranks;
+    int rc = 0;
+    for (uint64_t at = 0; rc == 0 && at < elements; at += sum.count, in++) {
+        sum.count = run_of_row(row, at, elements - at);
+        sum.out = row_at(row, at);
+        in[0][0] = sum.out;
+        sum.in = in[0];
+        rc = hst_op_sum_ways(engine->exec.streams.unit, &sum);
+    }
+    return rc;
+}
+
 /* ---- sums ---- */
 
 /* The last addition, into a bucket: shard by shard. Each has inputs of its own, as the device reads
@@ -202,14 +242,18 @@ static int end_way(struct hst_engine *engine, uint32_t unit)
     struct ways_counter *counter = &engine->way.counter;
     if (engine->layout.units[unit].elements == 0 || engine->layout.units[unit].frozen)
         return 0;
-    if (ways->count == 1)
-        return round_into(engine, unit, row_of_grads(engine, unit));
+    if (ways->count == 1) {
+        const struct row all = row_of_grads(engine, unit);
+        const int rounded = round_into(engine, unit, all);
+        return rounded ? rounded : give_back_row(engine, unit, all);
+    }
     const uint32_t way = ways->first + engine->way.at;
     const uint32_t buffer = ways_counter_push(ways, counter);
     const struct row row = {.data = buffer_at(engine, buffer),
                             .dtype = hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1})};
     struct ways_addition addition;
     int rc = round_into(engine, unit, row);
+    rc = rc ? rc : give_back_buffer(engine, unit, way, buffer);
     while (rc == 0 && ways_counter_next(ways, counter, &addition))
         rc = add(engine, unit, &addition);
     return rc;

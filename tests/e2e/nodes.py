@@ -79,26 +79,28 @@ class Run(unittest.TestCase):
                     self.assertEqual(self.moved(nodes, (1, 1), stage), (2, 2))
                     self.assertIn(self.moved(nodes, (2, 2), stage), ((6, 2), (6, 3)))
 
-    def crossed(self, nodes, gather, secondary, size):
+    def crossed(self, nodes, gather, secondary, size, reduce='grads', handed=lambda n: 2 * n):
         """A step gathers the first layers twice; the embedding, the last layer, norm and head once.
         Four ranks of a node have one sum of gradients between them. -> the export, and of the
         first layers, in units of 2 bytes of what the other node has, gathers and exchange."""
+        named = f'{gather}-{secondary}-{reduce}'
         visits = zip((160 * 64, *3 * [38016], 64, 160 * 64), (1, 2, 2, 1, 1, 1))
         shards = [(mpi.shard_bytes(8, [elements]) // 4, 1 if secondary == 'node' else times)
                   for elements, times in visits]
         options = ('--ways', '8', '--hop', '4', '--precision', 'bf16', '--gather', gather,
-                   '--secondary', secondary)
-        want = self.ended(alone(*self.options(*options, store=f'{gather}-{secondary}')))
-        done = nodes.mpirun((4, 4), *self.options(*options, store=f'{gather}-{secondary}-nodes'))
+                   '--secondary', secondary, '--reduce', reduce)
+        want = self.ended(alone(*self.options(*options, store=named)))
+        done = nodes.mpirun((4, 4), *self.options(*options, store=f'{named}-nodes'))
         self.assertEqual(self.ended(done), want)
         gathered = sum(times * size(n) for n, times in shards)
-        exchanged = sum(2 * n for n, _ in shards)
+        exchanged = sum(handed(n) for n, _ in shards)
         told = {line['bytes']['net_between'] for line in self.lines('step')}
-        print(f'{gather}, {secondary}: gathers {gathered}, exchanges {exchanged}, took {told}')
+        print(f'{gather}, {secondary}, {reduce}: gathers {gathered}, exchanges {exchanged}, '
+              f'took {told}')
         # each shard once where the node's ranks read each other in place, else by each of them
         self.assertIn(told, ({gathered + exchanged}, {4 * gathered + exchanged}))
         elements, times = shards[1]
-        return want, (times * size(elements) / (2 * elements), 1)
+        return want, tuple(n / (2 * elements) for n in (times * size(elements), handed(elements)))
 
     def test_what_crosses_nodes_as_integers_and_once(self):
         """Of a layer ZeRO moves 3 M: gathers of half the bytes, none in the backward, leave 0.5 M
@@ -115,6 +117,15 @@ class Run(unittest.TestCase):
         print(f'of a layer, gathers and exchange: {units}; the paper: 2 + 1, then 0.5 + 1')
         self.assertEqual(units['plain', 'none'], (2, 1))
         self.assertEqual(units['int8', 'node'], (129 / 256, 1))
+
+    def test_what_crosses_nodes_where_gradients_are_integers_too(self):
+        """ZeRO++ makes 0.75 M of 3 M: gathers of 0.5, an exchange of 0.25. Scales are beside."""
+        with Nodes(self) as nodes:
+            for bits in (8, 4):
+                _, units = self.crossed(nodes, 'int8', 'node', lambda n: n + n // 128,
+                                        f'int{bits}', lambda n: n * bits // 8 + n // 128)
+                print(f'of a layer, {bits} bits: {units}; the paper: 0.5 + 0.25 of 4 bits')
+                self.assertEqual(units, (129 / 256, bits / 16 + 1 / 256))
 
     def test_a_row_that_cannot_be_cut_evenly_is_not_kept(self):
         options = self.options('--ways', '3', '--secondary', 'node')

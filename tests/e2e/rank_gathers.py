@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that are gathered as integers (--gather int8): one rank has the bytes of several, and
-what messages carry is counted. What a node keeps of gathered weights (--secondary node): nodes.py
-has its bytes.
+"""Weights and gradients that travel as integers (--gather int8, --reduce int8 or int4): one rank
+has the bytes of several, and what messages carry is counted. What a node keeps of gathered weights
+(--secondary node): nodes.py has its bytes.
 
     rank_gathers.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
 """
@@ -85,6 +85,43 @@ class One(Case):
         self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
 
 
+    def refused(self, *options):
+        done = subprocess.run(self.command(*options, store='other'), capture_output=True, text=True,
+                              timeout=120, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        return done.stderr
+
+    def test_integers_of_gradients_decide_bits_and_places_do_not(self):
+        exact = self.trained('--ways', '4')
+        for reduce, near in (('int8', 2e-2), ('int4', 0.2)):
+            kind = ('--ways', '4', '--reduce', reduce)
+            coded = self.trained(*kind)
+            self.assertNotEqual(coded[1], exact[1])
+            for was, is_ in zip(exact[0], coded[0]):
+                self.assertLess(abs(is_[2] / was[2] - 1), near)
+            place = ('--place', 'states=nvme,grads=nvme,weights=nvme', '--update', 'optimistic')
+            self.assertEqual(self.trained(*kind, *place), coded)
+
+    def test_gradients_that_nobody_sends_are_refused(self):
+        for reduce in ('int8', 'int4'):
+            self.assertRegex(self.refused('--reduce', reduce),
+                             rf'error\[E402\] --reduce {reduce} [^\n]*this run has one way, of one '
+                             r'rank\. Fix: --ways 2 or more, or --reduce grads')
+
+    def test_a_resume_adds_as_its_store(self):
+        kind = ('--reduce', 'int8')
+        want = self.trained('--ways', '4', *kind, steps=4)
+        self.trained('--ways', '4', *kind, '--durability', 'step', steps=2)
+        for more, status in (((), 2), (('--reduce', 'int4'), 2), (kind, 0)):
+            done = subprocess.run(self.command('--resume', '--durability', 'step', *more, steps=4),
+                                  capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+            if status:
+                self.assertRegex(done.stderr,
+                                 r'error\[E615\] [^\n]*reduce int8[^\n]* Fix: --reduce int8')
+        self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
+
+
 class Several(Case):
     def setUp(self):
         super().setUp()
@@ -120,8 +157,31 @@ class Several(Case):
         plain, integers = (bytes_.pop() for bytes_ in told)
         self.assertEqual(plain - integers, 2 * elements - elements * 129 // 128)
 
+    def test_the_same_bytes_of_gradients_as_integers(self):
+        for kind, ranks in ((('--reduce', 'int8', '--precision', 'bf16'), (2, 4)),
+                            (('--reduce', 'int4', '--hop', '2', '--zero-stage', '1'), (2,))):
+            want = self.trained('--ways', '4', *kind)
+            for n in ranks:
+                with self.subTest(kind, ranks=n):
+                    self.assertEqual(
+                        self.trained('--ways', '4', *kind, before=mpi.launcher(n)), want)
+
+    def test_integers_of_gradients_are_what_messages_carry(self):
+        """Where no memory is shared; of two ranks each sends half of its rows, two ways and four
+        that are one group of them."""
+        before = (*mpi.small_memory(self, '300k'), *mpi.launcher(2))
+        elements = sum(mpi.shard_bytes(2, [n]) // 4 for n in (160 * 64, *3 * [38016], 64, 160 * 64))
+        told = []
+        for reduce in ('grads', 'int8', 'int4'):
+            kind = ('--ways', '4', '--hop', '2', '--precision', 'bf16', '--reduce', reduce)
+            want = self.trained(*kind)
+            self.assertEqual(self.trained(*kind, before=before), want)
+            told.append({line['bytes']['net'] for line in self.lines('step')}.pop())
+        self.assertEqual(told[0] - told[1], 2 * elements - elements * 129 // 128)
+        self.assertEqual(told[0] - told[2], 2 * elements - elements * 65 // 128)
+
     def test_ranks_that_gather_otherwise_are_refused(self):
-        for option, value in (('--gather', 'int8'), ('--secondary', 'node')):
+        for option, value in (('--gather', 'int8'), ('--secondary', 'node'), ('--reduce', 'int8')):
             other = f'test "$OMPI_COMM_WORLD_RANK" = 0 || set -- "$@" {option} {value}; exec "$@"'
             done = subprocess.run(
                 [*mpi.launcher(2), 'sh', '-c', other, 'sh', *self.command(store='other')],

@@ -122,6 +122,10 @@ ROWS = [
     (4, 'ways=4', 'precision=fp16', 'zero-stage=0', 'eval=4,2'),
     (2, 'ways=4', 'precision=bf16', 'zero-stage=0', 'clip=0', 'place=states=nvme,acts=nvme'),
     (3, 'ways=6', 'precision=bf16', 'zero-stage=0', 'hop=2', 'grain=3', 'update=optimistic'),
+    (4, 'ways=4', 'precision=bf16', 'reduce=int8', 'eval=4,2'),
+    (4, 'ways=8', 'precision=fp32', 'reduce=int4', 'hop=2', 'zero-stage=1', 'place=states=nvme'),
+    (2, 'ways=2', 'precision=fp16', 'reduce=int8', 'zero-stage=1', 'update=optimistic'),
+    (2, 'ways=8', 'precision=bf16', 'reduce=int4', 'zero-stage=0', 'clip=0'),
 ]
 # The last rank's ways are a group shorter than a hop: it alone hands over sums in bf16 or fp16.
 UNEVEN = [(3, 'ways=12', 'precision=bf16', 'zero-stage=1')]
@@ -167,7 +171,9 @@ def some_row(rnd, uneven):
     if precision == 'fp16':  # with the usual one, gradients of many tokens are infinite
         row += [rnd.choice([None, 'loss-scale=1', 'loss-scale=1'])]
     row += [rnd.choice([None, 'clip=0', 'update=optimistic'])]
-    row += [rnd.choice([None, None, None if uneven else 'reduce=f32'])]
+    reduce = rnd.choice([None, None, None if uneven else 'reduce=f32', 'reduce=int8',
+                         'reduce=int4'])
+    row += [reduce]
     row += [rnd.choice([None, f'eval={rnd.randint(1, UNITS)},{rnd.randint(1, 3)}'])]
     row += [rnd.choice([None, 'threads=2'])]
     optimizer = rnd.choice([None, None, None, 'sgd', 'lion', 'adagrad'])
@@ -180,7 +186,7 @@ def some_row(rnd, uneven):
         if not place or 'grads' not in place:
             stages += ['zero-stage=1', 'zero-stage=1', 'zero-stage=0']
     row += [rnd.choice(stages)]
-    if rnd.random() < 0.3:
+    if rnd.random() < 0.3 and reduce in (None, 'reduce=f32'):
         row += ['device=far', 'state=bf16' not in row and rnd.choice([None, 'gpu-update=0.5'])]
     return (ranks, *(option for option in row if option))
 

@@ -146,6 +146,9 @@ mutate(
      'element'),
     ('a run ends with its shard', 'row.shard > 0 ? row.shard - element % row.shard : count',
      'count'),
+    ("a rank's way is what its integers give back, where others take it from",
+     'rounded ? rounded : give_back_row(engine, unit, all)', 'rounded'),
+    ('so is each of several', 'rc = rc ? rc : give_back_buffer(engine, unit, way, buffer);', ';'),
 )
 mutate(
     'engine/session/ranks/ranks.c', 'engine/ranks',

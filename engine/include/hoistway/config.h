@@ -101,8 +101,17 @@ enum hst_plan { HST_PLAN_TO_TRAIN = 0, HST_PLAN_HERE = 1, HST_PLAN_ELSEWHERE = 2
  * ZERO_0  all of all: gradients are gathered, each rank updates all, and its store is a replica
  */
 enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1, HST_ZERO_1 = 2, HST_ZERO_0 = 3 };
-/** The type that a way's gradient is rounded to before it is added to the others' (ways.h). */
-enum hst_reduce { HST_REDUCE_GRADS = 0 /* the gradients' own */, HST_REDUCE_F32 = 1 };
+/**
+ * The type that a way's gradient is rounded to before it is added to the others' (ways.h). INT8 and
+ * INT4: what integers of so many bits give back, with a scale to each block of 512 (quantise.h);
+ * ranks send those. Of a step of several ways, on the host.
+ */
+enum hst_reduce {
+    HST_REDUCE_GRADS = 0, /* the gradients' own */
+    HST_REDUCE_F32 = 1,
+    HST_REDUCE_INT8 = 2,
+    HST_REDUCE_INT4 = 3
+};
 /** How GPUs of ranks hand each other what they gather and exchange. No bit depends on it. */
 enum hst_comm {
     HST_COMM_AUTO = 0, /* NCCL where every rank has a GPU of its own and NCCL, else MPI */

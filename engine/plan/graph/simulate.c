@@ -92,8 +92,10 @@ static double net_seconds(const struct sim_net *net, const struct node *node)
                                                              : net->gather_crossing;
     const double operations = node->operand_count > 1 ? node->operand_count : 1;
     const bool gathers = node->kind == NODE_GATHER;
-    const double in_node = 1 - (gathers ? net->gather_saved : 0);
-    const double between = 1 - (gathers ? net->gather_saved_between : 0);
+    const double in_node = 1 - (gathers ? net->gather_saved : exchange ? net->exchange_saved : 0);
+    const double between = 1 - (gathers    ? net->gather_saved_between
+                                : exchange ? net->exchange_saved_between
+                                           : 0);
     return operations * net->operation_s +
            over(node->work * (1 - crossing) * in_node, exchange ? net->exchange : net->gather) +
            over(node->work * crossing * between, net->between);

@@ -23,9 +23,10 @@ struct sim_net {
     double gather, exchange, between;
     double gather_crossing, exchange_crossing;
     double operation_s;
-    /* of the bytes of gathers, the part that does not travel because others are sent in their
-       place: in a node, between nodes */
+    /* of the bytes of gathers and of exchanges, the part that does not travel because others are
+       sent in their place: in a node, between nodes */
     double gather_saved, gather_saved_between;
+    double exchange_saved, exchange_saved_between;
 };
 
 /** A machine. A rate of 0 limits nothing. Bytes/s, FLOPs/s and elements/s, each of a lane alone. */

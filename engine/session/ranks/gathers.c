@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides what weights travel as, and what a node keeps of them: where that is to be had, and what
- * it saves. One rank computes what several would, and is refused what they are.
+ * Decides what weights and gradients travel as, and what a node keeps of weights: where that is to
+ * be had, and what it saves. One rank computes what several would, and is refused what they are.
  */
 #include "session/ranks/ranks.h"
 
@@ -51,10 +51,52 @@ static int check_secondary(struct hst_engine *engine)
     return rc;
 }
 
+/* One way is all of a batch: nobody adds its gradient to another's. */
+static int check_reduce(struct hst_engine *engine)
+{
+    const struct hst_config *c = &engine->config;
+    const bool four = c->reduce == HST_REDUCE_INT4;
+    const char *what = four ? "--reduce int4" : "--reduce int8";
+    if (!four && c->reduce != HST_REDUCE_INT8)
+        return 0;
+    if ((c->ways ? c->ways : engine->ranks.ranks) == 1)
+        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                           "%s is for gradients that ways hand each other, and this run has one "
+                           "way, of one rank. Fix: --ways 2 or more, or --reduce grads",
+                           what);
+    if (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY)
+        return 0;
+    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                       "%s is for computation on the host, and this run computes on %s. Fix: "
+                       "--reduce grads, or --device host",
+                       what, c->device);
+}
+
 int ranks_check_gathers(struct hst_engine *engine)
 {
     int rc = check_integers(engine);
+    rc = rc ? rc : check_reduce(engine);
     return rc ? rc : check_secondary(engine);
+}
+
+/* So many ways have one sum, which leaves their node in an exchange. */
+static uint32_t ways_of_group(const struct hst_engine *engine)
+{
+    const struct comm_info *ranks = &engine->ranks;
+    return comm_hop_group(ranks, ranks->locals * ranks->nodes == ranks->ranks) * engine->ways.count;
+}
+
+/* What is asked to be small between nodes is not, where a node's sum is no group of --hop ways. */
+static void tell_crossing(struct hst_engine *engine)
+{
+    const struct hst_sum_tree *tree = &engine->ways.tree;
+    const uint32_t ways = ways_of_group(engine);
+    if (engine->ranks.nodes > 1 && tree->quant && ranks_tells(engine) &&
+        !hst_sum_quantised(tree, (struct hst_sum_node){0, ways}))
+        report_log(&engine->report, HST_LOG_INFO,
+                   "I501 sums of gradients cross nodes in f32, not as integers: they are of %u "
+                   "ways, and --hop is %u. Other numbers and fewer bytes: --hop %u",
+                   ways, tree->hop, ways);
 }
 
 /* A row is cut evenly among the ranks of any node. All ranks learn what one of them sees. */
@@ -62,6 +104,7 @@ int ranks_check_nodes(struct hst_engine *engine)
 {
     const struct comm_info *ranks = &engine->ranks;
     int64_t uneven = ranks->locals * ranks->nodes != ranks->ranks;
+    tell_crossing(engine);
     if (engine->config.secondary == HST_SECONDARY_NONE || !engine->comm) /* a plan's are even */
         return 0;
     int rc = ranks_sum(engine, &uneven, 1);
@@ -81,9 +124,26 @@ uint32_t ranks_secondary(const struct hst_engine *engine)
                : 0;
 }
 
-double ranks_gather_saved(const struct hst_engine *engine)
+/* The part of a gather's bytes that are not sent. */
+static double gather_saved(const struct hst_engine *engine)
 {
     const double block = HST_QUANT_BLOCK * (double)optimizer_weight_bytes(engine->optimizer);
     return engine->config.gather == HST_GATHER_INT8 ? 1 - (HST_QUANT_BLOCK + sizeof(float)) / block
                                                     : 0;
+}
+
+/* Of the f32 bytes of a sum, the part that its integers save. */
+static double saved_of(const struct hst_sum_tree *tree, uint32_t ways)
+{
+    const double block = (double)comm_sum_block_bytes(tree, (struct hst_sum_node){0, ways});
+    return tree->quant ? 1 - block / (HST_QUANT_BLOCK * sizeof(float)) : 0;
+}
+
+void ranks_put_saved(const struct hst_engine *engine, bool shared, struct sim_net *net)
+{
+    const struct hst_sum_tree *tree = &engine->ways.tree;
+    net->gather_saved_between = gather_saved(engine);
+    net->gather_saved = shared ? 0 : net->gather_saved_between;
+    net->exchange_saved_between = saved_of(tree, ways_of_group(engine));
+    net->exchange_saved = shared ? 0 : saved_of(tree, engine->ways.count);
 }

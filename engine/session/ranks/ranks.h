@@ -70,12 +70,14 @@ static inline bool ranks_are_replicas(const struct hst_engine *engine)
 {
     return engine->ranks.ranks > 1 && engine->config.zero_stage == HST_ZERO_0;
 }
-/** Refuses what is asked of gathers where it is not to be had. E402. */
+/** Refuses what is asked of gathers and exchanges where it is not to be had. E402. */
 int ranks_check_gathers(struct hst_engine *engine);
-/** And where nodes have different numbers of ranks, once all have the same options. E402. */
+/** And where nodes have different numbers of ranks, once all have the same options. E402. Tells
+ * what leaves nodes in f32 though integers were asked for. */
 int ranks_check_nodes(struct hst_engine *engine);
-/** The part of a gather's bytes that --gather saves where they are sent. */
-double ranks_gather_saved(const struct hst_engine *engine);
+/** What --gather and --reduce save of the bytes of gathers and exchanges. shared: ranks of a node
+ * read each other in place. */
+void ranks_put_saved(const struct hst_engine *engine, bool shared, struct sim_net *net);
 /** So many ranks of this node keep gathered weights for the backward; 0: none does. */
 uint32_t ranks_secondary(const struct hst_engine *engine);
 /** This of the model is the rank's: a shard of several, or all of it. */

@@ -558,6 +558,10 @@ static void what_ranks_do_together_takes_its_begin_and_its_bytes(void **state)
     fewer.gather_saved_between = 0.5;
     assert_net(&fewer, NODE_GATHER, 1000, 1, 3 + 12.5);
     assert_net(&fewer, NODE_EXCHANGE, 1000, 1, 10 + 50);
+    fewer.exchange_saved = 0.3;
+    fewer.exchange_saved_between = 0.75;
+    assert_net(&fewer, NODE_EXCHANGE, 1000, 1, 7 + 12.5);
+    assert_net(&fewer, NODE_GATHER, 1000, 1, 3 + 12.5);
     assert_net(&(struct sim_net){0}, NODE_GATHER, 1000, 1, 0); /* nothing limits it */
 }
 

@@ -69,11 +69,12 @@ class Configured(Folder):
         done = self.plan('{"autotuning": {"enabled": false, "x": [1, {"y": 2}]}, "_a": {"b": 1}, '
                          '"bf16": null, "amp": {"enabled": false}, '
                          '"zero_optimization": {"mics_shard_size": -1, '
-                         '"zero_quantized_gradients": false}, "gradient_clipping": 0}')
+                         '"zero_quantized_nontrainable_weights": false}, '
+                         '"gradient_clipping": 0}')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('no effect here, as --explain-config tells: autotuning, _a, amp, '
                       'zero_optimization.mics_shard_size, '
-                      'zero_optimization.zero_quantized_gradients\n', done.stderr)
+                      'zero_optimization.zero_quantized_nontrainable_weights\n', done.stderr)
         self.assertIn('ds.json says --clip 0, --zero-stage 0\n', done.stderr)
 
     def test_what_zeropp_has_of_weights_has_options(self):
@@ -83,6 +84,19 @@ class Configured(Folder):
         self.assertRegex(done.stderr,
                          r'--zero-stage 3, --gather int8, --secondary node|'
                          r'--zero-stage 3, --secondary node, --gather int8')
+
+    def test_what_zeropp_has_of_gradients_has_an_option(self):
+        """Of one way it is refused, and the option takes the file's wish back."""
+        for on, more, told in (('false', (), None), ('true', (), 'refused'),
+                               ('true', ('--reduce=grads',), None),
+                               ('true', ('--ways=2',), '--reduce int4')):
+            done = self.plan('{"zero_optimization": {"stage": 2, "zero_quantized_gradients": '
+                             f'{on}}}}}', *more)
+            self.assertEqual(done.returncode, 2 if told == 'refused' else 0, done.stderr)
+            if told == 'refused':
+                self.assertIn('this run has one way', done.stderr)
+            else:
+                self.assertEqual('--reduce int4' in done.stderr, told is not None, done.stderr)
 
     def test_a_loss_scale_that_is_given_stays(self):
         for scale, told in ((128, '--loss-scale 128, --loss-scaling static'),

@@ -235,9 +235,10 @@ class Known(Given):
         file = self.write('ds.json', json.dumps({
             'bf16': {'enabled': True},
             'zero_optimization': {'stage': 3, 'zero_quantized_weights': True,
+                                  'zero_quantized_gradients': True,
                                   'zero_hpz_partition_size': 8}}))
         options = ['--model=7.5B', '--world=16', '--machine=dgx-h100', f'--config={file}']
-        for fix in ('--gather plain', '--secondary none'):
+        for fix in ('--gather plain', '--reduce grads', '--secondary none'):
             done = self.run_verb('plan', *options)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(f'this run computes on cuda. Fix: {fix}, or --device host', done.stderr)

@@ -139,6 +139,16 @@ class Papers(case.Case):
             self.assertAlmostEqual(last['here_sent_bytes'],
                                    ((2 + sent) * 7 / 8 + 2 * 3 / 4) * params, delta=params / 1e6)
 
+    def test_gradients_that_are_integers_are_sent_as_such(self):
+        given = ('--model=7.5B', '--world=8', '--nodes=2', '--device=host', '--precision=bf16',
+                 '--machine=dgx-2', '--hop=4')
+        for reduce, handed in (('grads', 2), ('int8', 1 + 4 / 512), ('int4', 0.5 + 4 / 512)):
+            told = self.accounted(*given, f'--reduce={reduce}')
+            params, stages = told['parameters'], told['accounting']['stages']
+            for stage, weights in enumerate((2, 2, 2, 4)):
+                self.assertAlmostEqual(stages[stage]['here_sent_bytes'],
+                                       (weights + handed) * 7 / 8 * params, delta=params / 1e6)
+
     def test_512_v100_are_predicted_beside_the_paper(self):
         """ZeRO-Infinity tells 49 TFLOPS of each for models that do not fit here (docs/plan.md)."""
         given = ('--world=512', '--machine=dgx-2', '--seq-len=1024', '--batch-tokens=2097152')

@@ -261,9 +261,9 @@ const struct ds_key ds_keys[] = {
     REFUSED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, .harmless = "false",
             .words =
                 "hoistway sends what it computed, not quantized. Fix: false, or leave it out."),
-    REFUSED("zero_optimization.zero_quantized_gradients", BOOL, .harmless = "false",
-            .words =
-                "hoistway sends what it computed, not quantized. Fix: false, or leave it out."),
+    OPTION("zero_optimization.zero_quantized_gradients", BOOL,
+           .words = "--reduce int4, on the host: 4 bits within a node and between nodes, as "
+                    "DeepSpeed has them, with a scale to each block of 512; of two ways or more"),
     REFUSED("zero_optimization.mics_shard_size", WHOLE, .harmless = "-1",
             .words = "hoistway shards among all ranks. Fix: -1, or leave it out."),
     REFUSED("zero_optimization.mics_hierarchical_params_gather", BOOL, .harmless = "false",

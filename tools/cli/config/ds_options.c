@@ -501,6 +501,12 @@ static int gather(struct made *m)
     return is_on(m->c, key) ? set(m, add(m, "gather", get(m->c, key)), "int8") : 0;
 }
 
+static int reduce(struct made *m)
+{
+    static const char key[] = "zero_optimization.zero_quantized_gradients";
+    return is_on(m->c, key) ? set(m, add(m, "reduce", get(m->c, key)), "int4") : 0;
+}
+
 /* ---- what is told ---- */
 
 static int monitor(struct made *m, const char *name, const char *option, const char *ending)
@@ -538,6 +544,7 @@ int ds_config_options(const struct ds_config *config, struct ds_run run, struct 
     bad = bad ? bad : precision(&m);
     bad = bad ? bad : zero(&m);
     bad = bad ? bad : gather(&m);
+    bad = bad ? bad : reduce(&m);
     bad = bad ? bad : secondary(&m);
     bad = bad ? bad : place(&m);
     bad = bad ? bad : store(&m);

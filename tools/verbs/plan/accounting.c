@@ -31,7 +31,14 @@ struct accounts {
     double locals; /* ranks of a node that keep what they gather, by --secondary; 0: none do */
     struct hst_param_bytes here;
     double gathered; /* bytes of a weight that travels for each use, by --gather */
+    double handed;   /* of a gradient, by --reduce */
 };
+
+/* Bytes of a value that travels as an integer, with its part of a scale. */
+static double of_integer(unsigned bits)
+{
+    return bits / 8.0 + (double)sizeof(float) / HST_QUANT_BLOCK;
+}
 
 static struct accounts accounts_of(const struct plan *p)
 {
@@ -41,10 +48,12 @@ static struct accounts accounts_of(const struct plan *p)
     config.precision = train_precision(&p->t);
     if (!hst_config_bytes(&config, &a.here))
         a.here = (struct hst_param_bytes){0}; /* no such optimizer: the plan has refused it */
-    const double integers = 1 + (double)sizeof(float) / HST_QUANT_BLOCK;
     if (config.secondary == HST_SECONDARY_NODE && a.ranks > p->locals)
         a.locals = p->locals;
-    a.gathered = config.gather == HST_GATHER_INT8 ? integers : a.here.weight;
+    a.gathered = config.gather == HST_GATHER_INT8 ? of_integer(HST_INT8) : a.here.weight;
+    a.handed = config.reduce == HST_REDUCE_INT8   ? of_integer(HST_INT8)
+               : config.reduce == HST_REDUCE_INT4 ? of_integer(HST_INT4)
+                                                  : a.here.grad;
     return a;
 }
 
@@ -67,6 +76,7 @@ static double sent_here(unsigned stage, const struct accounts *a)
     struct hst_param_bytes bytes = a->here;
     const double others = (a->ranks - 1) / a->ranks;
     bytes.weight = stage == 3 ? a->gathered : bytes.weight;
+    bytes.grad = a->handed;
     if (stage == 3 && a->locals > 0)
         return a->params * ((bytes.grad + bytes.weight) * others +
                             a->here.weight * (a->locals - 1) / a->locals);
