@@ -81,14 +81,16 @@ uint32_t rows_near(const struct executor *exec, struct scheduled at,
     return node->operand_count;
 }
 
-/* A unit that stays in its buffer for the backward is not gathered again. Of a row that two units
+/* A unit that stays in its buffer for the backward is not gathered again, nor is one whose backward
+ * reads no weights. Of a row that two units
  * read both keep the same bytes. */
 void rows_keep(const struct executor *exec, struct scheduled at)
 {
-    const unsigned phases = program_node(exec, at)->phases;
+    const struct node *node = program_node(exec, at);
     const uint32_t ranks = exec->in.plan_in->secondary;
     struct gathered rows[GATHER_MAX];
-    if (ranks == 0 || !(phases & PHASE_FORWARD) || phases & PHASE_BACKWARD)
+    if (!exec->in.placement->units[node->unit].gathers_near || !(node->phases & PHASE_FORWARD) ||
+        node->phases & PHASE_BACKWARD)
         return;
     const uint32_t count = rows_near(exec, at, rows);
     for (uint32_t i = 0; i < count; i++)

@@ -127,6 +127,32 @@ class Run(unittest.TestCase):
                 print(f'of a layer, {bits} bits: {units}; the paper: 0.5 + 0.25 of 4 bits')
                 self.assertEqual(units, (129 / 256, bits / 16 + 1 / 256))
 
+    def test_what_a_node_keeps_is_not_read_again(self):
+        """Of weights on drives; and where the head's row is the embedding's, which it gathers."""
+        for model, more in (('untied-mha', ('--place', 'states=nvme,weights=nvme')),
+                            ('tied-gqa', ('--place', 'states=nvme,weights=nvme')),
+                            ('tied-gqa', ('--gather', 'int8', '--place',
+                                          'states=nvme,weights=nvme'))):
+            told = {}
+            with self.subTest(model, more=more), Nodes(self) as nodes:
+                for where in 'alone', 'none', 'node':
+                    options = self.options('--ways', '4', '--precision', 'bf16', *more,
+                                           '--secondary', where.replace('alone', 'none'),
+                                           store=where)
+                    options[options.index(MODEL)] = os.path.join(ROOT, 'tests', 'golden', model)
+                    done = alone(*options) if where == 'alone' else nodes.mpirun((2, 2), *options)
+                    exported = self.ended(done)
+                    want = exported if where == 'alone' else want
+                    self.assertEqual(exported, want)
+                    told[where] = self.lines('step')[-1]['bytes']
+                    shutil.rmtree(self.path(where))
+                less = [told['none'][key] - told['node'][key]
+                        for key in ('nvme_read', 'net_between')]
+                print(model, *more, f'less is read and crosses: {less}')
+                self.assertGreater(less[1], 0)
+                # beside integers the update wants the exact weights
+                (self.assertEqual if 'int8' in more else self.assertGreater)(less[0], 0)
+
     def test_a_row_that_cannot_be_cut_evenly_is_not_kept(self):
         options = self.options('--ways', '3', '--secondary', 'node')
         options[options.index('384')] = '360'  # which three share

@@ -87,10 +87,11 @@ static void read_backward(struct build *b, uint32_t place)
     bool reads = kept_reads_here(b, visit[0]);
     if (reads && s->recomputes && !visit->recompute)
         s->hold_weights = true;
-    if (reads)
+    if (reads && !kept_is_near(b, visit[0]))
         parts_read(b, visit->unit, PHASE_BACKWARD);
     if (place + 1 < b->visit_count && !b->in->deferred &&
-        has_another(b, visit->unit, visit[1].unit) && kept_reads_here(b, visit[1]))
+        has_another(b, visit->unit, visit[1].unit) && kept_reads_here(b, visit[1]) &&
+        !kept_is_near(b, visit[1]))
         parts_plan_read(b, visit[1].unit, PHASE_BACKWARD);
 }
 
@@ -532,7 +533,8 @@ static void add_unit(struct build *b, uint32_t unit)
     parts_forward(b, unit);
     if (b->in->units[unit].rests)
         return;
-    parts_read(b, unit, PHASE_BACKWARD);
+    if (!kept_is_near(b, (struct build_visit){.unit = unit}))
+        parts_read(b, unit, PHASE_BACKWARD);
     if (parts_uses_weights(b, (struct build_visit){.unit = unit})) {
         parts_gather(b, unit, PHASE_BACKWARD);
         parts_copy(b, unit, PHASE_BACKWARD);

@@ -150,6 +150,10 @@ bool kept_reads_backward(const struct build *build, struct build_visit visit);
 /** The same, but of several ranks it is so of this one, which may have no tile that is
  * updated then. */
 bool kept_reads_here(const struct build *build, struct build_visit visit);
+/** The visit's node has kept all of it: the rank's shard comes together with the others', and is
+ * not read. Beside integers it is: an update, this one or the next step's, wants the exact
+ * weights. */
+bool kept_is_near(const struct build *build, struct build_visit visit);
 /** Decides which buffers keep what they hold from the forward to the backward, and which weights
  * are written when all others have been read. */
 void kept_choose(struct build *build);

@@ -31,6 +31,12 @@ bool kept_reads_here(const struct build *b, struct build_visit visit)
            (parts_has_early_tiles(b, visit.unit) || computes_backward(b, visit));
 }
 
+bool kept_is_near(const struct build *b, struct build_visit visit)
+{
+    return !b->in->exact_beside && b->units[visit.unit].gathered_far != GRAPH_NONE &&
+           computes_backward(b, visit);
+}
+
 #define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
 
 /* None of a segment that begins at this place is retained where it does not fit as a whole. */

@@ -269,15 +269,44 @@ void buffer_pools_place(const struct placement_in *in, const struct choice *c, s
     place_device_tiles(in, c, p);
 }
 
-/* A rank keeps so much of rows from the forward to the backward: of each as much as the others of
- * its node. */
-void buffer_pools_place_secondary(const struct placement_in *in, struct placement *p)
+/* A visit of its backward may gather what it reads. */
+static bool gathers_near(const struct placement_in *in, const struct choice *c, uint32_t unit)
+{
+    const struct layout_unit *u = &in->layout->units[unit];
+    const bool recomputed = c->segment > 1 && layout_may_recompute(u);
+    return in->secondary > 0 && !u->rests && (recomputed || !u->blind_backward);
+}
+
+/* Any unit that reads the row does so in its backward. */
+static bool is_kept(const struct placement_in *in, const struct placement *p, uint32_t row)
+{
+    struct gather gathers[GATHER_MAX];
+    bool kept = p->units[row].gathers_near;
+    for (uint32_t u = 0; u < in->layout->unit_count && !kept; u++) {
+        if (!p->units[u].gathers_near || !in->layout->units[u].borrows)
+            continue;
+        const int n =
+            placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), u, gathers);
+        for (int i = 0; i < n; i++)
+            kept = kept || gathers[i].unit == row;
+    }
+    return kept;
+}
+
+/* A rank keeps so much of rows from the forward to the backward: of each that a backward gathers as
+ * much as the others of its node. */
+void buffer_pools_place_secondary(const struct placement_in *in, const struct choice *c,
+                                  struct placement *p)
 {
     p->secondary.at = p->dram_bytes;
+    for (uint32_t u = 0; u < in->layout->unit_count; u++)
+        p->units[u].gathers_near = gathers_near(in, c, u);
     for (uint32_t u = 0; in->secondary > 0 && u < in->layout->unit_count; u++)
-        p->units[u].secondary = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_WEIGHTS,
-                                             placement_row_elements(in->layout, u) / in->secondary *
-                                                 optimizer_weight_bytes(in->optimizer));
+        if (is_kept(in, p, u))
+            p->units[u].secondary =
+                lay_out_take(p, HST_TIER_DRAM, HST_CLASS_WEIGHTS,
+                             placement_row_elements(in->layout, u) / in->secondary *
+                                 optimizer_weight_bytes(in->optimizer));
     p->secondary.bytes = p->dram_bytes - p->secondary.at;
     p->secondary.count = p->secondary.bytes > 0;
 }

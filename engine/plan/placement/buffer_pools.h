@@ -10,7 +10,8 @@
 void buffer_pools_place(const struct placement_in *in, const struct choice *choice,
                         struct placement *p);
 /** Takes memory for what a rank keeps of gathered rows from the forward to the backward. */
-void buffer_pools_place_secondary(const struct placement_in *in, struct placement *p);
+void buffer_pools_place_secondary(const struct placement_in *in, const struct choice *choice,
+                                  struct placement *p);
 /** Once what is updated has homes: which tiles the device updates, though they are offloaded. */
 void buffer_pools_stream(const struct placement_in *in, const struct choice *choice,
                          struct placement *p);

@@ -568,7 +568,7 @@ static void lay_out_on(const struct placement_in *in, const struct choice *c, ui
     }
     choose_resident(in, c, p);
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
-    buffer_pools_place_secondary(in, p);
+    buffer_pools_place_secondary(in, c, p);
     place_states(in, c->leaves[LEAVE_STATES], p);
     place_store(in, p);
     if (placement_has_buckets(in))

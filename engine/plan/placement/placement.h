@@ -108,6 +108,7 @@ struct unit_placement {
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
     uint64_t secondary;   /* in DRAM: the rank's part of what its node keeps of the unit's row */
+    bool gathers_near;    /* its backward gathers what the node has kept of rows that it reads */
     uint64_t states_at;   /* of the first of the others, in memory */
     struct address grads; /* rounded gradients; of resident units one place, if they do not wait */
     struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */

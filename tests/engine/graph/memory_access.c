@@ -446,7 +446,7 @@ struct accesses accesses_of(struct model *m, struct scheduled at)
         [NODE_RECOMPUTE] = visit,
         [NODE_BACKWARD] = visit,
         [NODE_GATHER] = access_gather,
-        [NODE_GATHER_NEAR] = access_gather,
+        [NODE_GATHER_NEAR] = access_gather_near,
         [NODE_EXCHANGE] = access_exchange,
         [NODE_GATHER_GRADS] = access_gather_grads,
     };

@@ -57,6 +57,7 @@ int64_t access_weights_age(const struct model *model, struct scheduled at, uint3
 
 void access_copy_weights(struct model *model, struct scheduled at, struct accesses *a);
 void access_gather(struct model *model, struct scheduled at, struct accesses *a);
+void access_gather_near(struct model *model, struct scheduled at, struct accesses *a);
 void access_exchange(struct model *model, struct scheduled at, struct accesses *a);
 void access_gather_grads(struct model *model, struct scheduled at, struct accesses *a);
 void access_copy_row_of_grads(struct model *model, struct scheduled at, struct accesses *a);

@@ -89,6 +89,8 @@ void model_open(struct model *m, const struct graph_case *c, const struct graph 
         m->normed[i] = -1;
         m->acts[i].age = m->nvme_acts[i].age = GARBAGE;
         m->home_rows[0][i].age = m->home_rows[1][i].age = m->home_grads[i].age = GARBAGE;
+        for (uint32_t reader = 0; reader < MODEL_UNITS; reader++)
+            m->near[reader][i].age = GARBAGE;
     }
     for (uint32_t i = 0; i < MODEL_TILES; i++)
         m->grads[i].age = m->nvme_grads[i].age = GARBAGE;

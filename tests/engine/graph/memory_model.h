@@ -52,6 +52,7 @@ struct model {
     /* Of several ranks: what others have of a unit's row of weights, in a buffer or at home beside
        the rank's own tiles; in a buffer of gradients the whole row, before it is exchanged. */
     struct cell rows[POOL_COUNT][MODEL_BUFFERS][MODEL_UNITS], home_rows[2][MODEL_UNITS];
+    struct cell near[MODEL_UNITS][MODEL_UNITS]; /* what a node keeps of rows, by who reads them */
     /* And of gradients at home, around the rank's own: in a bucket what a backward has left for the
        others; of replicas the rank's shard of the sum, until it has those of all. */
     struct cell home_grads[MODEL_UNITS];

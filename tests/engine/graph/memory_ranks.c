@@ -61,12 +61,33 @@ static void gather_row(struct model *m, struct scheduled at, uint32_t owner, str
         access_writes(a, gathered_row(m, at, owner), ANY_AGE, step);
 }
 
+/* A gather of the forward leaves the rank's part of each row for the backward's. */
 void access_gather(struct model *m, struct scheduled at, struct accesses *a)
 {
-    uint32_t unit = m->graph->nodes[at.node].unit;
-    uint32_t others = m->in->whole_weights ? 0 : access_unit(m, unit)->alias_count;
-    for (uint32_t i = 0; i <= others; i++)
-        gather_row(m, at, access_view(m, unit, i), a);
+    const struct node *n = &m->graph->nodes[at.node];
+    uint32_t others = m->in->whole_weights ? 0 : access_unit(m, n->unit)->alias_count;
+    for (uint32_t i = 0; i <= others; i++) {
+        const uint32_t owner = access_view(m, n->unit, i);
+        gather_row(m, at, owner, a);
+        if (m->in->secondary > 0 && n->phases & PHASE_FORWARD && !(n->phases & PHASE_BACKWARD))
+            access_writes(a, &m->near[n->unit][owner], ANY_AGE, access_weights_age(m, at, owner));
+    }
+}
+
+/* All of a row is what the ranks of the node have kept, the rank's own shard as well. */
+void access_gather_near(struct model *m, struct scheduled at, struct accesses *a)
+{
+    const struct node *n = &m->graph->nodes[at.node];
+    for (uint32_t i = 0; i <= access_unit(m, n->unit)->alias_count; i++) {
+        const uint32_t owner = access_view(m, n->unit, i);
+        const struct graph_unit *u = access_unit(m, owner);
+        const int64_t age = access_weights_age(m, at, owner);
+        access_reads(a, &m->near[n->unit][owner], age);
+        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+            access_writes(a, gathered_tile(m, at, owner, t), ANY_AGE, age);
+        if (u->row_elements > 0)
+            access_writes(a, gathered_row(m, at, owner), ANY_AGE, age);
+    }
 }
 
 /* The unit's own gradients at home are of that age. */
