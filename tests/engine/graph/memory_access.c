@@ -180,22 +180,36 @@ static void read_weights(struct model *m, struct scheduled at, struct accesses *
                       &access_unit_buffer(m, at, POOL_WEIGHTS)[tiles[i]]);
 }
 
-static void visit_tiles(struct model *m, struct scheduled at, bool weights, struct accesses *a)
+/* A tile of those that a visit reads, where it computes. */
+static struct cell *tile_of_visit(struct model *m, struct scheduled at, uint32_t owner,
+                                  uint32_t tile)
+{
+    if (is_copied(m, m->graph->nodes[at.node].unit))
+        return &access_unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[tile];
+    return access_is_shared(m) ? access_gathered_tile(m, at, owner, tile)
+                               : access_weights_in_host(m, at, owner, tile);
+}
+
+/* Own weights and those of others; of ranks that share them whole rows. */
+static void visit_weights(struct model *m, struct scheduled at, struct accesses *a)
+{
+    const uint32_t unit = m->graph->nodes[at.node].unit;
+    for (uint32_t i = 0; i <= access_unit(m, unit)->alias_count; i++) {
+        const uint32_t owner = access_view(m, unit, i);
+        const struct graph_unit *u = access_unit(m, owner);
+        const int64_t age = access_weights_age(m, at, owner);
+        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+            access_reads(a, tile_of_visit(m, at, owner, t), age);
+        if (access_is_shared(m) && u->row_elements > 0)
+            access_reads(a, access_row_of_visit(m, at, owner), age);
+    }
+}
+
+static void visit_grads(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     const struct graph_unit *unit = access_unit(m, n->unit);
-    for (uint32_t i = 0; i <= unit->alias_count && weights; i++) {
-        const uint32_t owner = access_view(m, n->unit, i);
-        const struct graph_unit *u = access_unit(m, owner);
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            access_reads(a,
-                         is_copied(m, n->unit) ? &access_unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
-                                               : access_weights_in_host(m, at, owner, t),
-                         access_weights_age(m, at, owner));
-    }
-    if (m->in->replicas)
-        access_leave_row(m, at, a);
-    const bool grads = n->kind == NODE_BACKWARD && !unit->frozen && !m->in->replicas;
+    const bool grads = n->kind == NODE_BACKWARD && !unit->frozen;
     for (uint32_t t = 0; t < unit->tile_count && grads; t++)
         access_writes(a, grads_of_visit(m, at, n->unit, unit->first_tile + t), ANY_AGE,
                       access_step(m, at));
@@ -229,7 +243,9 @@ static void visit(struct model *m, struct scheduled at, struct accesses *a)
     bool eval =
         (m->scheduler->step_window[at.step_window % SCHEDULER_WINDOWS].phases & PHASE_EVAL) != 0;
     bool blind = n->kind == NODE_BACKWARD && unit->blind_backward;
-    (access_is_shared(m) ? access_visit_rows : visit_tiles)(m, at, !blind, a);
+    if (!blind)
+        visit_weights(m, at, a);
+    (access_has_ranks(m) ? access_leave_row : visit_grads)(m, at, a);
     if (unit->act_bytes > 0 && !unit->no_forward && n->kind == NODE_FORWARD)
         access_writes(a, acts_of_visit(m, at, n->unit), ANY_AGE,
                       access_step(m, at) + (eval ? OF_EVAL : 0));

@@ -63,6 +63,10 @@ void access_gather_grads(struct model *model, struct scheduled at, struct access
 void access_copy_row_of_grads(struct model *model, struct scheduled at, struct accesses *a);
 /** A backward leaves a whole row of gradients. */
 void access_leave_row(struct model *model, struct scheduled at, struct accesses *a);
-void access_visit_rows(struct model *model, struct scheduled at, bool weights, struct accesses *a);
+/** Of several ranks: a tile where the weights of its row come together; the others' part of a row
+ * where a visit computes. */
+struct cell *access_gathered_tile(struct model *model, struct scheduled at, uint32_t owner,
+                                  uint32_t tile);
+struct cell *access_row_of_visit(struct model *model, struct scheduled at, uint32_t owner);
 
 #endif

@@ -18,11 +18,17 @@ static struct cell *gathered_row(struct model *m, struct scheduled at, uint32_t 
                                 : &access_unit_rows(m, at, pool_of_rows(m))[owner];
 }
 
-static struct cell *gathered_tile(struct model *m, struct scheduled at, uint32_t owner,
+struct cell *access_gathered_tile(struct model *m, struct scheduled at, uint32_t owner,
                                   uint32_t tile)
 {
     return m->in->whole_weights ? &m->weights[access_slot_of(m, owner)][tile]
                                 : &access_unit_buffer(m, at, pool_of_rows(m))[tile];
+}
+
+struct cell *access_row_of_visit(struct model *m, struct scheduled at, uint32_t owner)
+{
+    return m->in->apart ? &access_unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]
+                        : gathered_row(m, at, owner);
 }
 
 void access_copy_weights(struct model *m, struct scheduled at, struct accesses *a)
@@ -33,9 +39,10 @@ void access_copy_weights(struct model *m, struct scheduled at, struct accesses *
         const uint32_t owner = access_view(m, unit, i);
         const struct graph_unit *u = access_unit(m, owner);
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            access_copies(
-                a, whole ? gathered_tile(m, at, owner, t) : access_weights_in_host(m, at, owner, t),
-                &access_unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
+            access_copies(a,
+                          whole ? access_gathered_tile(m, at, owner, t)
+                                : access_weights_in_host(m, at, owner, t),
+                          &access_unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]);
         if (whole && u->row_elements > 0)
             access_copies(a, gathered_row(m, at, owner),
                           &access_unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]);
@@ -51,7 +58,7 @@ static void gather_row(struct model *m, struct scheduled at, uint32_t owner, str
     const bool again = m->in->whole_weights && !access_is_late(&m->graph->nodes[at.node]);
     int64_t step = access_weights_age(m, at, owner) + again;
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
-        struct cell *to = gathered_tile(m, at, owner, t);
+        struct cell *to = access_gathered_tile(m, at, owner, t);
         struct cell *from = m->in->device_rows ? to : access_weights_in_host(m, at, owner, t);
         access_reads(a, from, step);
         if (to != from)
@@ -84,7 +91,7 @@ void access_gather_near(struct model *m, struct scheduled at, struct accesses *a
         const int64_t age = access_weights_age(m, at, owner);
         access_reads(a, &m->near[n->unit][owner], age);
         for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            access_writes(a, gathered_tile(m, at, owner, t), ANY_AGE, age);
+            access_writes(a, access_gathered_tile(m, at, owner, t), ANY_AGE, age);
         if (u->row_elements > 0)
             access_writes(a, gathered_row(m, at, owner), ANY_AGE, age);
     }
@@ -192,25 +199,4 @@ void access_copy_row_of_grads(struct model *m, struct scheduled at, struct acces
     access_copies(a, &access_unit_rows(m, at, POOL_DEVICE_GRADS)[unit], row_of_grads(m, at, unit));
     if (m->in->buckets)
         write_grads(m, at, unit, GARBAGE, a);
-}
-
-void access_visit_rows(struct model *m, struct scheduled at, bool weights, struct accesses *a)
-{
-    const struct node *n = &m->graph->nodes[at.node];
-    const struct graph_unit *unit = access_unit(m, n->unit);
-    for (uint32_t i = 0; i <= unit->alias_count && weights; i++) {
-        const uint32_t owner = access_view(m, n->unit, i);
-        const struct graph_unit *u = access_unit(m, owner);
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            access_reads(a,
-                         m->in->apart ? &access_unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[t]
-                                      : gathered_tile(m, at, owner, t),
-                         access_weights_age(m, at, owner));
-        if (u->row_elements > 0)
-            access_reads(a,
-                         m->in->apart ? &access_unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]
-                                      : gathered_row(m, at, owner),
-                         access_weights_age(m, at, owner));
-    }
-    access_leave_row(m, at, a);
 }
