@@ -99,8 +99,20 @@ class Run(unittest.TestCase):
               f'took {told}')
         # each shard once where the node's ranks read each other in place, else by each of them
         self.assertIn(told, ({gathered + exchanged}, {4 * gathered + exchanged}))
+        if secondary == 'node' and told == {gathered + exchanged}:
+            self.planned(told.pop(), [n for n, _ in shards], options)
         elements, times = shards[1]
         return want, tuple(n / (2 * elements) for n in (times * size(elements), handed(elements)))
+
+    def planned(self, crossed, shards, options):
+        """Where each row crosses once a plan tells as many bytes, but for what pads shards."""
+        done = alone('plan', '--device', 'host', '--json', '--accounting', 'paper', '--model',
+                     MODEL, '--seq-len', '24', '--batch-tokens', '384', '--world', '8', '--nodes',
+                     '2', *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plan = json.loads(done.stdout)
+        said = plan['accounting']['stages'][3]['here_between_bytes']
+        self.assertAlmostEqual(said * 8 * sum(shards) / plan['parameters'], crossed, delta=1)
 
     def test_what_crosses_nodes_as_integers_and_once(self):
         """Of a layer ZeRO moves 3 M: gathers of half the bytes, none in the backward, leave 0.5 M

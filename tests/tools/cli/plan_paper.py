@@ -138,6 +138,12 @@ class Papers(case.Case):
                                    delta=params / 1e6)
             self.assertAlmostEqual(last['here_sent_bytes'],
                                    ((2 + sent) * 7 / 8 + 2 * 3 / 4) * params, delta=params / 1e6)
+            between = [stage['here_between_bytes'] for stage in told['accounting']['stages']]
+            for crossed, each in zip(between, (4, 4, 4, 2 + sent)):
+                self.assertAlmostEqual(crossed, each / 8 * params, delta=params / 1e6)
+        told = self.accounted(*given[:-1], '--precision=bf16', '--machine=dgx-2')
+        self.assertAlmostEqual(told['accounting']['stages'][3]['here_between_bytes'],
+                               6 / 8 * told['parameters'], delta=told['parameters'] / 1e6)
 
     def test_gradients_that_are_integers_are_sent_as_such(self):
         given = ('--model=7.5B', '--world=8', '--nodes=2', '--device=host', '--precision=bf16',

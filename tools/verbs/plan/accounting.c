@@ -28,6 +28,7 @@ double paper_held_bytes(unsigned stage, double params, double ranks,
 
 struct accounts {
     double params, ranks;
+    double nodes;
     double locals; /* ranks of a node that keep what they gather, by --secondary; 0: none do */
     struct hst_param_bytes here;
     double gathered; /* bytes of a weight that travels for each use, by --gather */
@@ -45,6 +46,7 @@ static struct accounts accounts_of(const struct plan *p)
     struct hst_config config = p->t.options->engine;
     struct accounts a = {.params = (double)p->t.result.memory.parameters,
                          .ranks = train_options_ranks(p->t.options)};
+    a.nodes = p->locals > 0 ? a.ranks / p->locals : 1;
     config.precision = train_precision(&p->t);
     if (!hst_config_bytes(&config, &a.here))
         a.here = (struct hst_param_bytes){0}; /* no such optimizer: the plan has refused it */
@@ -81,6 +83,15 @@ static double sent_here(unsigned stage, const struct accounts *a)
         return a->params * ((bytes.grad + bytes.weight) * others +
                             a->here.weight * (a->locals - 1) / a->locals);
     return sent_bytes(stage, a->params, &bytes) * others;
+}
+
+/* Of that, what comes from other nodes, where each node adds up its gradients first and its ranks
+   read one another in place: each shard then crosses once for each gather, and once as a sum. */
+static double between_here(unsigned stage, const struct accounts *a)
+{
+    const double gathers = stage == 3 && a->locals == 0 ? 2 : 1;
+    const double weight = stage == 3 ? a->gathered : a->here.weight;
+    return a->params * (a->here.grad + weight * gathers) * (a->nodes - 1) / a->ranks;
 }
 
 static double flops_per_s(const struct plan *p, const struct accounts *a)
@@ -129,6 +140,7 @@ void plan_put_accounting(struct json_writer *json, const struct plan *p)
         json_put_real(json, "here_bytes", held_here(stage, &a));
         json_put_real(json, "zero_sent_bytes", sent_bytes(stage, a.params, &paper_zero));
         json_put_real(json, "here_sent_bytes", sent_here(stage, &a));
+        json_put_real(json, "here_between_bytes", between_here(stage, &a));
         json_put_end(json);
     }
     json_put_end(json);
