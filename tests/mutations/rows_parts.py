@@ -86,6 +86,7 @@ mutate(
     ('the first rank tells it', 'if (most != GOOD && first != ranks->rank) {', 'if (0) {'),
     ('copies that rank 0 does not know go',
      'if (!has_step(&first, own.steps[i]) && !is_whole(c, own.steps[i]))'),
+    ('copies of later steps go first', 'kept->steps[(before + i) % count];', 'kept->steps[i];'),
     ('all find room where one has to', 'most == FULL ? -ENOSPC', 'most == FULL ? -EIO'),
 )
 mutate(
@@ -148,7 +149,12 @@ mutate(
      ' number);', 'found = has(replicas->own, number);'),
 )
 mutate(
+    'tools/verbs/ckpt/list.c', 'e2e/rank_keeps',
+    ('a replica without a copy is named', 'if (!has_number(&have, all->numbers[i]))', 'if (0)'),
+    ('rank 0 is one of the replicas', '{.count = first ? 0 : 1};', '{.count = 0};'),
+)
+mutate(
     'engine/session/store/ckpt_ranks.c', 'e2e/rank_ckpt',
-    ('a copy is looked for by itself', 'copied ? &r->copy : &r->engine.shares;',
+    ('a copy is looked for by itself', 'copied && !lone ? &r->copy : &r->engine.shares;',
      '&r->engine.shares;'),
 )

@@ -269,6 +269,8 @@ mutate(
 )
 mutate(
     'tools/verbs/plan/accounting.c', 'tools/cli_plan_paper',
+    ('of a gather a node takes in what others have', '(a->nodes - 1) / a->ranks;',
+     'a->nodes / a->ranks;'),
     ('stage 2 shards gradients', 'stage >= 2 ?', 'stage >= 3 ?'),
     ('stage 3 gathers weights twice', 'stage == 3 ? 2 : 1', '1'),
 )

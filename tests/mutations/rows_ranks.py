@@ -95,6 +95,20 @@ mutate(
      '        if (parts_is_shared(b)'),
 )
 mutate(
+    'engine/plan/graph/graph.c', 'engine/graph_near',
+    ('a backward reads none of what its node has kept',
+     'if (reads && !kept_is_near(b, visit[0]))', 'if (reads)'),
+)
+mutate(
+    'engine/plan/graph/graph_kept.c', 'engine/graph_near',
+    ('exact weights beside integers are read', 'return !b->in->exact_beside && b->', 'return b->'),
+)
+mutate(
+    'engine/plan/placement/buffer_pools.c', 'e2e/rank_gathers',
+    ('a row is kept for a backward that gathers it', '(recomputed || !u->blind_backward);',
+     'true;'),
+)
+mutate(
     'engine/plan/graph/graph.c', 'engine/graph_ranks',
     ('ranks vote when their version is there', '    build_dep(b, b->committed, b->commit);', ''),
     ('early updates come behind the vote',
