@@ -225,7 +225,7 @@ class Keeps(Case):
                        timeout=120)
         for rank in range(2):
             name = f'r0000{rank}.d0.blk'
-            os.replace(self.path('back', name), self.path('store', name))
+            os.replace(self.path('back/' + name), self.path('store/' + name))
         done = self.run_it(*words, '--keep', '1', '--resume', before=two, steps=4)
         self.assertIn('step 4 is kept', done.stderr)
         self.assertEqual(self.kept(), ['step-4'])

@@ -472,11 +472,12 @@ int hst_ckpt_ranks_copies(struct hst_ckpt_ranks *r, uint64_t *steps, size_t capa
 {
     const struct comm_info *ranks = &r->engine.ranks;
     const struct hst_store_place place = {ranks->rank, ranks->local, ranks->node};
-    struct copies *all = calloc(ranks->ranks + 1ul, sizeof *all), *own = all + ranks->ranks;
-    int rc = !all || copies_look(own, r->engine.store, &place) ? no_memory(error) : 0;
+    struct copies *all = calloc(ranks->ranks + 1ul, sizeof *all); /* the last is this one's own */
+    int rc =
+        !all || copies_look(&all[ranks->ranks], r->engine.store, &place) ? no_memory(error) : 0;
     *count = 0;
     rc = agree(r, rc, error);
-    if (rc == 0 && (rc = share(r, own, all, sizeof *own)) != 0)
+    if (rc == 0 && (rc = share(r, &all[ranks->ranks], all, sizeof *all)) != 0)
         failed(r, rc, error);
     if (rc == 0)
         *count = copies_of_all(all, ranks->ranks, steps, capacity);
