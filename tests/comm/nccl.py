@@ -35,7 +35,7 @@ def mpirun(ranks, *options, timeout=90, **settings):
 
 class Torchrun:
     """Ranks as torchrun starts them: by their variables alone, so many on each node."""
-    port = 20000 + os.getpid() % 20000
+    port = 42000 + os.getpid() * 64 % 20000  # other than of tests beside it (e2e/rank_nccl.py)
     ports = set()  # where NCCL's ranks met
 
     def __init__(self, nodes, *options, nccl='', **settings):
@@ -223,45 +223,45 @@ class Nccl(unittest.TestCase):
 
     def test_a_rank_that_hangs_while_they_join(self):
         begun = time.monotonic()
-        done = mpirun(2, '--limit', '2', nccl='rank=1,fail=ncclCommInitRankConfig:1:hang')
-        self.fails(done, r'open: -32 error\[E504\] .*waited 2 s in ncclCommInitRankConfig', 40,
+        done = mpirun(2, '--limit', '5', nccl='rank=1,fail=ncclCommInitRankConfig:1:hang')
+        self.fails(done, r'open: -32 error\[E504\] .*waited \d+ s in ncclCommInitRankConfig', 40,
                    begun)
 
     def test_a_rank_that_does_not_come_is_named(self):
         begun = time.monotonic()
-        done = mpirun(2, '--limit', '2', '--fault', 'late')
+        done = mpirun(2, '--limit', '5', '--fault', 'late')
         self.fails(done, r'rank 0: gather: -32 error\[E504\] rank 1 has not come this far; rank 0 '
-                         r'waited 2 s in the exchange of type-1-hop-8 by NCCL, in step 7\. Fix: '
+                         r'waited \d+ s in the exchange of type-1-hop-8 by NCCL, in step 7\. Fix: '
                          r'[^\n]* \(names 1\)', 40, begun)
 
     def test_an_operation_may_have_a_limit_of_its_own(self):
         """That of all others is a minute here."""
         self.fails(mpirun(2, '--fault', 'hurry'),
-                   r'rank 0: hurry: -32 [^\n]*rank 1 has not come this far; waited 1 s for it in '
+                   r'rank 0: hurry: -32 [^\n]*rank 1 has not come this far; waited \d+ s for it in '
                    r'the sum of hurry[^\n]*\(names 1\)')
         with Torchrun((2,), '--fault', 'hurry') as ranks:
             _, errors = ranks.children[0].communicate(timeout=40)
-            self.assertIn('rank 0 waited 1 s in the sum of hurry by NCCL', errors)
+            self.assertRegex(errors, r'rank 0 waited \d+ s in the sum of hurry by NCCL')
 
     @in_turn(0, 2)
     def test_without_mpi_each_rank_says_where_it_waits(self):
-        with Torchrun((2,), '--limit', '2', '--fault', 'late') as ranks:
+        with Torchrun((2,), '--limit', '5', '--fault', 'late') as ranks:
             _, errors = ranks.children[0].communicate(timeout=40)
             self.assertEqual(ranks.children[0].returncode, 3)
-            self.assertIn('ranks have not come, or not ended it; rank 0 waited 2 s in the exchange '
-                          'of type-1-hop-8 by NCCL', errors)
+            self.assertRegex(errors, r'ranks have not come, or not ended it; rank 0 waited \d+ s '
+                                     r'in the exchange of type-1-hop-8 by NCCL')
 
     def test_a_collective_that_hangs(self):
         for call in some(('ncclAllGather:3:hang', 'ncclAlltoAll:2:hang'), 2):
             with self.subTest(call=call):
                 begun = time.monotonic()
-                done = mpirun(2, '--limit', '2', nccl=f'rank=1,fail={call}')
+                done = mpirun(2, '--limit', '5', nccl=f'rank=1,fail={call}')
                 self.fails(done, r'error\[E504\] ranks have not come, or not ended it; rank [01] '
-                                 r'waited 2 s', 40, begun)
+                                 r'waited \d+ s', 40, begun)
 
     def test_an_end_by_force_that_hangs_ends_in_time(self):
         begun = time.monotonic()
-        done = mpirun(2, '--limit', '2', '--fault', 'late', nccl='fail=ncclCommAbort:1:hang')
+        done = mpirun(2, '--limit', '5', '--fault', 'late', nccl='fail=ncclCommAbort:1:hang')
         self.fails(done, 'rank 1 has not come this far', 50, begun)
 
     def test_a_call_that_fails(self):
@@ -293,7 +293,7 @@ class Nccl(unittest.TestCase):
 
     @in_turn(1, 2)
     def test_a_rank_that_does_not_close_is_named(self):
-        done = mpirun(2, '--limit', '2', '--fault', 'stays')
+        done = mpirun(2, '--limit', '5', '--fault', 'stays')
         self.fails(done, r'rank 0: close: -32 [^\n]*\(names 1\)')
 
     def test_the_double_tells_of_ranks_that_do_not_do_the_same(self):

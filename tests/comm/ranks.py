@@ -279,7 +279,7 @@ class Ranks(unittest.TestCase):
         self.assertLess(ended, 4 + 3 + 5 + 20)
         self.assertNotEqual(child.returncode, 0)
         self.assertRegex(told, r'rank [01]: .*rank [23], or one of its node that it waits for, has '
-                               r'not sent or received its part; waited 3 s for it in the '
+                               r'not sent or received its part; waited \d+ s for it in the '
                                r'exchange of type-1-hop-8 \(names [23]\)')
 
     @in_turn(1, 2)
@@ -344,12 +344,12 @@ class Ranks(unittest.TestCase):
     def test_a_rank_that_stops_is_named(self):
         told = self.ends('stop', 40, '--limit', '3').stderr
         self.assertRegex(told, r'rank [02]: .*rank 1 has not answered: it is stopped or gone; '
-                               r'waited 3 s for it in the exchange of type-1-hop-8 \(names 1\)')
+                               r'waited \d+ s for it in the exchange of type-1-hop-8 \(names 1\)')
 
     @in_turn(1, 2)
     def test_a_rank_that_is_late_is_named(self):
         told = self.ends('late', 40, '--limit', '3').stderr
-        self.assertRegex(told, r'rank [02]: .*rank 1 has not come this far; waited 3 s for it in '
+        self.assertRegex(told, r'rank [02]: .*rank 1 has not come this far; waited \d+ s for it in '
                                r'the exchange of type-1-hop-8 \(names 1\)')
 
     def test_a_rank_with_another_operation_is_named(self):
@@ -376,15 +376,15 @@ class Ranks(unittest.TestCase):
                                 ('stays-stopped', 'has not answered: it is stopped or gone')), 2):
             with self.subTest(fault=fault):
                 told = self.ends(fault, 40, '--limit', '3').stderr
-                self.assertRegex(told, r'rank [02]: close: .*rank 1 ' + why + '; waited 3 s for it '
-                                 r'in the closing \(names 1\)')
+                self.assertRegex(told, r'rank [02]: close: .*rank 1 ' + why + r'; waited \d+ s for '
+                                 r'it in the closing \(names 1\)')
 
     @in_turn(1, 2)
     def test_a_rank_of_another_node_that_does_not_close_ends_all(self):
         with Nodes(self) as nodes:
             done = nodes.mpirun((1, 1), '--ways', '2', '--limit', '3', '--fault', 'stays')
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn('ranks of other nodes have not answered for 3 s: closing', done.stderr)
+        self.assertRegex(done.stderr, r'ranks of other nodes have not answered for \d+ s: closing')
 
     def test_a_rank_that_dies_ends_all(self):
         for fault, *options in some((('die',), ('leave',), ('abort',), ('die', '--expose')), 3):
