@@ -43,10 +43,11 @@ static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
     assert_string_equal(r.gemms[4].how, "64x32x96 f32, A transposed, 3 at once");
 }
 
-/* What the last product of three matrices at once had, and how often it moved on in memory. */
+/* What the last product of three matrices at once had, how often the next one stood behind it, and
+   how often it stood where that had. */
 static struct {
     struct hst_matmul last;
-    unsigned moves, overlaps;
+    unsigned moves, stays, overlaps;
 } seen;
 
 int __real_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
@@ -56,6 +57,7 @@ int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *arg
     const struct hst_matmul *last = &seen.last;
     if (args->batch != 3)
         return __real_hst_op_matmul(stream, args);
+    seen.stays += args->a.data == last->a.data;
     if (last->m == args->m && (char *)args->a.data > (char *)last->a.data) {
         const float *end = (float *)last->c.data + 3 * last->c_step;
         seen.moves++;
@@ -73,7 +75,8 @@ static void a_product_has_other_operands_each_time(void **state)
     struct hst_rates r;
     memset(&seen, 0, sizeof seen);
     assert_int_equal(hst_probe(&probe, &r), 0);
-    assert_true(seen.moves > 100);
+    assert_true(seen.moves > 0); /* how often is a matter of time */
+    assert_int_equal(seen.stays, 0);
     assert_int_equal(seen.overlaps, 0);
 }
 
