@@ -35,7 +35,8 @@ static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
         flops += work;
         seconds += work / r.gemms[i].value;
     }
-    assert_true(fabs(r.figures[HST_RATE_COMPUTE].value * seconds / flops - 1) < 1e-9);
+    /* each is a whole number, and on a slow machine a small one */
+    assert_true(fabs(r.figures[HST_RATE_COMPUTE].value * seconds / flops - 1) < 1e-5);
     assert_string_equal(r.figures[HST_RATE_DRAM].how, ""); /* nobody asked */
     assert_string_equal(r.gemms[0].how, "300x200x100 f32, B transposed");
     assert_string_equal(r.gemms[1].how, "64x128x256 f32, A transposed, added to C");
