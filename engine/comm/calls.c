@@ -89,17 +89,23 @@ static bool tree_fits(const struct hst_sum_tree *tree, uint32_t ranks)
     return ranks == 1 || !(each & (each - 1));
 }
 
-/* The elements of a shard of a gather by integers are whole blocks, and apart from the row. */
+static bool apart(const void *part, size_t part_bytes, const void *row, size_t row_bytes)
+{
+    const char *own = part, *whole = row;
+    return own && (own + part_bytes <= whole || whole + row_bytes <= own);
+}
+
+/* The elements of a shard of a gather by integers are whole blocks, and apart from the row: on a
+   device in it. */
 static bool quant_fits(const struct comm_op *op, uint32_t ranks)
 {
     const size_t size = hst_dtype_bytes(op->dtype);
-    const char *own = op->in, *whole = op->out;
+    const size_t blocks = op->on_device ? COMM_DEVICE_QUANT : HST_QUANT_BLOCK;
     if (op->quant == 0)
         return true;
-    if (op->quant != HST_INT8 || size == 0 || !own || op->on_device ||
-        op->count % (HST_QUANT_BLOCK * size))
+    if (op->quant != HST_INT8 || size == 0 || op->count % (blocks * size))
         return false;
-    return own + op->count <= whole || whole + ranks * op->count <= own;
+    return op->on_device ? !op->in : apart(op->in, op->count, op->out, ranks * op->count);
 }
 
 /* What is sent as integers are whole blocks, in host memory. */
@@ -112,9 +118,15 @@ static bool sum_fits(const struct comm_op *op, uint32_t ranks)
 /* A part of a node's gather is no part of its row. */
 static bool near_fits(const struct comm_op *op, uint32_t locals)
 {
-    const char *own = op->in, *whole = op->out;
-    return !op->near || (own && !op->quant && !op->on_device &&
-                         (own + op->count <= whole || whole + locals * op->count <= own));
+    return !op->near ||
+           (!op->quant && !op->keep && apart(op->in, op->count, op->out, locals * op->count));
+}
+
+static bool keep_fits(const struct comm_op *op, const struct comm_info *info)
+{
+    const size_t row = info->ranks * op->count;
+    return !op->keep || (op->on_device && row % info->locals == 0 &&
+                         apart(op->keep, row / info->locals, op->out, row));
 }
 
 static bool valid(struct comm *comm, const struct comm_op *op)
@@ -127,7 +139,7 @@ static bool valid(struct comm *comm, const struct comm_op *op)
         return false;
     switch (op->kind) {
     case COMM_GATHER:
-        return quant_fits(op, info.ranks) && near_fits(op, info.locals);
+        return quant_fits(op, info.ranks) && near_fits(op, info.locals) && keep_fits(op, &info);
     case COMM_EXCHANGE:
         return sum_fits(op, info.ranks);
     case COMM_SUM64:

@@ -43,6 +43,8 @@ static int open_with(const struct comm_plugin *plugin, const struct comm_config 
     filled.sum = hst_host_sum_ways;
     filled.quantise = hst_host_quantise;
     filled.dequantise = hst_host_dequantise;
+    filled.device_quantise = hst_op_quantise;
+    filled.device_dequantise = hst_op_dequantise;
     filled.device_sum = hst_op_sum_ways;
     filled.library = hst_plugin_library;
     filled.piece_bytes = config->piece_bytes ? config->piece_bytes : COMM_PIECE_BYTES;

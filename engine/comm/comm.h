@@ -68,6 +68,9 @@ struct comm_config {
     struct comm *control;
     int (*device_sum)(struct hst_stream *stream, const struct hst_sum_ways *args);
     void *(*library)(const char *soname, struct hst_dev_failure *failure); /* hst_plugin_library */
+    /* set by comm_open, where there is a device: what makes integers and values on it */
+    int (*device_quantise)(struct hst_stream *stream, const struct hst_quantise *args);
+    int (*device_dequantise)(struct hst_stream *stream, const struct hst_dequantise *args);
 };
 
 /** This is what went wrong first. */
@@ -221,7 +224,16 @@ struct comm_op {
      */
     bool on_device;
     struct hst_event *after;
+    /*
+     * A gather on a device, of ranks of which each node has as many: device memory, apart from out,
+     * that takes what the rank has to bring to a `near` gather of the same row; null: none does.
+     * [ranks · count / locals]
+     */
+    void *keep;
 };
+/** A part of a gather by integers on a device is a multiple of so many elements: scales of these
+ * are as long as its memory is aligned. */
+enum { COMM_DEVICE_QUANT = 4 * HST_QUANT_BLOCK };
 
 /**
  * Bytes of others' elements that an operation brings to a rank at most, in the type that they have
@@ -260,7 +272,9 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
  * count  elements of a shard, a multiple of HST_QUANT_BLOCK
  * Cost: receives (ranks - 1) integers and scales, and makes two passes over them. In shared memory
  * values that another rank of the node has given back are copied; integers come from other nodes.
- * Errors: -EINVAL on a device's memory, too.
+ * On a device (comm_begin) `own` is null: it is in its place in `whole`, and what its integers give
+ * back takes that place. count is then a multiple of COMM_DEVICE_QUANT.
+ * Errors: -ENOTSUP on host memory without MPI, too.
  * Source: ZeRO++ (arXiv:2306.10209), section 3.1.
  */
 int comm_gather_quantised(struct comm *comm, const char *name, const void *own, void *whole,
@@ -269,7 +283,9 @@ int comm_gather_quantised(struct comm *comm, const char *name, const void *own, 
  * All-gather among the ranks of the node:  whole[l·part_bytes …] ← local rank l's `own`.
  * own [part_bytes], apart from whole [locals · part_bytes]. Where `own` is shared it is read in
  * place. All ranks begin it; nodes wait for none of the others.
- * Errors: -EINVAL on a device's memory, too.
+ * On a device (comm_begin) all of it is device memory.
+ * Errors: -ENOTSUP on host memory without MPI, or on a device where nodes have different numbers of
+ * ranks, too.
  * Source: ZeRO++ (arXiv:2306.10209), section 3.2.
  */
 int comm_gather_near(struct comm *comm, const char *name, const void *own, void *whole,

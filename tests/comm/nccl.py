@@ -3,7 +3,7 @@
 """Ranks that move device memory by NCCL: the same bytes as one process for any number of them, and
 an end where one goes wrong. NCCL and the GPUs are doubles (tests/simt).
 
-    nccl.py PROGRAM MPI_FOLDER NCCL_FOLDER DOUBLES_FOLDER [TEST...]
+    nccl.py PROGRAM MPI_FOLDER NCCL_FOLDER DOUBLES_FOLDER REFUSING_FOLDER [TEST...]
 """
 import os
 import re
@@ -17,12 +17,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 import mpi  # noqa: E402
 from short import by_turns, in_turn, some, whole_alone  # noqa: E402
 
-PROGRAM, MPI_FOLDER, NCCL_FOLDER, DOUBLES = sys.argv[1:5]
+PROGRAM, MPI_FOLDER, NCCL_FOLDER, DOUBLES, REFUSING = sys.argv[1:6]
 STREAMS = ('late', 'early:1', 'early:2', 'h2d-early', 'random:1', 'random:2')
 
 
-def environment(nccl='', streams='late', libraries=f'{DOUBLES}/nccl'):
-    env = mpi.environment(f'{MPI_FOLDER}:{NCCL_FOLDER}:{DOUBLES}')
+def environment(nccl='', streams='late', libraries=f'{DOUBLES}/nccl', plugin=NCCL_FOLDER):
+    env = mpi.environment(f'{MPI_FOLDER}:{plugin}:{DOUBLES}')
     env.pop('NCCL_COMM_ID', None)
     return {**env, 'HOISTWAY_CUDA_PATH': f'{libraries}:{DOUBLES}', 'HOISTWAY_MATMUL': 'own',
             'HST_FAKE_CUDA': f'devices=4,memory=512M,streams={streams}', 'HST_FAKE_NCCL': nccl}
@@ -119,6 +119,12 @@ class Nccl(unittest.TestCase):
                 self.alike((4, 4, 4), '--ways', '12', *options)
 
     @whole_alone
+    def test_the_same_bytes_where_a_node_is_no_group(self):
+        """Of three ranks each adds for itself; what they keep is the node's."""
+        self.alike((3, 3), '--ways', '6', nccl='in-progress=1')
+        self.alike((1, 1), '--ways', '2')
+
+    @whole_alone
     def test_the_same_bytes_on_two_nodes_whatever_runs_early(self):
         for streams in STREAMS:
             with self.subTest(streams=streams):
@@ -134,6 +140,13 @@ class Nccl(unittest.TestCase):
                 done = mpirun(2, '--early', streams=streams)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertRegex(done.stderr, r'type-1-hop-2: byte \d+ of \d+ is ')
+
+    def test_a_read_before_integers_are_given_back_has_other_bytes(self):
+        for streams in some(STREAMS[:3], 3):
+            with self.subTest(streams=streams):
+                done = mpirun(2, '--early-integers', streams=streams)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertRegex(done.stderr, r'integers: byte \d+ of \d+ is ')
 
     def calls(self, folder, rank=0):
         with open(os.path.join(folder, f'log.{rank}'), encoding='utf-8') as f:
@@ -152,7 +165,8 @@ class Nccl(unittest.TestCase):
             self.assertNotIn('has no', told)
             self.assertEqual(calls.count('ncclAlltoAll'), 6)
             self.assertEqual(calls.count('ncclSend'), 0)
-            self.assertEqual(calls.count('ncclAllGather'), 6)
+            # of rows as they are; integers, their scales, and what the node keeps
+            self.assertEqual(calls.count('ncclAllGather'), 6 + 3)
             self.assertEqual(calls.count('ncclAllReduce'), 0)  # sums of integers go by MPI
 
     def tearDown(self):
@@ -197,6 +211,22 @@ class Nccl(unittest.TestCase):
         self.fails(done, r'rank (0: open: -19 error\[E502\] ranks cannot be joined: rank 1: '
                          r'|1: open: -19 error\[E502\] ranks cannot be joined: )[^\n]*'
                          r'libnccl.so.2 is NCCL 2.18.5, of which 2.19.3 is the least', 40, begun)
+
+    def test_devices_that_cannot_be_joined(self):
+        """All ranks know: the comm that was open is closed by all of them, and none waits."""
+        begun = time.monotonic()
+        done = mpirun(2, plugin=REFUSING)
+        self.fails(done, r'rank [01]: open: -95 error\[E502\] ranks cannot be joined: this plugin '
+                         r'joins no devices\. Fix: --comm mpi, of ranks that mpirun', 40, begun)
+
+    def test_a_rank_alone_without_memory(self):
+        """The others do not wait for it in a window."""
+        begun = time.monotonic()
+        done = subprocess.run(
+            [*mpi.launcher(1), PROGRAM, ':', '-n', '1', 'env',
+             'HST_FAKE_NCCL=fail=ncclMemAlloc:1:1', PROGRAM],
+            capture_output=True, text=True, env=environment(), timeout=60)
+        self.fails(done, r'open: -12 error\[E502\] [^\n]*ncclMemAlloc of [0-9]+ bytes', 40, begun)
 
     def test_a_library_that_is_too_old(self):
         self.fails(mpirun(2, nccl='version=21805'),
@@ -308,4 +338,4 @@ if __name__ == '__main__':
     if mpi.missing(MPI_FOLDER):
         print('no mpirun, or the transport was not built')
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[6:]])

@@ -9,6 +9,7 @@
  *   --device NAME a device, in the place of the GPU that is this rank's
  *   --number      ranks take the numbers of the opposite order first
  *   --early       reads each row without waiting for its gather
+ *   --early-integers  reads the row that is gathered by integers so
  *   --fault late|count|abort|leave   what rank 1 does in the middle of it
  *   --fault hurry                    rank 1 is late for an operation that waits for a second
  *   --fault stays                    rank 1 does not close
@@ -37,7 +38,7 @@ static struct {
     struct report report;
     uint32_t ways;
     const char *fault, *device;
-    bool numbered, early;
+    bool numbered, early, early_integers;
     uint64_t net, between; /* bytes that are expected */
     char *area[2];         /* device memory of the comm */
     char *in, *whole;      /* [ROW] f32, in these, elsewhere on each rank */
@@ -154,7 +155,20 @@ static void expect_bytes(const struct hst_sum_tree *tree)
         (sum_bytes(tree, ranks, 1, first, first + group) - sum_bytes(tree, ranks, 1, own, own + 1));
 }
 
-/* Both are begun before the row is there, and read before the host knows of an end. */
+/* It is read before the host knows of an end. */
+static void read_row(const char *name, uint64_t ticket, const char *row, size_t bytes, bool early)
+{
+    if (!early)
+        check(comm_order(g.comm, ticket, g.unit), "order");
+    check(hst_stream_copy(g.unit, g.pinned, row, bytes), "copy");
+    if (!g.config.limit_s) /* else it is the comm that is to tell who does not come */
+        check(hst_stream_sync(g.unit), "sync");
+    finish(0, &ticket, "gather");
+    check(hst_stream_sync(g.unit), "sync");
+    compare(name, g.pinned, bytes);
+}
+
+/* Both are begun before the row is there. */
 static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_place)
 {
     const uint32_t each = tree->ways / g.info.ranks, rank = g.info.rank;
@@ -179,15 +193,69 @@ static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_pl
     op = (struct comm_op){
         .kind = COMM_GATHER, .name = name, .out = row, .count = shard * bytes, .on_device = true};
     check(comm_begin(g.comm, &op, &ticket), "gather");
-    if (!g.early)
-        check(comm_order(g.comm, ticket, g.unit), "order");
-    check(hst_stream_copy(g.unit, g.pinned, row, ROW * bytes), "copy");
-    if (!g.config.limit_s) /* else it is the comm that is to tell who does not come */
-        check(hst_stream_sync(g.unit), "sync");
-    finish(0, &ticket, "gather");
-    check(hst_stream_sync(g.unit), "sync");
-    compare(name, g.pinned, ROW * bytes);
+    read_row(name, ticket, row, ROW * bytes, g.early);
     expect_bytes(tree);
+}
+
+/* g.want ← shards of all ranks, as their integers give them back; g.pinned ← this rank's own. */
+static void fill_integers(size_t shard)
+{
+    unsigned char *codes = malloc(shard);
+    float *scales = malloc(hst_quant_scales(shard) * sizeof *scales);
+    float *value = malloc(ROW * sizeof *value);
+    for (uint32_t r = 0; r < g.info.ranks; r++) {
+        float *want = (float *)(void *)g.want + r * shard;
+        fill_way(r, value);
+        if (r == g.info.rank)
+            memcpy(g.pinned, value, shard * sizeof *value);
+        check(hst_host_quantise(
+                  &(struct hst_quantise){HST_INT8, HST_F32, shard, value, codes, scales}),
+              "to integers");
+        check(hst_host_dequantise(
+                  &(struct hst_dequantise){HST_INT8, HST_F32, shard, codes, scales, want}),
+              "back");
+    }
+    free(codes);
+    free(scales);
+    free(value);
+}
+
+/* The row comes together by integers, in place, and a part of it is kept; of these the node's ranks
+ * put it together again, where it has been cleared. */
+static void gather_integers(void)
+{
+    const uint32_t ranks = g.info.ranks, locals = g.info.locals;
+    const size_t shard = ROW / ranks / COMM_DEVICE_QUANT * COMM_DEVICE_QUANT;
+    const size_t bytes = shard * sizeof(float), row = ranks * bytes;
+    uint64_t ticket;
+    fill_integers(shard);
+    check(hst_stream_copy(g.unit, g.whole + g.info.rank * bytes, g.pinned, bytes), "copy");
+    check(hst_event_record(g.made, g.unit), "record");
+    struct comm_op op = {.kind = COMM_GATHER,
+                         .name = "integers",
+                         .out = g.whole,
+                         .count = bytes,
+                         .quant = HST_INT8,
+                         .dtype = HST_F32,
+                         .on_device = true,
+                         .after = g.made,
+                         .keep = g.in};
+    check(comm_begin(g.comm, &op, &ticket), "gather by integers");
+    read_row("integers", ticket, g.whole, row, g.early_integers);
+    check(hst_stream_zero(g.unit, g.whole, row), "zero");
+    check(hst_event_record(g.made, g.unit), "record");
+    op = (struct comm_op){.kind = COMM_GATHER,
+                          .name = "near",
+                          .in = g.in,
+                          .out = g.whole,
+                          .count = row / locals,
+                          .near = true,
+                          .on_device = true,
+                          .after = g.made};
+    check(comm_begin(g.comm, &op, &ticket), "gather of the node");
+    read_row("near", ticket, g.whole, row, false);
+    g.net += (ranks - 1) * comm_quant_bytes(shard) + (locals - 1) * (row / locals);
+    g.between += (ranks - locals) * comm_quant_bytes(shard);
 }
 
 static void small_ones(void)
@@ -275,6 +343,8 @@ static void read_options(int argc, char **argv)
             g.numbered = true;
         else if (strcmp(argv[i], "--early") == 0)
             g.early = true;
+        else if (strcmp(argv[i], "--early-integers") == 0)
+            g.early_integers = true;
         else if (strcmp(argv[i], "--device") == 0)
             g.device = next;
     }
@@ -400,6 +470,7 @@ int main(int argc, char **argv)
                 misbehave();
             }
         }
+    gather_integers();
     check_bytes();
     close_all();
     printf("ok\n");

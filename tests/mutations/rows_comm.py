@@ -73,6 +73,19 @@ mutate(
     ('a small scale makes zeros', 'scale < 0x1p-126f ? 0.0f : scale', 'scale'),
 )
 mutate(
+    'engine/comm/nccl/gathers.c', 'comm/nccl',
+    ('a rank has its own part as others have it',
+     'for (uint32_t r = 0; !rc && r < n->info.ranks; r++)',
+     'for (uint32_t r = n->info.rank == 0; !rc && r < n->info.ranks; r++)'),
+    ('integers are given back behind their gather',
+     'rc = rc ? rc : bring_integers(n, count);\n    for (uint32_t r = 0; !rc && r < '
+     'n->info.ranks; r++)\n        rc = give_back(n, op, r, at, count);\n    return rc;',
+     'for (uint32_t r = 0; !rc && r < n->info.ranks; r++)\n'
+     '        rc = give_back(n, op, r, at, count);\n'
+     '    return rc ? rc : bring_integers(n, count);'),
+    ('a node keeps each part once', 'n->info.local * part, part)', '0 * part, part)'),
+)
+mutate(
     'engine/comm/mpi/quantised.c', 'comm/ranks',
     ('a rank has its own shard as others have it',
      'rc = rc ? rc : give_back(m, op, m->info.rank, at, n, own);', ''),

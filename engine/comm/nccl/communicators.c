@@ -2,8 +2,8 @@
 /*
  * Communicators of NCCL: how ranks meet, and which of them there are. Where MPI launched, rank 0's
  * id goes to all by MPI. Else NCCL's own root listens at launch.meet, which all ranks know.
- * Gathers use the world; exchanges too, or the two of hops: ranks of a group in a node, and ranks
- * of the same place in their groups.
+ * Gathers use the world, or the ranks of a node; exchanges the world too, or the two of hops: ranks
+ * of a group in a node, and ranks of the same place in their groups.
  */
 #include "comm/nccl/nccl_comm.h"
 
@@ -106,14 +106,35 @@ static void destroy(struct nccl *n, struct nccl_comm **comm)
     *comm = NULL;
 }
 
-int nccl_split_hops(struct nccl *n)
+static int split_hops(struct nccl *n)
 {
-    destroy(n, &n->inner);
-    destroy(n, &n->outer);
     if (n->group == 1)
         return 0;
     int rc = split(n, (int)(n->info.rank / n->group), &n->inner);
     return rc ? rc : split(n, (int)(n->info.rank % n->group), &n->outer);
+}
+
+/* All ranks decide alike. A node of 2^k ranks is a group already, and one node is the world. */
+static int split_nodes(struct nccl *n)
+{
+    const bool apart = n->uniform && n->info.nodes > 1 && n->group != n->info.locals;
+    return apart ? split(n, (int)n->info.node, &n->node) : 0;
+}
+
+int nccl_split(struct nccl *n)
+{
+    destroy(n, &n->node);
+    destroy(n, &n->inner);
+    destroy(n, &n->outer);
+    int rc = split_hops(n);
+    return rc ? rc : split_nodes(n);
+}
+
+struct nccl_comm *nccl_node(const struct nccl *n)
+{
+    if (n->info.nodes == 1)
+        return n->world;
+    return n->node ? n->node : n->inner;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -140,7 +161,7 @@ int nccl_join(struct nccl *n)
     const enum nccl_result result = n->library.ncclCommInitRankConfig(
         &n->world, (int)n->info.ranks, id, (int)n->info.rank, &config);
     rc = nccl_settle_made(n, NULL, &n->world, result, "ncclCommInitRankConfig");
-    return rc ? rc : nccl_split_hops(n);
+    return rc ? rc : nccl_split(n);
 }
 
 int nccl_renumber(struct nccl *n)
@@ -149,16 +170,17 @@ int nccl_renumber(struct nccl *n)
     int rc = split(n, 0, &made);
     if (rc)
         return rc;
+    destroy(n, &n->node);
     destroy(n, &n->inner);
     destroy(n, &n->outer);
     destroy(n, &n->world);
     n->world = made;
-    return nccl_split_hops(n);
+    return nccl_split(n);
 }
 
 int nccl_leave(struct nccl *n)
 {
-    struct nccl_comm **all[NCCL_COMMUNICATORS] = {&n->outer, &n->inner, &n->world};
+    struct nccl_comm **all[NCCL_COMMUNICATORS] = {&n->node, &n->outer, &n->inner, &n->world};
     int rc = 0;
     for (int i = 0; !rc && i < NCCL_COMMUNICATORS; i++) {
         if (!*all[i])
@@ -172,7 +194,7 @@ int nccl_leave(struct nccl *n)
 
 void nccl_abandon(struct nccl *n)
 {
-    struct nccl_comm **all[NCCL_COMMUNICATORS] = {&n->outer, &n->inner, &n->world};
+    struct nccl_comm **all[NCCL_COMMUNICATORS] = {&n->node, &n->outer, &n->inner, &n->world};
     for (int i = 0; i < NCCL_COMMUNICATORS; i++) {
         if (*all[i])
             n->library.ncclCommAbort(*all[i]);

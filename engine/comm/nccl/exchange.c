@@ -135,7 +135,7 @@ static void count_parts(struct nccl *n, size_t elements)
     nccl_count(n, net, between);
 }
 
-static int too_small(struct nccl *n)
+int nccl_too_small(struct nccl *n)
 {
     return nccl_fail(n, -EINVAL, COMM_NOBODY, "pieces of %zu bytes are too small for %u ranks",
                      n->config.piece_bytes, n->info.ranks);
@@ -152,7 +152,7 @@ static int one_hop(struct nccl *n, const struct comm_op *op)
         n->library.ncclAlltoAll && op->count <= room && is_one_type(n->size, ranks);
     const size_t most = at_once ? op->count : room / ALIGN * ALIGN;
     if (!most && op->count)
-        return too_small(n);
+        return nccl_too_small(n);
     int rc = 0;
     for (size_t at = 0; !rc && at < op->count; at += most) {
         const struct piece piece = piece_at(op, at, most);
@@ -201,7 +201,7 @@ static int describe(struct nccl *n, const struct comm_op *op, struct hops *h)
     const size_t of_each = in + 2 * mid; /* bytes of an element of each shard */
     h->most = of_each ? n->config.piece_bytes / of_each / ALIGN * ALIGN : 0;
     if (!h->most)
-        return too_small(n);
+        return nccl_too_small(n);
     h->parts = n->ring;
     h->mid = h->parts + in * h->most;
     h->other = h->mid + mid * h->most;
@@ -307,8 +307,5 @@ static int two_hops(struct nccl *n, const struct comm_op *op)
 
 int nccl_exchange(struct nccl *n, const struct comm_op *op)
 {
-    int rc = nccl_take_ring(n);
-    if (rc)
-        return rc;
     return n->group > 1 ? two_hops(n, op) : one_hop(n, op);
 }

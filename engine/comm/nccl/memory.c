@@ -38,13 +38,8 @@ static int zero(struct nccl *n, void *memory, size_t size_bytes)
     return rc ? nccl_device_failed(n, rc, "device memory cannot be zeroed") : 0;
 }
 
-int nccl_alloc(struct nccl *n, size_t size_bytes, void **memory)
+static int take(struct nccl *n, struct nccl_block *block, size_t size_bytes)
 {
-    struct nccl_block *block = n->block;
-    while (block < n->block + NCCL_WINDOWS && block->memory)
-        block++;
-    if (block == n->block + NCCL_WINDOWS)
-        return -ENOMEM;
     /* A call that enqueues makes the device's GPU this thread's, and NCCL takes memory of that. */
     int rc = n->ops->event_record(n->mark, n->stream);
     if (rc)
@@ -54,7 +49,20 @@ int nccl_alloc(struct nccl *n, size_t size_bytes, void **memory)
         return nccl_fail(n, -ENOMEM, COMM_NOBODY,
                          "ncclMemAlloc of %zu bytes of device memory failed: %s", size_bytes,
                          n->library.ncclGetErrorString(result));
-    rc = zero(n, block->memory, size_bytes);
+    return zero(n, block->memory, size_bytes);
+}
+
+/* A window is all ranks' or none's: where one has no memory the others would wait for it. */
+int nccl_alloc(struct nccl *n, size_t size_bytes, void **memory)
+{
+    struct nccl_block *block = n->block;
+    while (block < n->block + NCCL_WINDOWS && block->memory)
+        block++;
+    if (block == n->block + NCCL_WINDOWS)
+        return -ENOMEM;
+    int rc = take(n, block, size_bytes);
+    if (n->control)
+        rc = comm_spread_failure(n->control, "device memory", rc, &n->failure);
     rc = rc ? rc : register_window(n, block, size_bytes);
     if (!rc)
         *memory = block->memory;
@@ -84,12 +92,16 @@ void nccl_free_all(struct nccl *n, bool together)
 int nccl_take_ring(struct nccl *n)
 {
     void *memory = NULL;
-    if (n->ring)
-        return 0;
     int rc = nccl_alloc(n, n->config.piece_bytes, &memory);
-    if (!rc)
-        n->ring = memory;
+    n->ring = memory;
     return rc;
+}
+
+int nccl_free_ring(struct nccl *n)
+{
+    void *memory = n->ring;
+    n->ring = NULL;
+    return nccl_free(n, memory);
 }
 
 int nccl_take_stage(struct nccl *n)

@@ -12,7 +12,7 @@
 
 #include <hoistway/plugin.h>
 
-enum { NCCL_VERSION_BYTES = 24, NCCL_WINDOWS = 64, NCCL_COMMUNICATORS = 3 };
+enum { NCCL_VERSION_BYTES = 24, NCCL_WINDOWS = 64, NCCL_COMMUNICATORS = 4 };
 #define NCCL_STAGE_BYTES ((size_t)1 << 16) /* of one rank's values, without a control comm */
 
 /* An operation under way. */
@@ -45,6 +45,7 @@ struct nccl {
     struct nccl_comm *world;
     struct nccl_comm *inner; /* ranks of a group, where exchanges have two hops; else null */
     struct nccl_comm *outer; /* ranks of the same place in their groups */
+    struct nccl_comm *node;  /* ranks of a node of several, where these are no group; else null */
     bool uniform;            /* all nodes have as many ranks */
     uint32_t group;          /* ranks that add up before a node is left: a power of two */
 
@@ -55,7 +56,7 @@ struct nccl {
     struct comm_failure failure;
 
     struct nccl_block block[NCCL_WINDOWS];
-    char *ring;           /* [config.piece_bytes], from the first exchange on */
+    char *ring;           /* [config.piece_bytes]: what an operation brings in passing */
     char *stage, *pinned; /* [NCCL_STAGE_BYTES · ranks] each, from the first use on */
     const void **input;   /* [ranks] */
     size_t *size;         /* [2 · ranks], bytes of an element */
@@ -100,8 +101,10 @@ int nccl_check_time(struct nccl *n, const struct comm_op *op, uint64_t since_ns)
 
 /* Makes the communicators; info is filled. */
 int nccl_join(struct nccl *n);
-/* Makes those of the two hops, from info; replaces what was there. */
-int nccl_split_hops(struct nccl *n);
+/* Makes those of the two hops and of nodes, from info; replaces what was there. */
+int nccl_split(struct nccl *n);
+/* The ranks of this rank's node, of which nodes have equally many; null: it is alone there. */
+struct nccl_comm *nccl_node(const struct nccl *n);
 /* The same ranks by the numbers that info has now. */
 int nccl_renumber(struct nccl *n);
 /* All ranks must. */
@@ -115,13 +118,21 @@ int nccl_alloc(struct nccl *n, size_t size_bytes, void **memory);
 int nccl_free(struct nccl *n, void *memory);
 /* All of it; `together`: all ranks do so. */
 void nccl_free_all(struct nccl *n, bool together);
+/* All ranks must, as the memory is a window. */
 int nccl_take_ring(struct nccl *n);
+int nccl_free_ring(struct nccl *n);
 int nccl_take_stage(struct nccl *n);
 
 /* ---- exchange.c ------------------------------------------------------------------------------ */
 
 int nccl_exchange(struct nccl *n, const struct comm_op *op);
 void nccl_count(struct nccl *n, uint64_t net, uint64_t between);
+int nccl_too_small(struct nccl *n);
+
+/* ---- gathers.c ------------------------------------------------------------------------------- */
+
+/* Of device memory: of the world or the node, as it is or by integers. */
+int nccl_gather(struct nccl *n, const struct comm_op *op);
 
 /* ---- small.c --------------------------------------------------------------------------------- */
 

@@ -10,26 +10,13 @@
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
-static int gather(struct nccl *n, const struct comm_op *op)
-{
-    const char *own = (const char *)op->out + n->info.rank * op->count;
-    int rc = nccl_settle(
-        n, n->world,
-        n->library.ncclAllGather(own, op->out, op->count, NCCL_INT8, n->world, n->native),
-        "ncclAllGather");
-    if (!rc)
-        nccl_count(n, op->count * (n->info.ranks - 1),
-                   op->count * (n->info.ranks - n->info.locals));
-    return rc;
-}
-
 static int run(struct nccl *n, const struct comm_op *op)
 {
     if (!op->count)
         return 0;
     if (!op->on_device)
         return nccl_small(n, op);
-    return op->kind == COMM_GATHER ? gather(n, op) : nccl_exchange(n, op);
+    return op->kind == COMM_GATHER ? nccl_gather(n, op) : nccl_exchange(n, op);
 }
 
 int nccl_enqueue(struct nccl *n, struct entry *entry)

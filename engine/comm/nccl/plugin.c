@@ -53,7 +53,8 @@ static int begin_below(struct nccl *n, const struct comm_op *op, struct entry *e
 {
     if (n->control)
         return comm_begin(n->control, op, &entry->child);
-    return op->kind == COMM_EXCHANGE ? -ENOTSUP : nccl_enqueue(n, entry);
+    const bool plain = op->kind != COMM_EXCHANGE && !op->quant && !op->near;
+    return plain ? nccl_enqueue(n, entry) : -ENOTSUP;
 }
 
 static int begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)
@@ -68,7 +69,10 @@ static int begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)
     entry->op = *op;
     entry->child = 0;
     n->wait_s = nccl_limit_s(n, op);
-    rc = op->on_device ? nccl_enqueue(n, entry) : begin_below(n, op, entry);
+    if (!op->on_device)
+        rc = begin_below(n, op, entry);
+    else
+        rc = (op->near || op->keep) && !n->uniform ? -ENOTSUP : nccl_enqueue(n, entry);
     n->wait_s = n->config.limit_s;
     if (rc)
         return rc;
@@ -172,7 +176,7 @@ static int number(struct comm *comm, uint32_t rank)
     if (!n->control)
         return rank == n->info.rank ? 0 : -ENOTSUP;
     for (int i = 0; i < NCCL_WINDOWS; i++)
-        if (n->block[i].memory)
+        if (n->block[i].memory && n->block[i].memory != n->ring)
             return -EINVAL;
     int rc = is_idle(n) ? comm_number(n->control, rank) : -EINVAL;
     if (rc)
@@ -181,7 +185,9 @@ static int number(struct comm *comm, uint32_t rank)
     n->info.rank = now.rank;
     n->info.local = now.local;
     n->info.node = now.node;
-    return nccl_renumber(n);
+    rc = nccl_free_ring(n); /* it is a window of the communicator that goes */
+    rc = rc ? rc : nccl_renumber(n);
+    return rc ? rc : nccl_take_ring(n);
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */
@@ -350,7 +356,8 @@ static int open_all(struct nccl *n)
     int rc = n->input && n->size ? 0 : nccl_fail(n, -ENOMEM, COMM_NOBODY, "no memory for a comm");
     rc = rc ? rc : open_descriptors(n);
     rc = rc ? rc : open_stream(n);
-    return rc ? rc : nccl_join(n);
+    rc = rc ? rc : nccl_join(n);
+    return rc ? rc : nccl_take_ring(n); /* now: what is left of the device is asked for next */
 }
 
 static int open_comm(const struct comm_config *config, struct comm **comm,

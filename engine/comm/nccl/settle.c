@@ -118,7 +118,7 @@ int nccl_settle_made(struct nccl *n, struct nccl_comm *parent, struct nccl_comm 
 
 int nccl_look(struct nccl *n)
 {
-    struct nccl_comm *const all[NCCL_COMMUNICATORS] = {n->world, n->inner, n->outer};
+    struct nccl_comm *const all[NCCL_COMMUNICATORS] = {n->world, n->inner, n->outer, n->node};
     for (int i = 0; i < NCCL_COMMUNICATORS && !n->failure.native; i++) {
         enum nccl_result state = NCCL_SUCCESS;
         if (!all[i])
