@@ -38,6 +38,26 @@ unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nt
     return weights_home(exec, read.unit) + read.first * executor_element_bytes(exec);
 }
 
+/* Weights come together in the device's memory. */
+static bool are_on_device(const struct executor *exec)
+{
+    return exec->in.placement->device_rows;
+}
+
+/* A unit that stays in its buffer for the backward is not gathered again, nor is one whose backward
+ * reads no weights. */
+static bool keeps(const struct executor *exec, const struct node *node)
+{
+    return exec->in.placement->units[node->unit].gathers_near && node->kind == NODE_GATHER &&
+           (node->phases & PHASE_FORWARD) && !(node->phases & PHASE_BACKWARD);
+}
+
+static unsigned char *kept(const struct executor *exec, uint32_t unit)
+{
+    return (are_on_device(exec) ? exec->in.arena : exec->in.host_arena) +
+           exec->in.placement->units[unit].secondary;
+}
+
 static struct gathered gathered(const struct executor *exec, struct scheduled at,
                                 const struct operand *op, uint32_t nth)
 {
@@ -50,6 +70,8 @@ static struct gathered gathered(const struct executor *exec, struct scheduled at
     }
     row.row = moves_buffer(exec, at, op->to) + op->offset;
     row.on_device = op->to.space == SPACE_DEVICE;
+    if (row.on_device && keeps(exec, program_node(exec, at)))
+        row.keep = kept(exec, row_read(exec, unit, nth).unit);
     row.home = is_at_home(op->from)            ? rows_home(exec, unit, nth)
                : exec->in.layout->exact_beside ? row.row + row_read(exec, unit, nth).bytes
                                                : NULL;
@@ -74,23 +96,19 @@ uint32_t rows_near(const struct executor *exec, struct scheduled at,
     for (uint32_t i = 0; i < node->operand_count; i++) {
         const struct gather read = row_read(exec, node->unit, i);
         rows[i] = (struct gathered){.row = moves_buffer(exec, at, op[i].to) + op[i].offset,
-                                    .home = exec->in.host_arena +
-                                            exec->in.placement->units[read.unit].secondary,
-                                    .shard_bytes = read.bytes / exec->in.plan_in->secondary};
+                                    .home = kept(exec, read.unit),
+                                    .shard_bytes = read.bytes / exec->in.plan_in->secondary,
+                                    .on_device = are_on_device(exec)};
     }
     return node->operand_count;
 }
 
-/* A unit that stays in its buffer for the backward is not gathered again, nor is one whose backward
- * reads no weights. Of a row that two units
- * read both keep the same bytes. */
+/* Of a row that two units read both keep the same bytes. */
 void rows_keep(const struct executor *exec, struct scheduled at)
 {
-    const struct node *node = program_node(exec, at);
     const uint32_t ranks = exec->in.plan_in->secondary;
     struct gathered rows[GATHER_MAX];
-    if (!exec->in.placement->units[node->unit].gathers_near || !(node->phases & PHASE_FORWARD) ||
-        node->phases & PHASE_BACKWARD)
+    if (are_on_device(exec) || !keeps(exec, program_node(exec, at)))
         return;
     const uint32_t count = rows_near(exec, at, rows);
     for (uint32_t i = 0; i < count; i++)

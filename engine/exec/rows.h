@@ -16,6 +16,8 @@ struct gathered {
     const unsigned char *home; /* of the rank's shard; null: it is in the row already */
     uint64_t shard_bytes;
     bool on_device;
+    unsigned char *keep; /* on a device: where the rank keeps its part of the row; null: it does
+                            not */
 };
 /** The rows that a started GATHER puts together. Returns how many. */
 uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
@@ -25,7 +27,8 @@ uint32_t rows_gathered(const struct executor *exec, struct scheduled at,
    as each has. */
 uint32_t rows_near(const struct executor *exec, struct scheduled at,
                    struct gathered rows[GATHER_MAX]);
-/** Keeps the rank's part of the rows of a GATHER that has ended, where its node does so. */
+/** Keeps the rank's part of the rows of a GATHER that has ended, where its node does so, and the
+   gather has not on its device. */
 void rows_keep(const struct executor *exec, struct scheduled at);
 
 /* This is what a started EXCHANGE hands out, a whole row or a bucket, and where it puts the sum

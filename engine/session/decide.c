@@ -68,7 +68,9 @@ static int complete(struct hst_engine *engine)
     in->whole_weights = engine->ranks.ranks > 1 && engine->config.zero_stage >= HST_ZERO_2;
     in->whole_grads = engine->ranks.ranks > 1 && engine->config.zero_stage >= HST_ZERO_1;
     in->quantised = engine->config.gather == HST_GATHER_INT8;
-    engine->layout.exact_beside = in->quantised && in->wish.fixed[HST_CLASS_WEIGHTS] &&
+    /* where devices are joined the host's buffer has the rank's exact weights alone */
+    engine->layout.exact_beside = in->quantised && !in->joined &&
+                                  in->wish.fixed[HST_CLASS_WEIGHTS] &&
                                   in->wish.tier[HST_CLASS_WEIGHTS] == HST_TIER_NVME;
     in->secondary = ranks_secondary(engine);
     in->replicas = ranks_are_replicas(engine) ? engine->ranks.ranks : 0;

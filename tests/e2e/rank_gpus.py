@@ -39,6 +39,9 @@ ROWS = [
     (2, 'untied-mha', ('--precision=bf16', '--state=bf16'), ('--activations=recompute',)),
     (2, 'tied-gqa', ('--precision=bf16', '--state=8bit'), ('--gpu-update=0.5',)),
     (4, 'untied-mha', ('--precision=bf16', '--hop=2'), (ON_NVME,)),
+    (2, 'untied-mha', ('--precision=bf16', '--gather=int8'), ()),
+    (4, 'tied-gqa', ('--precision=bf16', '--gather=int8'), (ON_NVME,)),
+    (2, 'tied-gqa', ('--precision=fp32', '--gather=int8'), ('--gpu-update=0.5',)),
 ]
 
 

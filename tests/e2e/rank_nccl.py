@@ -3,7 +3,7 @@
 """Ranks whose GPUs are joined by NCCL, both of which are doubles: the bytes of one rank on one GPU,
 whatever comes together in the GPUs' memory; and an end in time where something goes wrong.
 
-    rank_nccl.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER [TEST...]
+    rank_nccl.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER [TEST...]
 """
 import concurrent.futures
 import json
@@ -21,9 +21,11 @@ import rank_gpus  # noqa: E402
 from rank_gpus import ON_NVME, Run, alone, mpi  # noqa: E402
 from short import in_turn, some, whole_alone  # noqa: E402
 
-CUDA, NCCL = sys.argv[4:6]
+CUDA, NCCL, REFUSING = sys.argv[4:7]
 JOINED = ', NCCL 2.28.9, Open MPI'
 BF16 = ('--precision=bf16',)
+INTEGERS = (*BF16, '--gather=int8')
+NEAR = '--secondary=node'
 
 # of each stage of ZeRO: where classes have their homes, and what else must change no bit
 PLACES = {
@@ -48,18 +50,23 @@ ROWS += [
     (4, 'untied-mha', ('--precision=bf16', '--clip=0'), ('--zero-stage=2',)),
     (2, 'untied-mha', ('--precision=fp16', '--loss-scale=64'), ('--gpu-update=0.5',)),
     (4, 'untied-mha', ('--precision=bf16', '--optimizer=lion'), ()),
+    (2, 'untied-mha', INTEGERS, ()),
+    (4, 'tied-gqa', INTEGERS, (ON_NVME,)),
+    (2, 'tied-gqa', INTEGERS, ('--place=states=nvme', '--gpu-update=0.5')),
+    (4, 'untied-mha', (*INTEGERS, '--clip=0'), ('--place=weights=nvme',)),
+    (2, 'untied-mha', ('--precision=fp32', '--gather=int8'), (ON_NVME, '--update=optimistic')),
 ]
 
 
-def environment(gpus, nccl=''):
+def environment(gpus, nccl='', plugin=NCCL):
     env = rank_gpus.environment(gpus)
     env.pop('NCCL_COMM_ID', None)
-    return {**env, 'HOISTWAY_PLUGIN_PATH': f'{env["HOISTWAY_PLUGIN_PATH"]}:{NCCL}',
+    return {**env, 'HOISTWAY_PLUGIN_PATH': f'{env["HOISTWAY_PLUGIN_PATH"]}:{plugin}',
             'HOISTWAY_CUDA_PATH': f'{CUDA}/nccl:{CUDA}', 'HST_FAKE_NCCL': nccl}
 
 
-def train(run, ranks, model, *options, gpus=None, nccl='', **settings):
-    return run.train(ranks, model, *options, env=environment(gpus or ranks, nccl),
+def train(run, ranks, model, *options, gpus=None, nccl='', plugin=NCCL, **settings):
+    return run.train(ranks, model, *options, env=environment(gpus or ranks, nccl, plugin),
                      **{'comm': 'nccl', **settings})
 
 
@@ -78,6 +85,15 @@ def step_lines(run):
     with open(run.path('log'), encoding='utf-8') as file:
         return [json.loads(text) for text in file
                 if '"kind":"step"' in text and text.endswith('\n')]
+
+
+# Elements of what is gathered of untied-mha, and how often a step does so where HBM is small.
+SMALL = '--hbm=1200K'
+UNITS, VISITS = (160 * 64, *3 * [38016], 64, 160 * 64), (1, 2, 2, 1, 1, 1)
+
+
+def shard(ranks, elements):
+    return mpi.shard_bytes(ranks, [elements]) // 4
 
 
 def step_bytes(run):
@@ -102,6 +118,12 @@ class Nccl(unittest.TestCase):
                 done = run.train(2, 'untied-mha', *BF16, ON_NVME, comm='nccl', env=env)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+            with self.subTest(integers=streams), Run() as run:
+                for child, _, errors in self.torchrun(run, 4, '--gather=int8', NEAR, '--hbm=760K',
+                                                      nodes=2, streams=streams,
+                                                      nccl='in-progress=2'):
+                    self.assertEqual(child.returncode, 0, errors)
+                self.assertEqual(run.came_to(), alone('untied-mha', INTEGERS))
 
     def calls(self, stage):
         """Of rank 0, with the bytes that its last step has moved."""
@@ -142,12 +164,14 @@ class Nccl(unittest.TestCase):
 
     @whole_alone
     def test_ranks_meet_in_dram_where_one_cannot(self):
-        for gpus, device, nccl, why in (
-                (2, 'cuda', 'version=21805', 'is NCCL 2.18.5, of which 2.19.3 is the least'),
-                (1, 'cuda:0', '', 'ranks share GPUs, of which NCCL joins one rank')):
+        for gpus, device, settings, why in (
+                (2, 'cuda', {'nccl': 'version=21805'},
+                 'is NCCL 2.18.5, of which 2.19.3 is the least'),
+                (1, 'cuda:0', {}, 'ranks share GPUs, of which NCCL joins one rank'),
+                (2, 'cuda', {'plugin': REFUSING}, 'this plugin joins no devices')):
             with self.subTest(why=why), Run() as run:
-                done = train(run, 2, 'untied-mha', *BF16, gpus=gpus, device=device, nccl=nccl,
-                             comm='auto')
+                done = train(run, 2, 'untied-mha', *BF16, gpus=gpus, device=device, comm='auto',
+                             **settings)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertRegex(done.stderr, r'I501\] what GPUs of ranks gather and exchange '
                                               rf'meets in DRAM, by MPI: [^\n]*{why}')
@@ -169,11 +193,13 @@ class Nccl(unittest.TestCase):
 
     # ---- without MPI ---------------------------------------------------------------------------
 
-    def start(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None, stores=None):
+    def start(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None, stores=None,
+              streams='late', nccl='in-progress=0'):
         """As torchrun starts ranks: by their variables alone. They are killed with the test."""
         Nccl.port += 2
         locals_ = ranks // nodes
         base = environment(gpus or locals_)
+        base['HST_FAKE_CUDA'] += f',streams={streams}'
         command = run.command('untied-mha', *BF16, *options, steps=steps, device=device,
                               comm='auto')
         store = command.index('--store') + 1
@@ -183,7 +209,8 @@ class Nccl(unittest.TestCase):
             env={**base, 'WORLD_SIZE': str(ranks), 'RANK': str(rank),
                  'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
                  'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(Nccl.port),
-                 'HST_FAKE_NCCL': f'host=node{rank // locals_}'}) for rank in range(ranks)]
+                 'HST_FAKE_NCCL': f'host=node{rank // locals_},{nccl}'})
+            for rank in range(ranks)]
         for child in children:
             self.addCleanup(child.wait)
             self.addCleanup(child.kill)
@@ -229,13 +256,50 @@ class Nccl(unittest.TestCase):
     @whole_alone
     def test_two_nodes_have_the_bytes_of_one_rank(self):
         """An exchange adds within a node first, and what crosses nodes is a sum."""
-        for more in ((), ('--hop=2',)):
+        for more, near in (((), ()), (('--hop=2',), (NEAR, '--hbm=760K')),
+                           (('--gather=int8',), (NEAR, '--hbm=760K'))):
             with self.subTest(more=more), Run() as run:
-                for child, _, errors in self.torchrun(run, 4, *more, ON_NVME, nodes=2):
+                for child, _, errors in self.torchrun(run, 4, *more, *near, ON_NVME, nodes=2):
                     self.assertEqual(child.returncode, 0, errors)
                 self.assertEqual(run.came_to(), alone('untied-mha', (*BF16, *more)))
                 moved = step_bytes(run)
                 self.assertTrue(0 < moved['net_between'] < moved['net'])
+
+    # ---- weights as integers, and what a node keeps --------------------------------------------
+
+    @whole_alone
+    def test_integers_are_what_ranks_bring(self):
+        """Of each shard an integer an element and a scale to 512, and numbers of their own."""
+        moved = []
+        for numbers in (BF16, INTEGERS):
+            with Run() as run:
+                done = train(run, 2, 'untied-mha', *numbers, SMALL)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(run.came_to(), alone('untied-mha', numbers))
+                moved.append(step_bytes(run)['net'])
+        self.assertNotEqual(alone('untied-mha', BF16), alone('untied-mha', INTEGERS))
+        gathered = sum(times * shard(2, unit) for unit, times in zip(UNITS, VISITS))
+        self.assertEqual(moved[0] - moved[1], 2 * gathered - gathered * 129 // 128)
+
+    @whole_alone
+    def test_what_a_node_keeps_crosses_nodes_once(self):
+        """Of four ranks two are on the other node, and each has a fourth of a row. In the backward
+        a rank takes the half that the other one of its node has kept, in the weights' own type, and
+        copies no shard. HBM has room for that and for one layer: all three come again."""
+        again = 3 * shard(4, UNITS[1])
+        for gather, size in (('plain', 2 * again), ('int8', again * 129 // 128)):
+            moved = []
+            for more in (('--hbm=600K',), ('--hbm=760K', NEAR)):
+                with self.subTest(gather=gather, more=more), Run() as run:
+                    for child, _, errors in self.torchrun(run, 4, f'--gather={gather}', *more,
+                                                          nodes=2):
+                        self.assertEqual(child.returncode, 0, errors)
+                    self.assertEqual(run.came_to(),
+                                     alone('untied-mha', (*BF16, f'--gather={gather}')))
+                    moved.append(step_bytes(run))
+            saved = {key: moved[0][key] - moved[1][key] for key in ('h2d', 'net', 'net_between')}
+            self.assertEqual(saved, {'h2d': 2 * again, 'net': 3 * size - 2 * 2 * again,
+                                     'net_between': 2 * size})
 
     @whole_alone
     def test_what_ranks_of_torchrun_cannot(self):
@@ -342,4 +406,4 @@ if __name__ == '__main__':
     if mpi.missing(rank_gpus.FOLDER):
         print('Open MPI is not installed (mpirun), or the transport over MPI was not built')
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *sys.argv[6:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[7:]])

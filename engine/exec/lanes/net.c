@@ -70,6 +70,17 @@ static int begin_quantised(struct executor *exec, const char *name, const struct
                            uint64_t *ticket)
 {
     const enum hst_dtype dtype = precision_dtype(exec->in.config->precision);
+    if (row->on_device)
+        return comm_begin(exec->in.comm,
+                          &(struct comm_op){.kind = COMM_GATHER,
+                                            .name = name,
+                                            .out = row->row,
+                                            .count = row->shard_bytes,
+                                            .quant = HST_INT8,
+                                            .dtype = dtype,
+                                            .on_device = true,
+                                            .keep = row->keep},
+                          ticket);
     if (exec->in.comm)
         return comm_gather_quantised(exec->in.comm, name, row->home, row->row,
                                      row->shard_bytes / hst_dtype_bytes(dtype), dtype, ticket);
@@ -98,7 +109,8 @@ static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ti
                                        .name = name,
                                        .out = rows[i].row,
                                        .count = rows[i].shard_bytes,
-                                       .on_device = rows[i].on_device};
+                                       .on_device = rows[i].on_device,
+                                       .keep = rows[i].keep};
         if (rows[i].home)
             memcpy(own, rows[i].home, rows[i].shard_bytes);
         rc = comm_begin(exec->in.comm, &gather, ticket);
@@ -112,9 +124,16 @@ static int begin_gather_near(struct executor *exec, struct scheduled at, uint64_
     const char *name = exec->in.layout->units[program_node(exec, at)->unit].name;
     const uint32_t count = rows_near(exec, at, rows);
     int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = comm_gather_near(exec->in.comm, name, rows[i].home, rows[i].row, rows[i].shard_bytes,
-                              ticket);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        const struct comm_op gather = {.kind = COMM_GATHER,
+                                       .name = name,
+                                       .in = rows[i].home,
+                                       .out = rows[i].row,
+                                       .count = rows[i].shard_bytes,
+                                       .near = true,
+                                       .on_device = rows[i].on_device};
+        rc = comm_begin(exec->in.comm, &gather, ticket);
+    }
     return rc;
 }
 

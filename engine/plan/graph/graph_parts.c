@@ -110,6 +110,28 @@ bool parts_uses_weights(const struct build *b, struct build_visit visit)
     return !u->rests && (visit.recompute || !u->blind_backward);
 }
 
+/* Its node keeps what it gathers then: the row is not in its buffer when the backward comes. */
+static bool keeps_row(const struct build *b, unsigned phases)
+{
+    return b->in->secondary > 0 && (phases & PHASE_FORWARD) && !(phases & PHASE_BACKWARD);
+}
+
+/* A backward takes what its node has kept of the forward's gather, if there was one. */
+static bool gathers_near(const struct build *b, uint32_t unit, unsigned phases)
+{
+    return phases == PHASE_BACKWARD && b->units[unit].gathered_far != GRAPH_NONE;
+}
+
+static void gather_near(struct build *b, uint32_t unit, uint32_t reservation)
+{
+    struct build_unit *s = &b->units[unit];
+    s->gather =
+        build_node(b, NODE_GATHER_NEAR, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
+    operands_gather_near(b, unit);
+    build_use(b, s->gather, reservation);
+    build_dep(b, s->gather, s->gathered_far);
+}
+
 /* Behind the copy of the rank's shard, which is in its place then. */
 static void gather_on_device(struct build *b, uint32_t unit, unsigned phases)
 {
@@ -120,6 +142,8 @@ static void gather_on_device(struct build *b, uint32_t unit, unsigned phases)
     operands_gather(b, unit);
     build_use(b, s->gather, s->device_weights);
     build_dep(b, s->gather, s->copy);
+    if (keeps_row(b, phases))
+        s->gathered_far = s->gather;
 }
 
 void parts_copy(struct build *b, uint32_t unit, unsigned phases)
@@ -128,6 +152,10 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
     if (!parts_copy_weights(b, unit) || s->device_weights != GRAPH_NONE)
         return;
     s->device_weights = parts_lend(b, unit, POOL_DEVICE_WEIGHTS);
+    if (parts_is_joined(b) && gathers_near(b, unit, phases)) { /* all of it is there */
+        gather_near(b, unit, s->device_weights);
+        return;
+    }
     s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, phases, (struct node){.unit = unit});
     operands_copy_weights(b, unit);
     build_use(b, s->copy, s->device_weights);
@@ -189,24 +217,6 @@ void parts_regather_rest(struct build *b)
         gather_again(b, b->in->forward[i]);
 }
 
-/* A backward takes what its node has kept of the forward's gather, if there was one. */
-static bool gathers_near(const struct build *b, uint32_t unit, unsigned phases)
-{
-    return phases == PHASE_BACKWARD && b->units[unit].gathered_far != GRAPH_NONE;
-}
-
-static void gather_near(struct build *b, uint32_t unit, bool reads)
-{
-    struct build_unit *s = &b->units[unit];
-    s->gather =
-        build_node(b, NODE_GATHER_NEAR, LANE_NET, PHASE_BACKWARD, (struct node){.unit = unit});
-    operands_gather_near(b, unit);
-    build_use(b, s->gather, s->weights);
-    build_dep(b, s->gather, s->gathered_far);
-    if (reads)
-        parts_depend_on_read(b, s->gather, unit);
-}
-
 /* Reads bring the rank's shard into the buffer before, if it is not at home in memory. */
 void parts_gather(struct build *b, uint32_t unit, unsigned phases)
 {
@@ -220,7 +230,9 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
     if (s->weights == GRAPH_NONE)
         lend_weights(b, unit);
     if (gathers_near(b, unit, phases)) {
-        gather_near(b, unit, reads);
+        gather_near(b, unit, s->weights);
+        if (reads)
+            parts_depend_on_read(b, s->gather, unit);
         return;
     }
     s->gather = build_node(b, NODE_GATHER, LANE_NET, phases, (struct node){.unit = unit});
@@ -228,7 +240,7 @@ void parts_gather(struct build *b, uint32_t unit, unsigned phases)
     build_use(b, s->gather, s->weights);
     if (reads)
         parts_depend_on_read(b, s->gather, unit);
-    if (b->in->secondary > 0 && (phases & PHASE_FORWARD))
+    if (keeps_row(b, phases))
         s->gathered_far = s->gather;
 }
 

@@ -34,13 +34,13 @@ static uint64_t kept_bytes(const struct placement_in *in, uint32_t unit)
 }
 
 /* Bytes a reservation of this unit must hold: what it gathers from NVMe, or from other ranks, or
- * from integers. */
+ * from integers, unless the device's memory is where it does. */
 static uint64_t reservation_bytes(const struct placement_in *in, const struct placement *p,
                                   uint32_t unit)
 {
     struct gather gathers[GATHER_MAX];
-    const bool gathered = in->quantised || (in->layout->share.world > 1 && !in->whole_weights &&
-                                            !placement_joins_rows(in));
+    const bool gathered = !placement_joins_rows(in) &&
+                          (in->quantised || (in->layout->share.world > 1 && !in->whole_weights));
     if (!in->layout->units[unit].borrows)
         return gathered || p->units[unit].weights.tier == HST_TIER_NVME ? kept_bytes(in, unit) : 0;
     int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
@@ -294,17 +294,18 @@ static bool is_kept(const struct placement_in *in, const struct placement *p, ui
 }
 
 /* A rank keeps so much of rows from the forward to the backward: of each that a backward gathers as
- * much as the others of its node. */
+ * much as the others of its node, where rows come together. */
 void buffer_pools_place_secondary(const struct placement_in *in, const struct choice *c,
                                   struct placement *p)
 {
+    const enum hst_tier tier = placement_joins_rows(in) ? HST_TIER_HBM : HST_TIER_DRAM;
     p->secondary.at = p->dram_bytes;
     for (uint32_t u = 0; u < in->layout->unit_count; u++)
         p->units[u].gathers_near = gathers_near(in, c, u);
     for (uint32_t u = 0; in->secondary > 0 && u < in->layout->unit_count; u++)
         if (is_kept(in, p, u))
             p->units[u].secondary =
-                lay_out_take(p, HST_TIER_DRAM, HST_CLASS_WEIGHTS,
+                lay_out_take(p, tier, HST_CLASS_WEIGHTS,
                              placement_row_elements(in->layout, u) / in->secondary *
                                  optimizer_weight_bytes(in->optimizer));
     p->secondary.bytes = p->dram_bytes - p->secondary.at;

@@ -98,13 +98,15 @@ static uint64_t memory_bytes(const struct placement_in *in, uint32_t unit)
 /* ---- what is updated ---- */
 
 /* A unit reads what it is tied to where it computes: they are resident or offloaded together.
- * Several ranks hand each other what is in DRAM: there none is resident. */
+ * Several ranks hand each other what is in DRAM, and integers are made there: there none is
+ * resident. */
 static void choose_resident(const struct placement_in *in, const struct choice *c,
                             struct placement *p)
 {
     const struct layout *layout = in->layout;
-    const bool gpu = p->compute_tier == HST_TIER_HBM, ranks = placement_ranks(in) > 1;
-    const uint32_t count = ranks ? 0 : c->resident.count;
+    const bool gpu = p->compute_tier == HST_TIER_HBM;
+    const bool none = placement_ranks(in) > 1 || in->quantised;
+    const uint32_t count = none ? 0 : c->resident.count;
     const bool all = count >= layout->unit_count;
     for (uint32_t u = 0; u < layout->unit_count; u++)
         p->units[u].offloaded =

@@ -55,7 +55,7 @@ struct placement_in {
     bool joined; /* ranks' devices are, so that gathers and exchanges may be in their memory */
     /* Weights are computed with as they travel between ranks, as integers: of one rank, too, they
        come to lie in a buffer for that. At home they are exact, in memory unless the layout has
-       room for exact ones beside. */
+       room for exact ones beside, or devices are joined, where the host's buffer has those. */
     bool quantised;
     /* So many ranks of a node, which are numbered one after another, keep gathered rows from the
        forward to the backward, each as much as the others; 0: they keep none. */
@@ -107,7 +107,9 @@ struct unit_placement {
     /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
-    uint64_t secondary;   /* in DRAM: the rank's part of what its node keeps of the unit's row */
+    /* where rows come together, in DRAM or HBM: the rank's part of what its node keeps of the
+       unit's row */
+    uint64_t secondary;
     bool gathers_near;    /* its backward gathers what the node has kept of rows that it reads */
     uint64_t states_at;   /* of the first of the others, in memory */
     struct address grads; /* rounded gradients; of resident units one place, if they do not wait */
@@ -147,7 +149,7 @@ struct placement {
     enum hst_tier compute_tier;
     bool whole_weights;  /* homes of weights are rows of all shards */
     bool buckets;        /* those of gradients are (buckets.h): ZeRO stage 1 */
-    struct buffer_pool secondary; /* of one rank all that its node keeps: one */
+    struct buffer_pool secondary; /* in DRAM of one rank all that its node keeps: one */
     uint32_t replicas;   /* as in placement_in */
     bool device_rows, device_sums; /* as in graph_in */
     uint64_t hand_bytes; /* of an element as ranks hand it over */

@@ -74,11 +74,12 @@ bool placement_may_be_offloaded(const struct placement_in *in)
     return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
 }
 
-/* Several ranks hand each other what is in DRAM, and there its home is. */
+/* Several ranks hand each other what is in DRAM, and there its home is; so it is of weights that
+ * one rank computes with as they would travel. */
 static bool may_be_near(const struct placement_in *in)
 {
-    return in->compute_tier == HST_TIER_DRAM ||
-           (wished(in, false) == 0 && !in->host_updates && placement_ranks(in) == 1);
+    return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates &&
+                                                 !in->quantised && placement_ranks(in) == 1);
 }
 
 /* ---- fitting ---- */
@@ -283,7 +284,7 @@ static void fill_saved(const struct scope *s, struct choice *c, struct placement
 /* Somewhere outside memory: a drive, or, for gradients that nothing waits for, nowhere at all. */
 static bool may_leave(const struct placement_in *in, enum hst_class class)
 {
-    const bool exact = in->quantised && !in->layout->exact_beside;
+    const bool exact = in->quantised && !in->layout->exact_beside && !placement_joins_rows(in);
     if ((class == HST_CLASS_WEIGHTS && (in->whole_weights || exact)) ||
         (class == HST_CLASS_GRADS && in->whole_grads))
         return false;
@@ -389,8 +390,10 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
                  "for %s of them",
                  placement_ranks(in) > 1 ? ", and not of several ranks, which meet in dram"
                  : in->host_updates      ? ", and not with --state bf16, which the host updates"
-                                    : ": whoever updates, the GPU or the host, has all of them",
-                 in->host_updates || placement_ranks(in) > 1 ? "none" : "all or none");
+                 : in->quantised ? ", and not with --gather int8, whose weights pass by dram"
+                                 : ": whoever updates, the GPU or the host, has all of them",
+                 in->host_updates || in->quantised || placement_ranks(in) > 1 ? "none"
+                                                                              : "all or none");
         return -EINVAL;
     }
     struct gather gathers[GATHER_MAX];

@@ -19,31 +19,24 @@ static int refuse_stage(struct hst_engine *engine, const char *option, const cha
 }
 
 /* A file of DeepSpeed may have asked for it: the option's own word takes that back, too. */
-static int check_where(struct hst_engine *engine, const char *option, const char *what,
+static int check_stage(struct hst_engine *engine, const char *option, const char *what,
                        const char *plain)
 {
-    if (engine->config.zero_stage != HST_ZERO_3)
-        return refuse_stage(engine, option, what, plain);
-    if (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY)
-        return 0;
-    return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                       "%s is for computation on the host, and this run computes on %s. Fix: "
-                       "%s %s, or --device host",
-                       what, engine->config.device, option, plain);
+    return engine->config.zero_stage == HST_ZERO_3 ? 0 : refuse_stage(engine, option, what, plain);
 }
 
 static int check_integers(struct hst_engine *engine)
 {
     return engine->config.gather == HST_GATHER_PLAIN
                ? 0
-               : check_where(engine, "--gather", "--gather int8", "plain");
+               : check_stage(engine, "--gather", "--gather int8", "plain");
 }
 
 static int check_secondary(struct hst_engine *engine)
 {
     if (engine->config.secondary == HST_SECONDARY_NONE)
         return 0;
-    int rc = check_where(engine, "--secondary", "--secondary node", "none");
+    int rc = check_stage(engine, "--secondary", "--secondary node", "none");
     if (rc == 0 && engine->ranks.nodes == 1 && ranks_tells(engine))
         report_log(&engine->report, HST_LOG_INFO,
                    "I501 --secondary node keeps nothing: all ranks are on one node, and no gather "
@@ -143,7 +136,7 @@ void ranks_put_saved(const struct hst_engine *engine, bool shared, struct sim_ne
 {
     const struct hst_sum_tree *tree = &engine->ways.tree;
     net->gather_saved_between = gather_saved(engine);
-    net->gather_saved = shared ? 0 : net->gather_saved_between;
+    net->gather_saved = shared && !engine->plan_in.joined ? 0 : net->gather_saved_between;
     net->exchange_saved_between = saved_of(tree, ways_of_group(engine));
     net->exchange_saved = shared ? 0 : saved_of(tree, engine->ways.count);
 }

@@ -76,7 +76,7 @@ int ranks_check_gathers(struct hst_engine *engine);
  * what leaves nodes in f32 though integers were asked for. */
 int ranks_check_nodes(struct hst_engine *engine);
 /** What --gather and --reduce save of the bytes of gathers and exchanges. shared: ranks of a node
- * read each other in place. */
+ * read each other's DRAM in place. */
 void ranks_put_saved(const struct hst_engine *engine, bool shared, struct sim_net *net);
 /** So many ranks of this node keep gathered weights for the backward; 0: none does. */
 uint32_t ranks_secondary(const struct hst_engine *engine);

@@ -82,5 +82,5 @@ void shared_case(uint64_t seed, struct graph_case *c)
     c->in.device_sums = joined && !c->in.buckets;
     const bool shards = !c->in.whole_weights && !c->in.buckets && !c->in.replicas;
     /* The ranks of the node are all of them. */
-    c->in.secondary = shards && !joined && pick(&own, 3) == 0;
+    c->in.secondary = shards && pick(&own, 3) == 0;
 }

@@ -238,12 +238,28 @@ class Known(Given):
                                   'zero_quantized_gradients': True,
                                   'zero_hpz_partition_size': 8}}))
         options = ['--model=7.5B', '--world=16', '--machine=dgx-h100', f'--config={file}']
-        for fix in ('--gather plain', '--reduce grads', '--secondary none'):
+        for fix in ('--reduce grads',):
             done = self.run_verb('plan', *options)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(f'this run computes on cuda. Fix: {fix}, or --device host', done.stderr)
             options += fix.split()
         self.assertEqual(self.run_verb('plan', *options).returncode, 0)
+
+    def test_what_a_node_of_gpus_keeps_is_where_rows_come_together(self):
+        """The same bytes in DRAM, or in HBM, which else has no weights at home."""
+        kept = []
+        for comm, tier in (('mpi', 'dram'), ('nccl', 'hbm')):
+            held = []
+            for secondary in ('none', 'node'):
+                done = self.run_verb('plan', '--model=7.5B', '--world=16', '--machine=dgx-h100',
+                                     f'--comm={comm}', f'--secondary={secondary}', '--gather=int8',
+                                     '--seq-len=1024', '--batch-tokens=65536', '--json')
+                self.assertEqual((done.returncode, done.stderr), (0, ''))
+                held.append(json.loads(done.stdout)['memory']['weights'][tier])
+            kept.append(held[1] - held[0])
+        self.assertEqual(held[0], 0)
+        self.assertEqual(kept[0], kept[1])
+        self.assertGreater(kept[0], 7.4e9 * 2 / 8)
 
     def test_a_trillion_parameters_on_a_thousand_gpus(self):
         options = ('--model=1T', '--world=1024', '--machine=dgx-h200', '--seq-len=4096',
