@@ -249,8 +249,8 @@ static void put_row(struct json_writer *json, const struct row *row)
     json_put_text(json, "state", state_of(row));
     if (row->without) {
         json_put_array(json, "replicas_without");
-        for (size_t i = 0; i < row->without->count; i++)
-            json_put_whole(json, NULL, row->without->numbers[i]);
+        for (size_t k = 0; k < row->without->count; k++)
+            json_put_whole(json, NULL, row->without->numbers[k]);
         json_put_end(json);
     }
     if (row->ckpt) {
