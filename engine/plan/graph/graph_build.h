@@ -151,8 +151,8 @@ bool kept_reads_backward(const struct build *build, struct build_visit visit);
  * updated then. */
 bool kept_reads_here(const struct build *build, struct build_visit visit);
 /** The visit's node has kept all of it: the rank's shard comes together with the others', and is
- * not read. Beside integers it is: an update, this one or the next step's, wants the exact
- * weights. */
+ * not read. Beside integers it is, and where devices are joined: an update, this one or the next
+ * step's, wants the exact weights in the host's buffer. */
 bool kept_is_near(const struct build *build, struct build_visit visit);
 /** Decides which buffers keep what they hold from the forward to the backward, and which weights
  * are written when all others have been read. */

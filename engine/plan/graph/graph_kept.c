@@ -33,8 +33,8 @@ bool kept_reads_here(const struct build *b, struct build_visit visit)
 
 bool kept_is_near(const struct build *b, struct build_visit visit)
 {
-    return !b->in->exact_beside && b->units[visit.unit].gathered_far != GRAPH_NONE &&
-           computes_backward(b, visit);
+    return !b->in->exact_beside && !parts_is_joined(b) &&
+           b->units[visit.unit].gathered_far != GRAPH_NONE && computes_backward(b, visit);
 }
 
 #define KEEP_NO_MORE (UINT32_MAX / 2) /* more than there are buffers */
