@@ -101,7 +101,12 @@ mutate(
 )
 mutate(
     'engine/plan/graph/graph_kept.c', 'engine/graph_near',
-    ('exact weights beside integers are read', 'return !b->in->exact_beside && b->', 'return b->'),
+    ('exact weights beside integers are read', 'return !b->in->exact_beside &&', 'return'),
+)
+mutate(
+    'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',
+    ('an update in DRAM has its shard though rows come together on a device',
+     ' && !parts_is_joined(b) &&', ' &&'),
 )
 mutate(
     'engine/plan/placement/buffer_pools.c', 'e2e/rank_gathers',
