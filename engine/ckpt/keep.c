@@ -66,14 +66,14 @@ static void take_first(struct copying *c, void *bytes, size_t size)
         c->broken = ranks->take_first(ranks->context, bytes, size);
 }
 
-/* Where each rank has whole versions, it goes by what it has itself: none is taken from it because
-   another has lost its own. */
+/* A rank that has whole versions goes by what it has itself: none is taken from it because another
+   has lost its own. */
 static bool goes_alone(const struct copying *c)
 {
     return !c->keep->config.ranks || c->keep->config.replicas;
 }
 
-/* Whether it is so on one of them. */
+/* It tells whether it is so on one of them. */
 static bool is_of_any(struct copying *c, bool own)
 {
     const struct keep_ranks *ranks = c->keep->config.ranks;
@@ -201,7 +201,7 @@ static bool has_step(const struct kept *kept, uint64_t step)
     return found;
 }
 
-/* Of this rank's file of a copy, on the first drive. */
+/* It reads that of this rank's file of a copy, on the first drive. */
 static int read_header(struct copying *c, const char *name, struct store_header *header)
 {
     char path[STORE_PATH_BYTES];

@@ -108,7 +108,7 @@ static bool quant_fits(const struct comm_op *op, uint32_t ranks)
     return op->on_device ? !op->in : apart(op->in, op->count, op->out, ranks * op->count);
 }
 
-/* What is sent as integers are whole blocks, in host memory. */
+/* Integers are sent as whole blocks, from host memory. */
 static bool sum_fits(const struct comm_op *op, uint32_t ranks)
 {
     return op->in && tree_fits(&op->tree, ranks) &&

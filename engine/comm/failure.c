@@ -41,7 +41,7 @@ uint64_t comm_sum_block_bytes(const struct hst_sum_tree *tree, struct hst_sum_no
                : HST_QUANT_BLOCK * hst_dtype_bytes(hst_sum_type(tree, node));
 }
 
-/* Of what a rank hands over, a tree's integers whole blocks of it. */
+/* A rank hands over values, or a tree's integers in whole blocks. */
 static uint64_t handed_bytes(const struct comm_op *op, uint32_t ranks)
 {
     const struct hst_sum_node own = {0, op->tree.ways / ranks};

@@ -151,7 +151,7 @@ static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
 
 /* ---- what integers give back ---- */
 
-/* Of a way that waits in a buffer for others of the rank. */
+/* It dequantises a way that waits in a buffer for others of the rank. */
 static int give_back_buffer(struct hst_engine *engine, uint32_t unit, uint32_t way, uint32_t buffer)
 {
     const struct hst_sum_ways sum = {.tree = engine->ways.tree,
@@ -164,7 +164,7 @@ static int give_back_buffer(struct hst_engine *engine, uint32_t unit, uint32_t w
     return sum.tree.quant ? hst_op_sum_ways(engine->exec.streams.unit, &sum) : 0;
 }
 
-/* Of the rank's only way, where others take it from. The device reads each input when it comes to
+/* And the rank's only way, where others take it from. The device reads each input when it comes to
  * it: this step's are in the place of those of the step before, which were read. */
 static int give_back_row(struct hst_engine *engine, uint32_t unit, struct row row)
 {

@@ -244,7 +244,7 @@ static int exchange_piece(struct mpi *m, const struct exchange *e, size_t at, si
     return rc || alone ? rc : run_hop(m, e, &last, n);
 }
 
-/* What was read in place was f32. */
+/* It counts what was read in place as f32. */
 static void count_exchange(struct mpi *m, const struct exchange *e)
 {
     const uint64_t blocks = e->op->count / BLOCK;

@@ -131,7 +131,7 @@ int nccl_too_small(struct nccl *n);
 
 /* ---- gathers.c ------------------------------------------------------------------------------- */
 
-/* Of device memory: of the world or the node, as it is or by integers. */
+/* It gathers device memory in the world or the node, as it is or by integers. */
 int nccl_gather(struct nccl *n, const struct comm_op *op);
 
 /* ---- small.c --------------------------------------------------------------------------------- */

@@ -72,14 +72,14 @@ int ranks_check_gathers(struct hst_engine *engine)
     return rc ? rc : check_secondary(engine);
 }
 
-/* So many ways have one sum, which leaves their node in an exchange. */
+/* It tells how many ways have one sum, which leaves their node in an exchange. */
 static uint32_t ways_of_group(const struct hst_engine *engine)
 {
     const struct comm_info *ranks = &engine->ranks;
     return comm_hop_group(ranks, ranks->locals * ranks->nodes == ranks->ranks) * engine->ways.count;
 }
 
-/* What is asked to be small between nodes is not, where a node's sum is no group of --hop ways. */
+/* A node's sum that is no group of --hop ways crosses in f32, though integers were asked for. */
 static void tell_crossing(struct hst_engine *engine)
 {
     const struct hst_sum_tree *tree = &engine->ways.tree;
@@ -125,7 +125,7 @@ static double gather_saved(const struct hst_engine *engine)
                                                     : 0;
 }
 
-/* Of the f32 bytes of a sum, the part that its integers save. */
+/* It returns the part of a sum's f32 bytes that its integers save. */
 static double saved_of(const struct hst_sum_tree *tree, uint32_t ways)
 {
     const double block = (double)comm_sum_block_bytes(tree, (struct hst_sum_node){0, ways});

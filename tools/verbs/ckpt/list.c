@@ -308,7 +308,7 @@ static bool has_step(const uint64_t *steps, size_t count, uint64_t step)
     return found;
 }
 
-/* What it is known of before it is opened. */
+/* A list is made of these before any is opened. */
 struct copies {
     size_t count, first_count;
     uint64_t steps[KEPT_MAX], first[KEPT_MAX]; /* of any rank; of rank 0 */
@@ -327,7 +327,7 @@ static int find_copies(const struct ckpt_source *source, struct copies *copies,
     return native ? native : find_replicas(source, HST_NO_VERSION, &copies->replicas, error);
 }
 
-/* Where the store has replicas it is opened as rank 0 has it, or not at all. */
+/* A store of replicas is opened as rank 0 has it, or not at all. */
 static int open_copy(const struct ckpt_source *source, const struct copies *copies, size_t nth,
                      struct row *row)
 {
