@@ -201,7 +201,7 @@ static bool has_step(const struct kept *kept, uint64_t step)
     return found;
 }
 
-/* It reads that of this rank's file of a copy, on the first drive. */
+/* It reads the header of this rank's file of a copy, on the first drive. */
 static int read_header(struct copying *c, const char *name, struct store_header *header)
 {
     char path[STORE_PATH_BYTES];
