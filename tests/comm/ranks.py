@@ -280,7 +280,7 @@ class Ranks(unittest.TestCase):
         self.assertNotEqual(child.returncode, 0)
         self.assertRegex(told, r'rank [01]: .*rank [23], or one of its node that it waits for, has '
                                r'not sent or received its part; waited \d+ s for it in the '
-                               r'exchange of type-1-hop-8 \(names [23]\)')
+                               r'exchange of kind-0-hop-8 \(names [23]\)')
 
     @in_turn(1, 2)
     def test_signs_of_life_that_came_while_a_rank_stood_still_are_taken_at_once(self):
@@ -344,13 +344,13 @@ class Ranks(unittest.TestCase):
     def test_a_rank_that_stops_is_named(self):
         told = self.ends('stop', 40, '--limit', '3').stderr
         self.assertRegex(told, r'rank [02]: .*rank 1 has not answered: it is stopped or gone; '
-                               r'waited \d+ s for it in the exchange of type-1-hop-8 \(names 1\)')
+                               r'waited \d+ s for it in the exchange of kind-0-hop-8 \(names 1\)')
 
     @in_turn(1, 2)
     def test_a_rank_that_is_late_is_named(self):
         told = self.ends('late', 40, '--limit', '3').stderr
         self.assertRegex(told, r'rank [02]: .*rank 1 has not come this far; waited \d+ s for it in '
-                               r'the exchange of type-1-hop-8 \(names 1\)')
+                               r'the exchange of kind-0-hop-8 \(names 1\)')
 
     def test_a_rank_with_another_operation_is_named(self):
         told = self.ends('order', 40).stderr

@@ -357,7 +357,7 @@ static bool open_copies(const struct ckpt_source *source, const struct copies *c
     for (size_t k = 0; k < copies->count && shown; k++) {
         struct row *row = &rows[*count];
         const int rc = open_copy(source, copies, k, row);
-        if (rc == -ENOENT && row->info.in_use)
+        if (rc == -ENOENT && rows[0].info.in_use)
             continue; /* the run has removed it meanwhile */
         shown = ckpt_source_goes_on(source, rc, &row->error);
         if (rc && *native == 0) {
