@@ -52,7 +52,8 @@ static int take(struct nccl *n, struct nccl_block *block, size_t size_bytes)
     return zero(n, block->memory, size_bytes);
 }
 
-/* A window is all ranks' or none's: where one has no memory the others would wait for it. */
+/* A window is all ranks' or none's: where one has no memory the others would wait for it. Without
+   MPI they do, until the launcher ends them. */
 int nccl_alloc(struct nccl *n, size_t size_bytes, void **memory)
 {
     struct nccl_block *block = n->block;

@@ -148,12 +148,15 @@ class Papers(case.Case):
     def test_gradients_that_are_integers_are_sent_as_such(self):
         given = ('--model=7.5B', '--world=8', '--nodes=2', '--device=host', '--precision=bf16',
                  '--machine=dgx-2', '--hop=4')
-        for reduce, handed in (('grads', 2), ('int8', 1 + 4 / 512), ('int4', 0.5 + 4 / 512)):
+        for reduce, handed in (('grads', 2), ('f32', 4), ('int8', 1 + 4 / 512),
+                               ('int4', 0.5 + 4 / 512)):
             told = self.accounted(*given, f'--reduce={reduce}')
             params, stages = told['parameters'], told['accounting']['stages']
             for stage, weights in enumerate((2, 2, 2, 4)):
                 self.assertAlmostEqual(stages[stage]['here_sent_bytes'],
                                        (weights + handed) * 7 / 8 * params, delta=params / 1e6)
+                self.assertAlmostEqual(stages[stage]['here_between_bytes'],
+                                       (weights + handed) / 8 * params, delta=params / 1e6)
 
     def test_512_v100_are_predicted_beside_the_paper(self):
         """ZeRO-Infinity tells 49 TFLOPS of each for models that do not fit here (docs/plan.md)."""

@@ -55,6 +55,7 @@ static struct accounts accounts_of(const struct plan *p)
     a.gathered = config.gather == HST_GATHER_INT8 ? of_integer(HST_INT8) : a.here.weight;
     a.handed = config.reduce == HST_REDUCE_INT8   ? of_integer(HST_INT8)
                : config.reduce == HST_REDUCE_INT4 ? of_integer(HST_INT4)
+               : config.reduce == HST_REDUCE_F32  ? sizeof(float)
                                                   : a.here.grad;
     return a;
 }
@@ -91,7 +92,7 @@ static double between_here(unsigned stage, const struct accounts *a)
 {
     const double gathers = stage == 3 && a->locals == 0 ? 2 : 1;
     const double weight = stage == 3 ? a->gathered : a->here.weight;
-    return a->params * (a->here.grad + weight * gathers) * (a->nodes - 1) / a->ranks;
+    return a->params * (a->handed + weight * gathers) * (a->nodes - 1) / a->ranks;
 }
 
 static double flops_per_s(const struct plan *p, const struct accounts *a)
