@@ -155,7 +155,7 @@ void comm_failure(struct comm *comm, struct comm_failure *failure);
  * and, where that is not 0, *failure. Returns 0 where it is 0 on all of them. Else all return what
  * the first one has that fails, so that all do the same next; who has no failure of its own takes
  * that one's words, behind "rank 2: ", since a launcher may end the other before it has spoken.
- * Errors: besides, the comm's failure; -ENOMEM, after which the others wait as for one that is late.
+ * Errors: besides, the comm's failure; -ENOMEM: the others then wait as for one that is late.
  * Cost: a sum of one number; a share where one fails.
  */
 int comm_spread_failure(struct comm *comm, const char *name, int rc, struct comm_failure *failure);

@@ -67,12 +67,14 @@ void probe_operations(struct probe *probe, const struct hst_room *room)
     struct probe_work works[HST_OPERATIONS_MAX];
     struct hst_figure *figures = probe->out->operations;
     int rcs[HST_OPERATIONS_MAX] = {0};
-    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++) {
+    uint32_t grown = 0;
+    for (; grown < count && !probe_is_stopped(probe); grown++) {
+        const uint32_t i = grown;
         turns[i] = (struct turn){.operation = &probe->in->operations[i], .room = room};
         rcs[i] = grow(&turns[i], OPERATIONS_S / count / PROBE_SHARE_ROUNDS);
         works[i] = (struct probe_work){enqueue, finish, &turns[i], rcs[i] ? 0 : turns[i].amount};
     }
-    probe_by_turns(probe, works, count, deadline_s, figures, rcs);
-    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++)
+    probe_by_turns(probe, works, grown, deadline_s, figures, rcs);
+    for (uint32_t i = 0; i < grown; i++)
         tell(&turns[i], rcs[i], &figures[i]);
 }

@@ -121,7 +121,7 @@ static int lay_out(struct product *t)
     size_t c_one = round_up(p->m * p->n * result);
     size_t a_bytes = a_one * a_count(p), b_bytes = b_one * b_count(p);
     t->set_bytes = a_bytes + b_bytes + c_one * batch_of(p);
-    if (t->set_bytes > b->room_bytes)
+    if (t->set_bytes == 0 || t->set_bytes > b->room_bytes)
         return -ENOSPC;
     t->sets = b->room_bytes / t->set_bytes;
     char *at = b->memory + b->work_bytes;
@@ -284,14 +284,16 @@ static void measure(struct probe *probe, struct bench *b)
     struct probe_work works[HST_GEMMS_MAX];
     struct hst_figure *figures = probe->out->gemms;
     int rcs[HST_GEMMS_MAX] = {0};
-    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++) {
+    uint32_t grown = 0;
+    for (; grown < count && !probe_is_stopped(probe); grown++) {
+        const uint32_t i = grown;
         products[i] = (struct product){.bench = b};
         rcs[i] = grow(&products[i], &probe->in->gemms[i], PRODUCTS_S / count / PROBE_SHARE_ROUNDS);
         works[i] = (struct probe_work){multiply, finish, &products[i],
                                        rcs[i] ? 0 : flops_of(&products[i].part)};
     }
-    probe_by_turns(probe, works, count, deadline_s, figures, rcs);
-    for (uint32_t i = 0; i < count && !probe_is_stopped(probe); i++)
+    probe_by_turns(probe, works, grown, deadline_s, figures, rcs);
+    for (uint32_t i = 0; i < grown; i++)
         if (rcs[i])
             probe_fail(&figures[i], "the product failed: %s", strerror(-rcs[i]));
         else

@@ -52,10 +52,12 @@ static int carve(struct mpi *m, struct exchange *e)
     e->chunk = fit < CHUNK_MOST ? fit : CHUNK_MOST;
     const size_t wide = inputs * e->chunk, sums = e->groups > 1 ? e->groups : 0;
     const size_t each = 2 * parts * e->widest + sums * BLOCK * sizeof(float);
-    e->most = (room - wide * sizeof(float)) / each * BLOCK;
-    if (!e->chunk || !e->most)
-        return mpi_fail(m, -EINVAL, COMM_NOBODY, "pieces of %zu bytes are too small for %u ranks",
-                        m->config.piece_bytes, m->info.ranks);
+    e->most = each ? (room - wide * sizeof(float)) / each * BLOCK : 0;
+    if (!e->chunk || !e->most) {
+        (void)mpi_fail(m, -EINVAL, COMM_NOBODY, "pieces of %zu bytes are too small for %u ranks",
+                       m->config.piece_bytes, m->info.ranks);
+        return -EINVAL;
+    }
     int rc = mpi_take_rings(m);
     if (rc)
         return rc;

@@ -477,10 +477,13 @@ int hst_ckpt_ranks_copies(struct hst_ckpt_ranks *r, uint64_t *steps, size_t capa
         !all || copies_look(&all[ranks->ranks], r->engine.store, &place) ? no_memory(error) : 0;
     *count = 0;
     rc = agree(r, rc, error);
-    if (rc == 0 && (rc = share(r, &all[ranks->ranks], all, sizeof *all)) != 0)
-        failed(r, rc, error);
-    if (rc == 0)
-        *count = copies_of_all(all, ranks->ranks, steps, capacity);
+    if (rc == 0 && all) {
+        rc = share(r, &all[ranks->ranks], all, sizeof *all);
+        if (rc)
+            failed(r, rc, error);
+        else
+            *count = copies_of_all(all, ranks->ranks, steps, capacity);
+    }
     free(all);
     return rc;
 }
