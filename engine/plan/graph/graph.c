@@ -341,10 +341,10 @@ static void choose_late(struct build *b)
 /*
  * Whole rows that are all gathered in the forward keep its visits waiting, while the network was
  * idle in the backward, which is twice as long. So a quarter of them come together behind their
- * updates, evenly among the others: in the forward they are what is computed while those arrive.
- * Simulated with three quarters of the computation for the network, a step is 3 % shorter than
- * with none of them and 1.4 % shorter than with three eighths. What is frozen stays whole, and so
- * does a row that another unit reads, whose own visits may come later.
+ * updates, among the others by their elements: in the forward they are what is computed while those
+ * arrive. Simulated with three quarters of the computation for the network, a step is 3 % shorter
+ * than with none of them and 1.4 % shorter than with three eighths. What is frozen stays whole, and
+ * so does a row that another unit reads, whose own visits may come later.
  */
 #define REGATHERED 0.25
 static void choose_regathered(struct build *b)

@@ -337,6 +337,8 @@ static int open_copy(const struct ckpt_source *source, const struct copies *copi
         return open_row(source, step, row);
     *row = (struct row){.step = step, .kept = true};
     int native = first ? open_row(source, step, row) : 0;
+    if (native == 0 && row->ckpt && row->info.world > 1)
+        return 0; /* of parts, from before ranks were replicas: all are there */
     return native ? native : find_without(source, &copies->replicas, first, row, &row->error);
 }
 
@@ -349,6 +351,14 @@ static void free_rows(struct row *rows, size_t count)
     free(rows);
 }
 
+/* While a run has the store, what ranks lack of a copy is being made or removed. What nobody has is
+   none: a directory is left. */
+static bool is_passing(const struct row *row, int rc, bool in_use, size_t replicas)
+{
+    return (in_use && (rc == -ENOENT || rc == -ENODATA || row->without)) ||
+           (row->without && row->without->count == replicas + 1);
+}
+
 /* Rows of copies are added behind the first. Returns whether they are to be shown. */
 static bool open_copies(const struct ckpt_source *source, const struct copies *copies,
                         struct row *rows, size_t *count, int *native, struct hst_error *first)
@@ -357,8 +367,12 @@ static bool open_copies(const struct ckpt_source *source, const struct copies *c
     for (size_t k = 0; k < copies->count && shown; k++) {
         struct row *row = &rows[*count];
         const int rc = open_copy(source, copies, k, row);
-        if (rc == -ENOENT && rows[0].info.in_use)
-            continue; /* the run has removed it meanwhile */
+        if (is_passing(row, rc, rows[0].info.in_use, copies->replicas.count)) {
+            hst_ckpt_close(&row->ckpt);
+            free(row->without);
+            *row = (struct row){.step = 0};
+            continue;
+        }
         shown = ckpt_source_goes_on(source, rc, &row->error);
         if (rc && *native == 0) {
             *native = rc;
