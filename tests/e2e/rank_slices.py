@@ -32,6 +32,7 @@ CONFIG = {
 }  # fmt: skip
 SLICE = 8192 * WIDTH * 4  # bytes of f32
 TOLD = r'note\[I306\] 2 of 5 units are used in 6 slices of their rows'
+CHOSEN = r'note\[I302\] [^\n]*; large units in slices[;:]'
 
 
 class Slices(unittest.TestCase):
@@ -69,7 +70,8 @@ class Slices(unittest.TestCase):
         return '--dram', re.search(r'needs (\S+) MiB of DRAM', done.stdout)[1] + 'M'
 
     def train(self, ranks, *more, steps=2, store='store', sliced=None):
-        """-> losses and norms, and the digest of the weights. sliced: whether units are."""
+        """-> losses and norms, and the digest of the weights. sliced: units have to be; where they
+        need not, by the machine's rates a step may be faster with slices, which is told."""
         if '--resume' not in more:
             shutil.rmtree(self.path(store), ignore_errors=True)
         shutil.rmtree(self.path('out'), ignore_errors=True)
@@ -79,9 +81,11 @@ class Slices(unittest.TestCase):
                             '--export-dtype', 'fp32',
                             *(() if '--data' in more else ('--data', TOKENS)), *more])
         self.assertEqual(done.returncode, 0, done.stderr)
-        if sliced is not None:
-            (self.assertRegex if sliced else self.assertNotRegex)(done.stderr, TOLD)
-        self.told = done.stderr
+        self.told, self.chosen = done.stderr, re.search(CHOSEN, done.stderr)
+        if sliced or (sliced is False and self.chosen):
+            self.assertRegex(done.stderr, TOLD)
+        elif sliced is False:
+            self.assertNotRegex(done.stderr, TOLD)
         with open(self.path('out/model.safetensors'), 'rb') as file:
             digest = hashlib.sha256(file.read()).hexdigest()
         with open(self.path('log'), encoding='ascii') as file:
@@ -184,6 +188,8 @@ class Slices(unittest.TestCase):
             with self.subTest(first=first, then=then):
                 self.train(first[0], *place, *(little[first[0]] if first[1] else ()), steps=1,
                            sliced=first[1])
+                if self.chosen and not first[1]:
+                    continue  # there is no store of whole units where slices are faster
                 got = self.train(then[0], *place, *(little[then[0]] if then[1] else ()),
                                  '--resume', sliced=sliced)
                 self.assertEqual(got[1], want[1])
@@ -193,6 +199,8 @@ class Slices(unittest.TestCase):
     def test_a_node_has_room_for_both_stores(self):
         place = ('--precision', 'bf16', '--place', 'states=nvme,weights=nvme')
         self.train(2, *place, steps=1, sliced=False)
+        if self.chosen:
+            self.skipTest('by the rates of this machine slices are faster: no store of whole units')
         before = {name: os.path.getsize(self.path(f'store/{name}'))
                   for name in os.listdir(self.path('store')) if name.endswith('.blk')}
         done = self.run_it([*mpi.launcher(2), PROGRAM, 'train', *self.sizes('store'), '--data',
