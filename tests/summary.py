@@ -5,9 +5,10 @@
     summary.py [--some] LABEL=BUILD_FOLDER...
 
 Prints the output of each test that failed, the reason of each that was skipped, the seconds of each
-suite, and as the last line `N passed, N failed, N skipped`. Exits 1 where a test failed, and where
-none ran: a log that is missing or empty is a failure, not a success without tests. --some: tests
-were asked for by name, and not every build has them: one log must hold some.
+suite, and as the last line `N passed, N failed, N skipped`. What has failed, and passed when
+again.py tried it alone, counts as passed and is told as well. Exits 1 where a test failed, and
+where none ran: a log that is missing or empty is a failure, not a success without tests. --some:
+tests were asked for by name, and not every build has them: one log must hold some.
 """
 import json
 import os
@@ -17,8 +18,8 @@ MAX_OUTPUT_LINES = 200  # of a failed test: its end; all of it is in meson-logs/
 PASSED = ('OK', 'EXPECTEDFAIL')
 
 
-def read_log(folder):
-    path = os.path.join(folder, 'meson-logs', 'testlog.json')
+def read_log(folder, name='testlog.json'):
+    path = os.path.join(folder, 'meson-logs', name)
     if not os.path.exists(path):
         return []
     with open(path, encoding='utf-8', errors='replace') as f:
@@ -35,16 +36,17 @@ def output_lines(test):
 
 
 def kind(test):
-    if test['result'] in PASSED:
+    if test['result'] in PASSED or test.get('alone'):
         return 'passed'
     return 'skipped' if test['result'] == 'SKIP' else 'failed'
 
 
 def print_failures(label, tests):
     for test in tests:
-        if kind(test) == 'failed':
+        if test.get('alone') or kind(test) == 'failed':
             lines = output_lines(test)
             how = f'{test["result"]}, exit {test["returncode"]}'
+            how += '; alone it passed' if test.get('alone') else ''
             print(f'\n---- {short_name(test)} ({label}): {how}')
             if len(lines) > MAX_OUTPUT_LINES:
                 print(f'({len(lines) - MAX_OUTPUT_LINES} lines before these)')
@@ -90,6 +92,10 @@ def main(arguments):
     for label in empty:
         print(f'\nno test ran: {label}')
     failed = kinds.count('failed') + len(empty)
+    for label, tests in logs:
+        for test in tests:
+            if test.get('alone'):
+                print(f'\nfailed beside others, passed alone: {short_name(test)} ({label})')
     print(f'\n{kinds.count("passed")} passed, {failed} failed, {kinds.count("skipped")} skipped')
     return 1 if failed else 0
 

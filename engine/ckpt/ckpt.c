@@ -357,11 +357,21 @@ static int enter_kept(struct hst_ckpt *ckpt, uint64_t step)
     return 0;
 }
 
+int ckpt_refuse_no_copy(const char *store, uint64_t step, struct hst_error *error)
+{
+    return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
+                        "the store in %s has no copy of step %" PRIu64 ". Fix: hoistway ckpt list "
+                        "tells which are kept",
+                        store, step);
+}
+
 static int open_step(struct hst_ckpt *ckpt, const struct hst_ckpt_config *config,
                      struct hst_error *error)
 {
     if (config->step != HST_NO_VERSION && enter_kept(ckpt, config->step))
         return no_memory(error);
+    if (config->copy && !ckpt->kept)
+        return ckpt_refuse_no_copy(ckpt->paths[0], config->step, error);
     int rc = open_all(ckpt, error);
     if (rc == 0 && config->step != HST_NO_VERSION && ckpt->looks[0].ref.step != config->step)
         return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,

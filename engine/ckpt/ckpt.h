@@ -97,6 +97,9 @@ int ckpt_look_at_shares(struct hst_ckpt *ckpt, struct hst_error *error);
  * the first that has any. shares.c. */
 int ckpt_agree(const struct hst_ckpt *ckpt, int rc, struct hst_error *error);
 
+/** There is no copy of that step, and the last version will not do. Returns -ENOENT (E617). */
+int ckpt_refuse_no_copy(const char *store, uint64_t step, struct hst_error *error);
+
 /** The model of a handle: sealed by the tiles of ckpt->layout, kept by the caller for as long as
  * the handle. Errors: -EINVAL (E615): another one's digest. */
 int ckpt_take_model(struct hst_ckpt *ckpt, enum hst_precision precision, const struct layout *model,

@@ -334,6 +334,55 @@ class Keeps(Case):
         for words, rank in zip(text, range(2)):
             self.assertIn(f'not on all ranks: no rank finds r0000{rank}.d0.blk', ' '.join(words))
 
+    def exported(self, step, code=0):
+        """By two ranks. -> sums, or what is told."""
+        shutil.rmtree(self.path('weights'), ignore_errors=True)
+        done = subprocess.run([*mpi.launcher(2), PROGRAM, 'ckpt', 'export',
+                               self.path('part{rank}'), '--version', str(step), '--model',
+                               os.path.join(GOLDEN, MODEL['model']), '--export',
+                               self.path('weights')],
+                              capture_output=True, text=True, timeout=120, env=environment())
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stderr if code else sums_of(self.path('weights'))
+
+    def test_a_last_version_is_read_though_its_copy_is_in_part(self):
+        """A rank that ends while a copy is made leaves such a one, of the last version."""
+        two = mpi.launcher(2)
+        self.run_it('--ways', '2', '--durability', 'step', '--keep', '2', '--keep-every', '1',
+                    before=two, steps=2, store='part{rank}')
+        want = self.exported(2)
+        for rank in range(2):
+            names = [self.path(f'part{rank}/step-{step}') for step in (1, 2)]
+            for name in names:
+                os.rename(name, name + '.away')
+            self.assertEqual(self.exported(2), want)
+            self.assertIn(f'error[E613] no rank finds r0000{rank}.d0.blk of the copy of step 1 ',
+                          self.exported(1, code=1))
+            _, rows = self.listed(*two, store='part{rank}', code=1)
+            self.assertEqual(rows, [(1, 'not on all ranks', None), (2, 'not on all ranks', None)])
+            for name in names:
+                os.rename(name + '.away', name)
+
+    def test_a_copy_in_part_is_not_told_beside_a_run(self):
+        """It may be about to be whole, or to go."""
+        two, words = mpi.launcher(2), ('--ways', '2', '--durability', 'step', '--keep', '9')
+        self.run_it(*words, '--keep-every', '1', before=two, steps=2, store='part{rank}')
+        shutil.rmtree(self.path('part0/step-1'))
+        run = subprocess.Popen([*two, *self.command(*words, '--keep-every', '1000000', '--resume',
+                                                    steps=1000000, store='part{rank}')],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env=environment())
+        try:
+            self.assertTrue(any('step 3/' in line for line in run.stderr))
+            _, rows = self.listed(*two, store='part{rank}')
+            self.assertIsNone(run.poll())
+            self.assertEqual(rows, [(2, 'clean', None)])
+        finally:
+            run.terminate()
+            run.communicate(timeout=60)
+        _, rows = self.listed(*two, store='part{rank}', code=1)
+        self.assertEqual(rows, [(1, 'not on all ranks', None), (2, 'clean', None)])
+
     def test_copies_change_nothing(self):
         want = self.trained('--ways', '4', '--durability', '2', steps=6)
         words = ('--ways', '4', '--durability', '2', '--keep', '1', '--keep-every', '1')

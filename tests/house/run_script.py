@@ -256,7 +256,7 @@ if sys.argv[1] == 'sources':
         os.makedirs(os.path.join(self.folder, 'build-asan'), exist_ok=True)
         shutil.copy(os.path.join(self.folder, 'build', 'build.ninja'), self.folder + '/build-asan')
         os.makedirs(os.path.join(self.folder, 'tests'), exist_ok=True)
-        for name in ('suites.py', 'summary.py'):
+        for name in ('again.py', 'suites.py', 'summary.py'):
             shutil.copy(os.path.join(ROOT, 'tests', name), os.path.join(self.folder, 'tests'))
         asked = os.path.join(self.folder, 'asked')
         open(asked, 'w', encoding='ascii').close()

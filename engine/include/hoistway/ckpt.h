@@ -25,7 +25,8 @@ struct hst_ckpt;
 struct hst_ckpt_config {
     size_t size;       /* sizeof(struct hst_ckpt_config) */
     const char *store; /* its directories between commas, in the order of their files; copied */
-    /* of which step: the store's last version, or a kept copy; HST_NO_VERSION: the last version */
+    /* of which step: a kept copy, or the store's last version where there is no copy, or where
+       ranks find none that is whole; HST_NO_VERSION: the last version */
     uint64_t step;
     /* no run may begin to write meanwhile: what hst_ckpt_verify and what comes after it there need;
        a store in use is then refused */
@@ -33,6 +34,7 @@ struct hst_ckpt_config {
     enum hst_io io;
     /* which of the replicas that ranks of ZeRO stage 0 have left; 0: the first, or none are */
     uint32_t replica;
+    bool copy; /* `step` is that of a copy: the store's last version will not do */
 };
 
 /**
@@ -116,8 +118,8 @@ int hst_ckpt_ranks_open(struct hst_ckpt_ranks *ranks, const struct hst_ckpt_conf
  * transport's. */
 int hst_ckpt_ranks_kept(struct hst_ckpt_ranks *ranks, uint64_t *steps, size_t capacity,
                         size_t *count, struct hst_error *error);
-/** The same of all files: steps of which any rank finds a copy, or a part of one. hst_ckpt_open
- * tells whether it is whole (E613). Errors: the transport's; -ENOMEM. */
+/** The same of all files: steps of which any rank finds a copy, or a part of one. Opening it, with
+ * config->copy, tells whether it is whole (E613). Errors: the transport's; -ENOMEM. */
 int hst_ckpt_ranks_copies(struct hst_ckpt_ranks *ranks, uint64_t *steps, size_t capacity,
                           size_t *count, struct hst_error *error);
 /** As hst_ckpt_replicas, of ranks: the numbers that any of them finds. *count: how many. Errors:

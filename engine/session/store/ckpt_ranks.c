@@ -3,13 +3,11 @@
  * A store that is read by ranks, each of which finds some of its files: what <hoistway/ckpt.h> has
  * of them. They are joined, and find files, as those that train are; nothing is planned or sealed.
  */
+#include "session/store/ckpt_ranks.h"
+
 #include "base/report.h"
-#include "ckpt/ckpt.h"
 #include "comm/report.h"
-#include "session/ranks/ranks.h"
 #include "session/store/copies.h"
-#include "session/store/replicas.h"
-#include "session/store/shares.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,23 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NODE_BYTES = 64, LOOK_MS = 50 };
+enum { LOOK_MS = 50 };
 
-struct hst_ckpt_ranks {
-    struct hst_engine engine; /* as far as ranks and files are an engine's */
-    char node[NODE_BYTES];
-    uint32_t writer; /* the process that the launcher has numbered 0 */
-    int (*stopped)(void *context);
-    void *stopped_context;
-    /* This holds what is under way: who stops waiting may free its own memory. */
-    unsigned char *room;
-    size_t room_bytes;
-    bool agreed;              /* the last error is that of all */
-    struct replicas replicas; /* as they were asked for last */
-    struct shares copy;       /* the files of the copy that was looked for last */
-};
-
-static int no_memory(struct hst_error *error)
+int ckpt_ranks_no_memory(struct hst_error *error)
 {
     return store_refuse(error, HST_E_BUDGET, -ENOMEM,
                         "no memory for what ranks tell each other. Fix: end other programs");
@@ -120,7 +104,7 @@ static int share(void *context, const void *own, void *all, size_t bytes)
 struct outcome {
     int rc;
     struct hst_error error;
-    char who[NODE_BYTES + 32];
+    char who[CKPT_NODE_BYTES + 32];
 };
 
 /* *error ← that of `one`, and whose it is unless all say the same. */
@@ -137,13 +121,13 @@ static void tell_of(const struct outcome *all, uint32_t processes, uint32_t one,
                  (int)(sizeof error->message - sizeof all->who), all[one].error.message);
 }
 
-static int agree(void *context, int rc, struct hst_error *error)
+int ckpt_ranks_agree(void *context, int rc, struct hst_error *error)
 {
     struct hst_ckpt_ranks *r = context;
     const uint32_t processes = r->engine.ranks.ranks;
     struct outcome own, *all = calloc(processes, sizeof *all);
     if (!all)
-        return no_memory(error);
+        return ckpt_ranks_no_memory(error);
     memset(&own, 0, sizeof own);
     own.rc = rc;
     if (rc)
@@ -162,14 +146,14 @@ static int agree(void *context, int rc, struct hst_error *error)
 }
 
 /* It tells a failure in the engine's words. */
-static int failed(const struct hst_ckpt_ranks *r, int rc, struct hst_error *error)
+int ckpt_ranks_failed(const struct hst_ckpt_ranks *r, int rc, struct hst_error *error)
 {
     if (r->engine.report.error.code)
         *error = r->engine.report.error;
     else if (rc == -ECANCELED)
         store_refuse(error, HST_E_READ, rc, "stopped");
     else if (!error->code)
-        no_memory(error);
+        ckpt_ranks_no_memory(error);
     return rc;
 }
 
@@ -187,6 +171,20 @@ static void name(void *context, const char *directory, char *text, size_t bytes)
     snprintf(text, bytes, "%s:%s", r->node, directory);
 }
 
+void ckpt_ranks_talk(struct hst_ckpt_ranks *r, struct ckpt_shares *shares)
+{
+    shares->processes = r->engine.ranks.ranks;
+    shares->process = r->engine.ranks.rank;
+    shares->node = r->engine.ranks.node;
+    shares->writer = r->writer;
+    shares->take = take;
+    shares->share = share;
+    shares->agree = ckpt_ranks_agree;
+    shares->fill = fill;
+    shares->name = name;
+    shares->context = r;
+}
+
 /* ---- joining ---- */
 
 static int check_found(struct hst_ckpt_ranks *r, struct hst_error *error)
@@ -198,7 +196,7 @@ static int check_found(struct hst_ckpt_ranks *r, struct hst_error *error)
         *error = shares->error;
         rc = error->native;
     }
-    rc = agree(r, rc, error);
+    rc = ckpt_ranks_agree(r, rc, error);
     if (rc)
         return rc;
     rc = shares_check(&r->engine);
@@ -210,7 +208,7 @@ static int check_found(struct hst_ckpt_ranks *r, struct hst_error *error)
                      "store that a run has begun, as --store had them",
                      r->engine.config.store, r->engine.ranks.ranks);
     report->error = (struct hst_error){0}; /* it is no engine's end */
-    return agree(r, rc, error);
+    return ckpt_ranks_agree(r, rc, error);
 }
 
 static int find_writer(struct hst_ckpt_ranks *r)
@@ -234,14 +232,14 @@ static int join(struct hst_ckpt_ranks *r, const struct hst_ckpt_ranks_config *co
     rc = rc ? rc : hst_engine_same(engine, "the version of hoistway", hst_version());
     rc = rc ? rc : hst_engine_same(engine, "what is asked", config->work);
     if (rc)
-        return failed(r, rc, error);
+        return ckpt_ranks_failed(r, rc, error);
     rc = hst_store_words(engine->store, &(struct hst_store_place){0}, NULL, 0, error);
-    rc = agree(r, rc < 0 ? rc : 0, error);
+    rc = ckpt_ranks_agree(r, rc < 0 ? rc : 0, error);
     if (rc)
         return rc;
     rc = shares_find(engine);
     rc = rc ? rc : find_writer(r);
-    return rc ? failed(r, rc, error) : check_found(r, error);
+    return rc ? ckpt_ranks_failed(r, rc, error) : check_found(r, error);
 }
 
 int hst_ckpt_ranks_join(const struct hst_ckpt_ranks_config *config, struct hst_ckpt_ranks **ranks,
@@ -254,7 +252,7 @@ int hst_ckpt_ranks_join(const struct hst_ckpt_ranks_config *config, struct hst_c
                             "ranks open a store together, each with its launch");
     struct hst_ckpt_ranks *r = calloc(1, sizeof *r);
     if (!r)
-        return no_memory(error);
+        return ckpt_ranks_no_memory(error);
     r->engine.config.launch = config->launch;
     r->engine.config.peer_timeout_s = config->peer_timeout_s;
     r->engine.plan_in.stored = true;
@@ -264,13 +262,13 @@ int hst_ckpt_ranks_join(const struct hst_ckpt_ranks_config *config, struct hst_c
     if (gethostname(r->node, sizeof r->node - 1))
         snprintf(r->node, sizeof r->node, "a node without a name");
     *ranks = r;
-    return r->engine.store ? join(r, config, error) : no_memory(error);
+    return r->engine.store ? join(r, config, error) : ckpt_ranks_no_memory(error);
 }
 
 bool hst_ckpt_ranks_agreed(const struct hst_ckpt_ranks *r, int native, struct hst_error *error)
 {
     if (!error->code)
-        failed(r, native, error);
+        ckpt_ranks_failed(r, native, error);
     return r->agreed || !r->engine.comm;
 }
 
@@ -282,7 +280,7 @@ int hst_ckpt_ranks_leave(struct hst_ckpt_ranks **ranks, struct hst_error *error)
     r->engine.report.error = (struct hst_error){0};
     const int rc = hst_engine_leave(&r->engine);
     if (rc)
-        return failed(r, rc, error);
+        return ckpt_ranks_failed(r, rc, error);
     shares_close(&r->engine);
     replicas_close(&r->replicas);
     shares_free(&r->copy);
@@ -298,123 +296,7 @@ void hst_ckpt_ranks_abort(struct hst_ckpt_ranks *ranks, int status)
     hst_engine_abort(&ranks->engine, status);
 }
 
-/* ---- handles ---- */
-
-/* A handle has this, and gives it back. */
-struct opened {
-    struct ckpt_shares shares;
-    struct share_directories *own;              /* [world] */
-    const struct store_directory **directories; /* [world] */
-    unsigned char *seen;                        /* of `shares` */
-    char *paths;                                /* between commas */
-};
-
-static void release(struct ckpt_shares *shares)
-{
-    struct opened *o = (struct opened *)shares;
-    for (uint32_t rank = 0; o->own && rank < shares->world; rank++)
-        share_directories_close(&o->own[rank]);
-    free(o->own);
-    free((void *)o->directories);
-    free(o->seen);
-    free(o->paths);
-    free(o);
-}
-
-static int open_rank(const struct shares *shares, struct opened *o, uint32_t rank,
-                     struct hst_error *error)
-{
-    const uint32_t nth = shares_nth(shares, rank);
-    if (nth == UINT32_MAX)
-        return 0;
-    const int rc = share_directories_open(shares, nth, &o->own[rank], error);
-    o->directories[rank] = o->own[rank].list;
-    return rc;
-}
-
-/* It is for a store of one rank, or such a copy. */
-static int open_replica(struct hst_ckpt_ranks *r, struct opened *o, uint32_t number,
-                        struct hst_error *error)
-{
-    const uint32_t processes = r->engine.ranks.ranks;
-    if (o->shares.world != 1)
-        return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
-                            "what %s has is of %u ranks together, none of which is a replica. "
-                            "Fix: hoistway ckpt list tells which copies are kept",
-                            r->engine.config.store, o->shares.world);
-    o->shares.replica = number;
-    replicas_seen(&r->replicas, processes, number, o->seen);
-    const int rc = replicas_open(&r->replicas, number, o->own, error);
-    o->directories[0] = o->own[0].text ? o->own[0].list : NULL;
-    return rc;
-}
-
-static int open_each(struct hst_ckpt_ranks *r, const struct shares *shares, struct opened *o,
-                     uint32_t replica, struct hst_error *error)
-{
-    int rc = 0;
-    if (replica > 0)
-        return open_replica(r, o, replica, error);
-    for (uint32_t rank = 0; rc == 0 && rank < o->shares.world; rank++)
-        rc = open_rank(shares, o, rank, error);
-    return rc;
-}
-
-/* It is of the first rank whose files it finds, or those that would be its own. */
-static int write_paths(struct hst_ckpt_ranks *r, struct opened *o)
-{
-    const size_t bytes = (size_t)STRIPE_DRIVES_MAX * (PATH_MAX + KEPT_NAME_BYTES);
-    struct hst_error ignored;
-    uint32_t rank = 0;
-    size_t n = 0;
-    o->paths = malloc(bytes);
-    if (!o->paths)
-        return -ENOMEM;
-    while (rank < o->shares.world && !o->directories[rank])
-        rank++;
-    if (rank == o->shares.world)
-        return fill(r, r->engine.store, o->paths, bytes, &ignored);
-    for (uint32_t d = 0; d < o->own[rank].drives; d++)
-        n += (size_t)snprintf(o->paths + n, bytes - n, "%s%s", d ? "," : "",
-                              o->own[rank].list[d].path);
-    return 0;
-}
-
-/* number: by which the map tells who sees what; null: by that of the processes. */
-static int make_opened(struct hst_ckpt_ranks *r, const struct share_map *map,
-                       const uint32_t *number, struct opened **opened, struct hst_error *error)
-{
-    const uint32_t processes = r->engine.ranks.ranks;
-    struct opened *o = *opened = calloc(1, sizeof *o);
-    if (!o)
-        return no_memory(error);
-    o->shares = (struct ckpt_shares){
-        .world = map->world,
-        .drives = map->drives,
-        .processes = processes,
-        .process = r->engine.ranks.rank,
-        .node = r->engine.ranks.node,
-        .writer = r->writer,
-        .take = take,
-        .share = share,
-        .agree = agree,
-        .fill = fill,
-        .name = name,
-        .context = r,
-        .release = release,
-    };
-    o->own = calloc(map->world, sizeof *o->own);
-    o->directories = calloc(map->world, sizeof *o->directories);
-    o->shares.directories = o->directories;
-    o->shares.seen = o->seen = calloc(processes, map->world);
-    for (uint32_t p = 0; o->seen && p < processes; p++)
-        memcpy(o->seen + (size_t)p * map->world,
-               map->seen + (size_t)(number ? number[p] : p) * map->world, map->world);
-    for (uint32_t rank = 0; o->own && rank < map->world; rank++)
-        for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
-            o->own[rank].list[d].fd = -1;
-    return o->own && o->directories && o->seen ? 0 : no_memory(error);
-}
+/* ---- copies and replicas ---- */
 
 /* The steps of copies, as the process tells that finds rank 0's files; of others nothing. */
 static size_t kept_here(const struct hst_ckpt_ranks *r, uint64_t *steps, size_t capacity)
@@ -443,7 +325,7 @@ int hst_ckpt_ranks_kept(struct hst_ckpt_ranks *r, uint64_t *steps, size_t capaci
     if (rc == 0 && told > 0)
         rc = take(r, teller, steps, told * sizeof *steps);
     *count = rc ? 0 : found;
-    return rc ? failed(r, rc, error) : 0;
+    return rc ? ckpt_ranks_failed(r, rc, error) : 0;
 }
 
 int hst_ckpt_ranks_replicas(struct hst_ckpt_ranks *r, uint64_t step, uint32_t *numbers,
@@ -456,13 +338,13 @@ int hst_ckpt_ranks_replicas(struct hst_ckpt_ranks *r, uint64_t step, uint32_t *n
     if (step == HST_NO_VERSION && r->engine.shares.map.world != 1) /* of a copy its files tell */
         return 0;
     if (replicas_look(&r->replicas, r->engine.store, &place, step, ranks->ranks))
-        rc = no_memory(error);
-    rc = agree(r, rc, error);
+        rc = ckpt_ranks_no_memory(error);
+    rc = ckpt_ranks_agree(r, rc, error);
     if (rc)
         return rc;
     rc = share(r, r->replicas.own, r->replicas.all, REPLICA_SET_BYTES);
     if (rc)
-        return failed(r, rc, error);
+        return ckpt_ranks_failed(r, rc, error);
     *count = replicas_numbers(&r->replicas, ranks->ranks, numbers, capacity);
     return 0;
 }
@@ -473,126 +355,18 @@ int hst_ckpt_ranks_copies(struct hst_ckpt_ranks *r, uint64_t *steps, size_t capa
     const struct comm_info *ranks = &r->engine.ranks;
     const struct hst_store_place place = {ranks->rank, ranks->local, ranks->node};
     struct copies *all = calloc(ranks->ranks + 1ul, sizeof *all); /* the last is this one's own */
-    int rc =
-        !all || copies_look(&all[ranks->ranks], r->engine.store, &place) ? no_memory(error) : 0;
+    int rc = !all || copies_look(&all[ranks->ranks], r->engine.store, &place)
+                 ? ckpt_ranks_no_memory(error)
+                 : 0;
     *count = 0;
-    rc = agree(r, rc, error);
+    rc = ckpt_ranks_agree(r, rc, error);
     if (rc == 0 && all) {
         rc = share(r, &all[ranks->ranks], all, sizeof *all);
         if (rc)
-            failed(r, rc, error);
+            ckpt_ranks_failed(r, rc, error);
         else
             *count = copies_of_all(all, ranks->ranks, steps, capacity);
     }
     free(all);
-    return rc;
-}
-
-/* *kept ← the step, where any rank has a copy of it; else none. */
-static int find_copy(struct hst_ckpt_ranks *r, uint64_t step, uint64_t *kept,
-                     struct hst_error *error)
-{
-    uint64_t steps[COPIES_MOST];
-    size_t count = 0;
-    *kept = HST_NO_VERSION;
-    const int rc =
-        step == HST_NO_VERSION ? 0 : hst_ckpt_ranks_copies(r, steps, COPIES_MOST, &count, error);
-    for (size_t i = 0; i < count && i < COPIES_MOST; i++)
-        *kept = steps[i] == step ? step : *kept;
-    return rc;
-}
-
-/* It is the same on all of them. */
-static int refuse_copy(struct hst_ckpt_ranks *r, uint64_t step, struct hst_error *error)
-{
-    const struct share_map *map = &r->copy.map;
-    char names[200];
-    r->agreed = true;
-    if (map->fate == SHARE_NONE)
-        return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
-                            "the copy of step %llu in %s has gone meanwhile. Fix: hoistway ckpt "
-                            "list tells which are kept",
-                            (unsigned long long)step, r->engine.config.store);
-    if (map->fate == SHARE_SEVERAL)
-        return store_refuse(error, HST_E_STORE_MIXED, -EINVAL,
-                            "ranks find two copies of step %llu in %s. Fix: leave one of them "
-                            "there",
-                            (unsigned long long)step, r->engine.config.store);
-    share_map_missing(map, r->engine.ranks.ranks, names, sizeof names);
-    return store_refuse(error, HST_E_STORE_MIXED, -ENODATA,
-                        "no rank finds %s of the copy of step %llu in %s. Fix: start ranks on the "
-                        "nodes that have it, or bring it to one that takes part",
-                        names, (unsigned long long)step, r->engine.config.store);
-}
-
-/* A copy may be of another number of ranks than the store: its files are looked for as a store's
- * are. */
-static int look_at_copy(struct hst_ckpt_ranks *r, uint64_t step, struct hst_error *error)
-{
-    char *directories = kept_directories(r->engine.store, step);
-    int rc = directories ? 0 : no_memory(error);
-    shares_free(&r->copy);
-    rc = agree(r, rc, error);
-    if (rc == 0 && (rc = shares_look(&r->engine, &r->copy, directories)) != 0)
-        failed(r, rc, error);
-    free(directories);
-    if (rc)
-        return rc;
-    const struct share_map *map = &r->copy.map;
-    if (map->fate == SHARE_MISSING && r->copy.error.code) { /* others do not know of it */
-        *error = r->copy.error;
-        rc = error->native;
-    }
-    rc = agree(r, rc, error);
-    return rc == 0 && map->fate != SHARE_OWN && map->fate != SHARE_MOVE
-               ? refuse_copy(r, step, error)
-               : rc;
-}
-
-static int refuse_step(const struct hst_ckpt_ranks *r, uint64_t is, uint64_t wanted,
-                       struct hst_error *error)
-{
-    return store_refuse(error, HST_E_STORE_EMPTY, -ENOENT,
-                        "the store in %s has no version of step %llu: its last one is of step "
-                        "%llu. Fix: hoistway ckpt list tells which are kept",
-                        r->engine.config.store, (unsigned long long)wanted, (unsigned long long)is);
-}
-
-int hst_ckpt_ranks_open(struct hst_ckpt_ranks *r, const struct hst_ckpt_config *config,
-                        struct hst_ckpt **ckpt, struct hst_error *error)
-{
-    struct opened *o = NULL;
-    struct hst_ckpt *made = NULL;
-    uint64_t kept;
-    int rc = find_copy(r, config->step, &kept, error);
-    const bool copied = kept != HST_NO_VERSION;
-    rc = rc == 0 && copied ? look_at_copy(r, kept, error) : rc;
-    /* a replica's copy is whole, though rank 0 has none */
-    const bool lone = copied && rc && config->replica > 0 && r->copy.map.fate == SHARE_NONE;
-    if (rc && !lone)
-        return rc;
-    *error = (struct hst_error){0};
-    const struct shares *shares = copied && !lone ? &r->copy : &r->engine.shares;
-    rc = make_opened(r, &shares->map, shares == &r->copy ? shares->map.number : NULL, &o, error);
-    rc = rc ? rc : open_each(r, shares, o, config->replica, error);
-    if (rc == 0 && write_paths(r, o))
-        rc = no_memory(error);
-    rc = agree(r, rc, error);
-    if (rc == 0) {
-        o->shares.hold = config->hold;
-        rc = ckpt_open_shares(&o->shares, o->paths, config->io, &made, error);
-    }
-    if (rc) {
-        if (o)
-            release(&o->shares);
-        return failed(r, rc, error);
-    }
-    made->kept = kept != HST_NO_VERSION;
-    if (config->step != HST_NO_VERSION && made->looks[0].ref.step != config->step) {
-        rc = refuse_step(r, made->looks[0].ref.step, config->step, error);
-        r->agreed = true;
-        hst_ckpt_close(&made);
-    }
-    *ckpt = made;
     return rc;
 }

@@ -32,9 +32,13 @@ struct ckpt_source {
  */
 int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *operands,
                      const char *work, struct hst_error *error);
-/** As hst_ckpt_open. Where it is to be held, W614 tells of a version that is not the newest. */
+/** step: of a copy; HST_NO_VERSION: the last version. As hst_ckpt_open. Where it is to be held,
+ * W614 tells of a version that is not the newest. */
 int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
                         struct hst_ckpt **ckpt, struct hst_error *error);
+/** The same, held: a copy of that step, or the last version where it is of that step, too. */
+int ckpt_source_step(const struct ckpt_source *source, uint64_t step, struct hst_ckpt **ckpt,
+                     struct hst_error *error);
 /** Another replica's version, which is held: one of those that ckpt_source_replicas has told last.
  * As hst_ckpt_open. */
 int ckpt_source_replica(const struct ckpt_source *source, uint64_t step, uint32_t number,

@@ -207,7 +207,7 @@ static int work_with(struct options *options, const char *name,
     int native = ckpt_source_open(&source, &options->operands, asked(options, name), &error);
     native = native ? native : check_outside(source.store, options->out, &error);
     if (native == 0)
-        native = ckpt_source_version(&source, options->step, true, &ckpt, &error);
+        native = ckpt_source_step(&source, options->step, &ckpt, &error);
     native = native ? native : work(options, ckpt, &error);
     const int code = native ? ckpt_source_fail(&source, native, &error) : CLI_EXIT_OK;
     return ckpt_source_close(&source, ckpt_source_goes_on(&source, native, &error), code);

@@ -86,8 +86,19 @@ static int open_version(const struct ckpt_source *source, const struct hst_ckpt_
 int ckpt_source_version(const struct ckpt_source *source, uint64_t step, bool hold,
                         struct hst_ckpt **ckpt, struct hst_error *error)
 {
+    const struct hst_ckpt_config config = {.size = sizeof config,
+                                           .store = source->store,
+                                           .step = step,
+                                           .hold = hold,
+                                           .copy = step != HST_NO_VERSION};
+    return open_version(source, &config, ckpt, error);
+}
+
+int ckpt_source_step(const struct ckpt_source *source, uint64_t step, struct hst_ckpt **ckpt,
+                     struct hst_error *error)
+{
     const struct hst_ckpt_config config = {
-        .size = sizeof config, .store = source->store, .step = step, .hold = hold};
+        .size = sizeof config, .store = source->store, .step = step, .hold = true};
     return open_version(source, &config, ckpt, error);
 }
 
