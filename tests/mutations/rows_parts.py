@@ -154,7 +154,17 @@ mutate(
     ('rank 0 is one of the replicas', '{.count = first ? 0 : 1};', '{.count = 0};'),
 )
 mutate(
-    'engine/session/store/ckpt_ranks.c', 'e2e/rank_ckpt',
-    ('a copy is looked for by itself', 'copied && !lone ? &r->copy : &r->engine.shares;',
-     '&r->engine.shares;'),
+    'engine/session/store/ckpt_ranks_open.c', 'e2e/rank_ckpt',
+    ('a copy is looked for by itself', 'chosen->shares = &r->copy;',
+     'chosen->shares = &r->engine.shares;'),
+)
+mutate(
+    'engine/session/store/ckpt_ranks_open.c', 'e2e/rank_keeps-whole',
+    ('a list does not take the store for its copy', 'config->replica > 0 || config->copy ||',
+     'config->replica > 0 ||'),
+)
+mutate(
+    'tools/verbs/ckpt/list.c', 'e2e/rank_keeps-whole',
+    ('beside a run no part of a copy is told', 'return (in_use && (rc == -ENOENT',
+     'return (false && (rc == -ENOENT'),
 )
