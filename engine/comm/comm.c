@@ -111,7 +111,7 @@ int comm_open(const struct comm_config *config, struct comm **comm, struct comm_
         int rc = comm_self_open(comm);
         return rc ? comm_fail(told, rc, COMM_NOBODY, "no memory for the comm of one rank") : 0;
     }
-    if (!config->launch.mpi && !(config->dev && *config->launch.meet))
+    if (!config->launch.mpi && !(config->dev && config->launch.meets))
         return comm_fail(told, -ENODEV, COMM_NOBODY,
                          "%s started %u ranks, which no transport joins: MPI does not know of them",
                          config->launch.launcher, config->launch.ranks);

@@ -78,6 +78,7 @@ struct comm_failure {
     int native;     /* negative errno; 0: nothing */
     int rank;       /* that the line names; COMM_NOBODY where it names none */
     char text[400]; /* what, the value seen, why; one line, without a fix */
+    char fix[160];  /* "": what helps follows from `native` */
 };
 
 struct comm_info {

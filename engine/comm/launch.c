@@ -5,7 +5,7 @@
  * hold. A launcher's variables reach every process below it, so a source counts only where it says
  * both how many there are and which one this is.
  */
-#include <hoistway/ranks.h>
+#include "comm/meet.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHY_BYTES = 200, DIGITS_MOST = 10 };
+enum { WHY_BYTES = MEET_WHY_BYTES, DIGITS_MOST = 10 };
 #define RANKS_MOST 65536ul
 #define PORT_MOST  65535ul
 /* From here on a number of a Slurm step stands for the batch script and its like: no step. */
@@ -118,6 +118,7 @@ static void read_meeting(const struct given *given, struct hst_launch *launch)
                                 host, colons ? "]" : "", port + 1);
     if (length < 0 || (size_t)length >= sizeof launch->meet)
         launch->meet[0] = '\0';
+    launch->meets = *launch->meet != '\0';
 }
 
 /* 1: complete, *launch is written; 0: nothing is said; -EINVAL: a part, or what makes no sense. */
@@ -203,11 +204,14 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
     char own_why[WHY_BYTES] = "";
     int rc = 0;
     bool found = false;
+    const char *by_mpi = NULL;
     *launch = (struct hst_launch){.ranks = 1, .launcher = "", .variable = "", .alone = ""};
     for (int id = 0; id < SOURCES; id++) {
         struct hst_launch said = {0};
         char reason[WHY_BYTES] = "";
         int state = read_source(&given, (enum source_id)id, &said, reason);
+        if (state == 1 && said.mpi && said.ranks > 1 && id != FLAGS)
+            by_mpi = said.launcher;
         if (state == 1 && !found) {
             *launch = said;
             state = id == SLURM ? check_pmi(&given, &said, reason) : 0;
@@ -222,6 +226,10 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
             rc = state;
             memcpy(own_why, reason, sizeof own_why);
         }
+    }
+    if (!rc && given.flags->rendezvous) {
+        rc = meet_read(given.flags->rendezvous, by_mpi, given.get, launch, own_why);
+        launch->refused_alike = rc < 0;
     }
     if (why)
         memcpy(why, own_why, WHY_BYTES);

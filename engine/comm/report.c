@@ -34,6 +34,7 @@ int comm_report_open(const struct comm_failure *failure, bool device, struct rep
         fix = "--comm mpi, of ranks that mpirun or srun starts";
     else if (failure->native == -EPIPE)
         fix = "what that rank has said; then start all of them again";
+    fix = *failure->fix ? failure->fix : fix;
     return report_fail(report, failure->native == -EPIPE ? HST_E_RANK : HST_E_COMM, failure->native,
                        "ranks cannot be joined: %s. Fix: %s", failure->text, fix);
 }

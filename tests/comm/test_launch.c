@@ -19,6 +19,8 @@ struct row {
     const char *world, *flag_rank;
     uint32_t locals, local;
     const char *meet; /* null: "" */
+    const char *rendezvous, *folder;
+    const char *file; /* null: "" */
 };
 static const struct row *now;
 
@@ -147,6 +149,60 @@ static const struct row rows[] = {
      .flag_rank = "1"},
     {"", 1, 0, "no rank below --world", .set = {{NULL}}, .world = "2", .flag_rank = "2"},
     {"--world", 1, 0, NULL, .set = {OPEN_MPI("2", "1")}, .world = "1", .flag_rank = "0"},
+    /* where ranks meet */
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"), {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}},
+     .rendezvous = "tcp:node-7:4000", .meet = "node-7:4000"},
+    {"torchrun", 2, 0, NULL, .set = {TORCHRUN("2", "0")}, .rendezvous = "tcp:[fd00::1]:65535",
+     .meet = "[fd00::1]:65535"},
+    {"--world", 2, 1, NULL, .set = {{NULL}}, .world = "2", .flag_rank = "1",
+     .rendezvous = "tcp:node-7:1", .meet = "node-7:1"},
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"),
+             {"LOCAL_WORLD_SIZE", "2"},
+             {"MASTER_ADDR", "10.0.0.1"},
+             {"MASTER_PORT", "29500"},
+             {"TORCHELASTIC_RUN_ID", "a/b c"},
+             {"TORCHELASTIC_RESTART_COUNT", "3"}},
+     .locals = 2, .rendezvous = "file:/shared/a:b", .folder = "/shared/a:b",
+     .file = "hoistway-a_b_c-3-"},
+    /* agents of several nodes count apart */
+    {"torchrun", 2, 0, NULL,
+     .set = {TORCHRUN("2", "0"),
+             {"LOCAL_WORLD_SIZE", "1"},
+             {"TORCHELASTIC_RUN_ID", "id"},
+             {"TORCHELASTIC_RESTART_COUNT", "3"}},
+     .locals = 1, .rendezvous = "file:.", .folder = ".", .file = "hoistway-id-0-"},
+    {"--world", 2, 1, NULL, .set = {{NULL}}, .world = "2", .flag_rank = "1",
+     .rendezvous = "file:dir", .folder = "dir", .file = "hoistway-run-0-"},
+    {"--world", 1, 0, NULL, .set = {OPEN_MPI("1", "0")}, .world = "1", .flag_rank = "0",
+     .rendezvous = "file:dir", .folder = "dir", .file = "hoistway-run-0-"},
+    {"mpirun of Open MPI", 2, 1, "mpirun of Open MPI has started these",
+     .set = {OPEN_MPI("2", "1")}, .rendezvous = "file:dir"},
+    {"--world", 2, 1, "mpirun of Open MPI has started these", .set = {OPEN_MPI("2", "1")},
+     .world = "2", .flag_rank = "1", .rendezvous = "file:dir"},
+    {"", 1, 0, "nothing says which of several", .set = {{NULL}}, .rendezvous = "file:dir"},
+    {"--world", 2, 1, "is no place where", .set = {{NULL}}, .world = "2", .flag_rank = "1",
+     .rendezvous = "dir"},
+    {"--world", 2, 1, "is no place where", .set = {{NULL}}, .world = "2", .flag_rank = "1",
+     .rendezvous = "file:"},
+    {"--world", 2, 1, "is no place. Fix: tcp:HOST:PORT", .set = {{NULL}}, .world = "2",
+     .flag_rank = "1", .rendezvous = "tcp:node"},
+    {"--world", 2, 1, "is no place. Fix: tcp:HOST:PORT", .set = {{NULL}}, .world = "2",
+     .flag_rank = "1", .rendezvous = "tcp::80"},
+    {"--world", 2, 1, "is no place. Fix: tcp:HOST:PORT", .set = {{NULL}}, .world = "2",
+     .flag_rank = "1", .rendezvous = "tcp:node:0"},
+    {"--world", 2, 1, "is no place. Fix: tcp:HOST:PORT", .set = {{NULL}}, .world = "2",
+     .flag_rank = "1", .rendezvous = "tcp:node:65536"},
+    {"--world", 2, 1, "is no place. Fix: tcp:HOST:PORT", .set = {{NULL}}, .world = "2",
+     .flag_rank = "1", .rendezvous = "tcp:node:80x"},
+    {"--world", 2, 1, "is no place. Fix: tcp:HOST:PORT", .set = {{NULL}}, .world = "2",
+     .flag_rank = "1", .rendezvous = "tcp:fd00::1:80"},
+    {"--world", 2, 1, "is no place. Fix: tcp:HOST:PORT", .set = {{NULL}}, .world = "2",
+     .flag_rank = "1", .rendezvous = "tcp:a node:80"},
+    {"--world", 2, 1, "is longer than", .set = {{NULL}}, .world = "2", .flag_rank = "1",
+     .rendezvous = "tcp:a-name-that-is-longer-than-there-is-room-for-it-and-its-port."
+                   "example.example.example.example.example.example:80"},
 };
 
 static void each_environment_is_judged_by_its_variables(void **state)
@@ -154,7 +210,7 @@ static void each_environment_is_judged_by_its_variables(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *row = now = &rows[i];
-        const struct hst_launch_flags flags = {row->world, row->flag_rank};
+        const struct hst_launch_flags flags = {row->world, row->flag_rank, row->rendezvous};
         struct hst_launch launch;
         char why[200];
         memset(why, 0x55, sizeof why);
@@ -167,13 +223,50 @@ static void each_environment_is_judged_by_its_variables(void **state)
         assert_int_equal(launch.locals, row->locals);
         assert_int_equal(launch.local, row->local);
         assert_string_equal(launch.meet, row->meet ? row->meet : "");
-        assert_true(launch.mpi == (*row->launcher && strcmp(row->launcher, "torchrun") != 0));
+        const bool placed = row->rendezvous && !row->why;
+        assert_true(launch.meets == (row->meet || row->folder));
+        assert_true(launch.meet_chosen == (placed && row->meet));
+        assert_true(!row->folder == !launch.folder);
+        if (row->folder)
+            assert_string_equal(launch.folder, row->folder);
+        assert_int_equal(
+            strncmp(launch.file, row->file ? row->file : "", row->file ? strlen(row->file) : 1), 0);
+        assert_true(launch.mpi ==
+                    (*row->launcher && !placed && strcmp(row->launcher, "torchrun") != 0));
         assert_true(!*launch.launcher == !*launch.variable && !*launch.launcher == !*launch.alone);
         if (row->why)
             assert_true(strstr(why, row->why) && strstr(why, "Fix: "));
         else
             assert_string_equal(why, "");
         assert_int_equal(hst_launch_read(&flags, get, &launch, NULL), rc);
+    }
+}
+
+/* The end of a file's name tells what its readable part cannot. */
+static void runs_that_differ_have_files_of_other_names(void **state)
+{
+    (void)state;
+    static const struct row runs[] = {
+        {.set = {TORCHRUN("2", "0")}},
+        {.set = {TORCHRUN("2", "0"), {"MASTER_PORT", "1"}}},
+        {.set = {TORCHRUN("2", "0"), {"MASTER_ADDR", "1"}}},
+        {.set = {TORCHRUN("2", "0"), {"TORCHELASTIC_RUN_ID", "a/b"}}},
+        {.set = {TORCHRUN("2", "0"), {"TORCHELASTIC_RUN_ID", "a.b"}}},
+        {.set = {TORCHRUN("2", "0"),
+                 {"LOCAL_WORLD_SIZE", "2"},
+                 {"TORCHELASTIC_RESTART_COUNT", "12345678901"}}},
+        {.set = {TORCHRUN("2", "0"),
+                 {"LOCAL_WORLD_SIZE", "2"},
+                 {"TORCHELASTIC_RESTART_COUNT", "12345678902"}}},
+    };
+    enum { RUNS = sizeof runs / sizeof *runs };
+    const struct hst_launch_flags flags = {.rendezvous = "file:dir"};
+    struct hst_launch launch[RUNS];
+    for (size_t i = 0; i < RUNS; i++) {
+        now = &runs[i];
+        assert_int_equal(hst_launch_read(&flags, get, &launch[i], NULL), 0);
+        for (size_t other = 0; other < i; other++)
+            assert_string_not_equal(launch[i].file, launch[other].file);
     }
 }
 
@@ -192,6 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_environment_is_judged_by_its_variables),
+        cmocka_unit_test(runs_that_differ_have_files_of_other_names),
         cmocka_unit_test(without_a_getter_it_is_the_process_that_is_asked),
     };
     return cmocka_run_group_tests_name("comm/launch", tests, NULL, NULL);

@@ -194,9 +194,11 @@ class Nccl(unittest.TestCase):
     # ---- without MPI ---------------------------------------------------------------------------
 
     def start(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None, stores=None,
-              streams='late', nccl='in-progress=0'):
-        """As torchrun starts ranks: by their variables alone. They are killed with the test."""
-        Nccl.port += 2
+              streams='late', nccl='in-progress=0', port=None, plain=None, place=None):
+        """As torchrun starts ranks: by their variables alone. They are killed with the test.
+        port: where the run before was; plain: each rank's --world, in place of variables; place:
+        NCCL_COMM_ID."""
+        Nccl.port += 2 if port is None else 0
         locals_ = ranks // nodes
         base = environment(gpus or locals_)
         base['HST_FAKE_CUDA'] += f',streams={streams}'
@@ -204,12 +206,15 @@ class Nccl(unittest.TestCase):
                               comm='auto')
         store = command.index('--store') + 1
         children = [subprocess.Popen(
-            [*command[:store], stores[rank] if stores else command[store], *command[store + 1:]],
+            [*command[:store], stores[rank] if stores else command[store], *command[store + 1:],
+             *([f'--world={plain[rank]}', f'--rank={rank}'] if plain else [])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**base, 'WORLD_SIZE': str(ranks), 'RANK': str(rank),
-                 'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
-                 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(Nccl.port),
-                 'HST_FAKE_NCCL': f'host=node{rank // locals_},{nccl}'})
+            env={**base, **({} if plain else {
+                'WORLD_SIZE': str(ranks), 'RANK': str(rank),
+                'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
+                'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port or Nccl.port)}),
+                **({'NCCL_COMM_ID': place} if place else {}),
+                'HST_FAKE_NCCL': f'host=node{rank // locals_},{nccl}'})
             for rank in range(ranks)]
         for child in children:
             self.addCleanup(child.wait)
@@ -252,6 +257,94 @@ class Nccl(unittest.TestCase):
                                                       steps=steps):
                     self.assertEqual(child.returncode, 0, errors)
             self.assertEqual(run.came_to()[1], alone('untied-mha', BF16)[1])
+
+    # ---- where they meet -----------------------------------------------------------------------
+
+    def left(self, run):
+        """Which kinds of files there are."""
+        return {'answer' if '.' not in name else 'call' if name.endswith('.rank1') else 'part'
+                for name in os.listdir(run.path('meet'))}
+
+    @in_turn(2, 4)
+    def test_ranks_meet_where_they_are_told(self):
+        """What the option says holds against a variable of NCCL's, which here names no place."""
+        with Run() as folder:
+            os.mkdir(folder.path('meet'))
+            ways = (f'file:{folder.path("meet")}', f'tcp:of-{os.getpid()}:{Nccl.port + 1}')
+            for way, plain in some([(w, p) for w in ways for p in (None, (2, 2))], 2):
+                with self.subTest(way=way, plain=plain), Run() as run:
+                    for child, _, errors in self.torchrun(run, 2, f'--rendezvous={way}',
+                                                          plain=plain, place='nowhere'):
+                        self.assertEqual(child.returncode, 0, errors)
+                    self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+                    self.assertEqual(os.listdir(folder.path('meet')), [])
+
+    @whole_alone
+    def test_runs_meet_side_by_side_in_one_directory(self):
+        with Run() as one, Run() as other:
+            os.mkdir(one.path('meet'))
+            way = f'--rendezvous=file:{one.path("meet")}'
+            children = [child for run in (one, other) for child in self.start(run, 2, way)]
+            for child in children:
+                _, errors = child.communicate(timeout=120)
+                self.assertEqual(child.returncode, 0, errors)
+            for run in (one, other):
+                self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+            self.assertEqual(os.listdir(one.path('meet')), [])
+
+    @whole_alone
+    def test_ranks_meet_where_a_killed_run_has_left_its_files(self):
+        with Run() as run:
+            os.mkdir(run.path('meet'))
+            way = f'--rendezvous=file:{run.path("meet")}'
+            children = self.start(run, 2, way, plain=(4, 4))  # and no others
+            until = time.monotonic() + 120
+            while not {'answer', 'call'} <= self.left(run):
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.01)
+            for child in children:
+                child.kill()
+                child.communicate(timeout=120)
+            self.assertNotEqual(os.listdir(run.path('meet')), [])
+            for child, _, errors in self.torchrun(run, 2, way, plain=(2, 2)):
+                self.assertEqual(child.returncode, 0, errors)
+            self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+            self.assertEqual(os.listdir(run.path('meet')), [])
+
+    @whole_alone
+    def test_rank_0_dies_once_all_have_its_file(self):
+        with Run() as run:
+            os.mkdir(run.path('meet'))
+            way = f'--rendezvous=file:{run.path("meet")}'
+            _, (child, _, errors) = self.torchrun(
+                run, 2, way, '--peer-timeout=5', nccl='rank=0,fail=ncclCommInitRankConfig:1:die')
+            self.assertEqual(child.returncode, 1, errors)
+            self.assertRegex(errors, r'error\[E504\] [^\n]*waited \d+ s in ncclCommInitRankConfig')
+            for child, _, errors in self.torchrun(run, 2, way, port=Nccl.port):
+                self.assertEqual(child.returncode, 0, errors)
+            self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+
+    @whole_alone
+    def test_ranks_that_do_not_meet(self):
+        with Run() as run:
+            os.mkdir(run.path('meet'))
+            way = f'--rendezvous=file:{run.path("meet")}'
+            (_, _, errors), = self.torchrun(run, 1, way + '/none', plain=(2,))
+            self.assertRegex(errors, r'error\[E502\] [^\n]*/none cannot be opened: No such file or '
+                                     r'directory\. Fix: make it')
+            (_, _, errors), = self.torchrun(run, 1, way, '--peer-timeout=1', plain=(2,))
+            self.assertRegex(errors, r'error\[E504\] [^\n]*: rank 1 has not come: rank 0 waited ')
+            first, other = self.start(run, 2, way, plain=(2, 4))
+            _, errors = other.communicate(timeout=120)
+            self.assertEqual(other.returncode, 1, errors)
+            self.assertRegex(errors, r'error\[E502\] [^\n]*rank 0 is one of 2, and rank 1 one of 4')
+            first.kill()
+            first.communicate(timeout=120)
+            for child, _, errors in self.torchrun(
+                    run, 2, '--rendezvous=tcp:taken:80', nccl='fail=ncclCommInitRankConfig:1:2'):
+                self.assertEqual(child.returncode, 1, errors)
+                self.assertRegex(errors, r'error\[E502\] [^\n]*unhandled system error[^\n]*Fix: '
+                                         r'[^\n]*where taken:80 cannot be used, --rendezvous tcp:')
 
     @whole_alone
     def test_two_nodes_have_the_bytes_of_one_rank(self):

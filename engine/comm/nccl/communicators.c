@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Communicators of NCCL: how ranks meet, and which of them there are. Where MPI launched, rank 0's
- * id goes to all by MPI. Else NCCL's own root listens at launch.meet, which all ranks know.
+ * id goes to all by MPI. Else NCCL's own root listens at launch.meet, which all ranks know, or the
+ * id goes to all by a file.
  * Gathers use the world, or the ranks of a node; exchanges the world too, or the two of hops: ranks
  * of a group in a node, and ranks of the same place in their groups.
  */
+#include "comm/nccl/meet_file.h"
 #include "comm/nccl/nccl_comm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,10 +63,25 @@ static int id_by_control(struct nccl *n, struct nccl_id *id)
     return rc;
 }
 
-/* NCCL takes it from the environment alone. The user's own choice of a place stays. */
+/* NCCL would take the place that the variable names for all ranks' id. */
+static int id_by_file(struct nccl *n, struct nccl_id *id)
+{
+    const struct hst_launch *launch = &n->config.launch;
+    const struct meet_file meet = {.folder = launch->folder,
+                                   .name = launch->file,
+                                   .rank = launch->rank,
+                                   .ranks = launch->ranks,
+                                   .limit_s = n->config.limit_s};
+    unsetenv("NCCL_COMM_ID");
+    const int rc = launch->rank == 0 ? own_id(n, id) : 0;
+    return rc ? rc : meet_by_file(&meet, id, sizeof *id, &n->failure);
+}
+
+/* NCCL takes it from the environment alone, where a variable that the user set stays, unless the
+   option names a place. */
 static int id_by_meeting(struct nccl *n, struct nccl_id *id)
 {
-    if (setenv("NCCL_COMM_ID", n->config.launch.meet, 0))
+    if (setenv("NCCL_COMM_ID", n->config.launch.meet, n->config.launch.meet_chosen))
         return nccl_fail(n, -ENOMEM, COMM_NOBODY, "no room in the environment for NCCL_COMM_ID");
     return own_id(n, id);
 }
@@ -149,18 +167,40 @@ static int check_inputs(struct nccl *n)
                : nccl_fail(n, -ENOTSUP, COMM_NOBODY, "%s", why);
 }
 
+static int find_id(struct nccl *n, struct nccl_id *id)
+{
+    if (n->control)
+        return id_by_control(n, id);
+    return n->config.launch.folder ? id_by_file(n, id) : id_by_meeting(n, id);
+}
+
+/* Nobody but NCCL looks whether the port is free. */
+static void tell_place(struct nccl *n)
+{
+    if (!n->control && *n->config.launch.meet && !*n->failure.fix)
+        snprintf(n->failure.fix, sizeof n->failure.fix,
+                 "what it or rank 0 has said; where %.60s cannot be used, --rendezvous "
+                 "tcp:HOST:PORT with another place",
+                 n->config.launch.meet);
+}
+
 int nccl_join(struct nccl *n)
 {
+    const uint64_t since_ns = nccl_now_ns();
     struct nccl_config config = config_of(n);
     struct nccl_id id = {0};
     int rc = find_uniform(n);
     rc = rc ? rc : check_inputs(n);
-    rc = rc ? rc : n->control ? id_by_control(n, &id) : id_by_meeting(n, &id);
+    rc = rc ? rc : find_id(n, &id);
     if (rc)
         return rc;
+    nccl_wait_rest(n, since_ns); /* a rank that has not come by the file is not waited for anew */
     const enum nccl_result result = n->library.ncclCommInitRankConfig(
         &n->world, (int)n->info.ranks, id, (int)n->info.rank, &config);
     rc = nccl_settle_made(n, NULL, &n->world, result, "ncclCommInitRankConfig");
+    n->wait_s = n->config.limit_s;
+    if (rc)
+        tell_place(n);
     return rc ? rc : nccl_split(n);
 }
 

@@ -15,6 +15,7 @@
 
 #define PATIENCE_S    3600.0
 #define COMPARE_S     5.0
+#define LEAST_S       1.0
 #define NAP_NS        50000L
 #define NS_PER_SECOND 1000000000ull
 
@@ -41,6 +42,12 @@ double nccl_limit_s(const struct nccl *n, const struct comm_op *op)
     if (op->within_s > 0)
         return op->within_s;
     return op->patient && n->config.limit_s < PATIENCE_S ? PATIENCE_S : n->config.limit_s;
+}
+
+void nccl_wait_rest(struct nccl *n, uint64_t since_ns)
+{
+    const double rest_s = n->config.limit_s - seconds_since(since_ns);
+    n->wait_s = rest_s > LEAST_S ? rest_s : LEAST_S;
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */

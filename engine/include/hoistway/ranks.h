@@ -20,6 +20,9 @@ typedef const char *hst_getenv_fn(const char *name);
 struct hst_launch_flags {
     const char *world; /* number of ranks, in digits */
     const char *rank;  /* below it */
+    /* where ranks meet that MPI does not know of: "file:DIR" or "tcp:HOST:PORT"; null: where the
+       launcher says */
+    const char *rendezvous;
 };
 
 /** Who this process is among those that were started together. */
@@ -32,8 +35,12 @@ struct hst_launch {
     const char *alone;         /* how it is started alone: "without mpirun"; "" */
     bool refused_alike;        /* what it is refused for is so on each of them */
     /* torchrun: "HOST:PORT" where NCCL's ranks can meet, behind MASTER_PORT, which is torchrun's;
-       "" where nothing, or no such place, is said */
+       "" where nothing, or no such place, is said. Or what --rendezvous tcp: says */
     char meet[96];
+    bool meet_chosen;   /* it is the latter, and holds against NCCL_COMM_ID */
+    const char *folder; /* --rendezvous file: they meet by files of it; the flags' own; or null */
+    char file[96];      /* whose names begin with it: of the run and its attempt */
+    bool meets;         /* MPI does not know of the ranks, and one of these is said */
 };
 
 /**
@@ -48,9 +55,12 @@ struct hst_launch {
  *          another; else ranks 1
  * why      [200], one line with a fix; "" unless refused; may be null
  *
+ * With flags->rendezvous ranks of --world and --rank are not MPI's, either.
+ *
  * Errors: -EINVAL: a source says a part (only the number, only the rank), or what is no number,
  * or a rank that is not below it; two complete sources contradict each other; a Slurm step of
- * several without PMI, each of which would be alone.
+ * several without PMI, each of which would be alone; a rendezvous that is no place, of ranks that
+ * MPI has started, or of a process that nobody numbers.
  * Thread-safety: safe where the getter is. Pure but for it.
  */
 int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,

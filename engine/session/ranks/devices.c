@@ -93,7 +93,7 @@ static int check_alone(struct hst_engine *engine)
 bool ranks_wait_for_devices(const struct hst_engine *engine)
 {
     const struct hst_launch *launch = engine->config.launch;
-    return launch && launch->ranks > 1 && !engine->config.plan && !launch->mpi && *launch->meet;
+    return launch && launch->ranks > 1 && !engine->config.plan && !launch->mpi && launch->meets;
 }
 
 int ranks_await_devices(struct hst_engine *engine)

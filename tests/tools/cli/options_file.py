@@ -14,7 +14,7 @@ from program import Folder, run, tree
 
 # What a file of options is written without: paths, --resume, and what ends or is a rank's own.
 BESIDE = set('model data eval store export log trace csv tfevents html config options resume '
-             'allow-config-change world rank explain-config print-options'.split())
+             'allow-config-change world rank rendezvous explain-config print-options'.split())
 # One value of each of the others, as the command line and the file have it, to be the same.
 VALUES = {
     'data-format': 'bytes', 'token-dtype': 'u16', 'allow-other-tokenizer': True, 'pack': 'off',
@@ -87,9 +87,10 @@ class OptionsFile(Folder):
 
     def test_paths_and_what_goes_with_resume_are_left_out(self):
         paths = [f'--{name}=x' for name in BESIDE - {
-            'resume', 'allow-config-change', 'world', 'rank', 'explain-config', 'print-options',
-            'config', 'options'}]
-        text = self.printed(*paths, '--resume', '--allow-config-change')
+            'resume', 'allow-config-change', 'world', 'rank', 'rendezvous', 'explain-config',
+            'print-options', 'config', 'options'}]
+        text = self.printed(*paths, '--resume', '--allow-config-change', '--world=1', '--rank=0',
+                            '--rendezvous=file:x')
         self.assertEqual(text, self.printed())
         self.assertEqual(self.printed('--options', self.put(text)), text)
         got = json.loads(text)

@@ -145,7 +145,7 @@ class Program(Case):
             'decay epochs seed order precision loss-scale loss-scaling skip-nonfinite state grain '
             'store hbm dram nvme durability update activations gpu-update keep keep-every place '
             'threads device host-math io ways zero-stage reduce hop comm gather secondary '
-            'peer-timeout world rank '
+            'peer-timeout world rank rendezvous '
             'resume allow-config-change export export-dtype log trace csv tfevents '
             'html quiet eval eval-split eval-every keep-best patience '
             'samples sample-tokens'.split()))

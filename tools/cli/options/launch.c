@@ -27,9 +27,9 @@ int launch_read_joined(const struct hst_launch_flags *flags, struct hst_launch *
     const int native = hst_launch_read(flags, NULL, launch, why);
     if (launch->refused_alike)
         voice_all_alike();
-    if (native && (launch->ranks > 1 || flags->world || flags->rank))
+    if (native && (launch->ranks > 1 || flags->world || flags->rank || flags->rendezvous))
         return fail(error, FAIL_RANKS, native, "%s", why);
-    return *launch->meet ? 0 : launch_needs_mpi(launch, "", error);
+    return launch->meets ? 0 : launch_needs_mpi(launch, "", error);
 }
 
 int launch_needs_mpi(const struct hst_launch *launch, const char *own, struct hst_error *error)

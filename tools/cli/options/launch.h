@@ -16,7 +16,8 @@
  */
 int launch_read(const struct hst_launch_flags *flags, struct hst_launch *launch,
                 struct hst_error *error);
-/** The same, of a verb whose ranks NCCL may join, where torchrun tells where they meet. */
+/** The same, of a verb whose ranks NCCL may join, where torchrun or --rendezvous tells where they
+ * meet. */
 int launch_read_joined(const struct hst_launch_flags *flags, struct hst_launch *launch,
                        struct hst_error *error);
 /**

@@ -65,7 +65,7 @@ int train_device_choose(struct train *t)
     /* a planned GPU has a name */
     device_choose(gpu ? "cuda" : o->engine.device, local_of(o), &t->device);
     const struct hst_launch *launch = o->engine.launch;
-    if (launch && *launch->meet && strcmp(t->device.name, "host") == 0) {
+    if (launch && launch->meets && strcmp(t->device.name, "host") == 0) {
         const int native = launch_needs_mpi(launch, t->device.why, t->error);
         if (native)
             return native;

@@ -140,6 +140,13 @@ static const struct hst_option rank_table[] = {
      .argument = "R",
      .default_text = "what the launcher says",
      .help = "which of them this process is, from 0"},
+    {.name = "rendezvous",
+     .group = "ranks",
+     .type = HST_OPTION_TEXT,
+     .offset = FIELD(launch.rendezvous),
+     .argument = "PLACE",
+     .default_text = "what the launcher says",
+     .help = "file:DIR or tcp:HOST:PORT, without MPI"},
 };
 
 /* These decide where bytes go and how long a step takes, or stand beside that in a command line:

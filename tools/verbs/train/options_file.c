@@ -139,11 +139,16 @@ void train_options_file_close(struct train_options *options)
 /* ---- writing ---- */
 
 /* Paths, which are of one machine, what goes with --resume, and what ends or is each rank's own. */
-static const char *const beside[] = {
-    "model",  "data",          "eval",     "store", "export",         "log",
-    "trace",  "csv",           "tfevents", "html",  "config",         "options",
-    "resume", "print-options", "world",    "rank",  "explain-config", "allow-config-change",
-    NULL};
+static const char *const beside[] = {"model",          "data",
+                                     "eval",           "store",
+                                     "export",         "log",
+                                     "trace",          "csv",
+                                     "tfevents",       "html",
+                                     "config",         "options",
+                                     "resume",         "print-options",
+                                     "world",          "rank",
+                                     "explain-config", "allow-config-change",
+                                     "rendezvous",     NULL};
 /* Their defaults are the data's or the machine's to decide, or are for others that were given. */
 static const char *const dependent[] = {"batch-tokens", "grain",         "loss-scale", "decay",
                                         "keep-every",   "sample-tokens", NULL};

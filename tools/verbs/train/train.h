@@ -51,7 +51,7 @@ struct train_options {
     struct views_paths views;
     enum export_choice export_dtype;
     bool quiet, resume, allow_config_change, allow_other_tokenizer;
-    struct hst_launch_flags launch; /* --world, --rank */
+    struct hst_launch_flags launch; /* --world, --rank, --rendezvous */
     /* the command line behind the verb, which all ranks have alike; null where it is one process */
     char *const *arguments;
     int argument_count;
