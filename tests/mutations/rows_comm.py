@@ -73,6 +73,21 @@ mutate(
     ('a small scale makes zeros', 'scale < 0x1p-126f ? 0.0f : scale', 'scale'),
 )
 mutate(
+    'engine/comm/nccl/meet_file.c', 'comm/meet_file',
+    ('a rank takes an answer to its own call alone', ' || !same(&token, &m->own))', ')'),
+    ('a rank takes no answer before all have called', '!answer.complete', 'false'),
+    ('a rank is not of a world of another size', 'answer.ranks != m->in->ranks', 'false'),
+    ('a call that takes the place of another one is answered', '!same(&now.token, &c->token);',
+     'false;'),
+    ('who has been answered and is gone has the value', 'rc == 0 && answered', 'false'),
+    ('a rank looks whether its file is still its own',
+     'rc == 1 && same(&token, &m->own) ? 0 : refuse_other(m)', '0'),
+    ('a file that others can write is not read', 'is.st_mode & (S_IRWXG | S_IRWXO)', 'false'),
+    ('a link is not read', 'O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK',
+     'O_RDONLY | O_CLOEXEC | O_NONBLOCK'),
+    ('a directory is no link', 'O_DIRECTORY | O_NOFOLLOW', 'O_DIRECTORY'),
+)
+mutate(
     'engine/comm/nccl/gathers.c', 'comm/nccl',
     ('a rank has its own part as others have it',
      'for (uint32_t r = 0; !rc && r < n->info.ranks; r++)',

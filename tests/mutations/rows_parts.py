@@ -33,8 +33,8 @@ mutate(
     ('a flag alone is refused', ' || flags->world || flags->rank', ''),
     ('a world without a transport is refused',
      'if (launch->ranks <= 1 || launch->mpi)', 'if (true)'),
-    ('half of a source is nobody', 'native && (launch->ranks > 1 || flags->world || flags->rank)',
-     'native'),
+    ('half of a source is nobody',
+     'native && (launch->ranks > 1 || flags->world || flags->rank || flags->rendezvous)', 'native'),
 )
 mutate(
     'tools/cli/options/launch.c', 'e2e/rank_config',
