@@ -35,8 +35,6 @@ int hst_op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args)
 {
     if (!stream || !sum_ok(args) || args->inputs > HST_SUM_INPUTS)
         return -EINVAL;
-    if (args->tree.quant && !(hst_dev_flags(stream->dev) & HST_DEV_HOST_MEMORY))
-        return -ENOTSUP;
     if (args->count && !tensor_ok(args->out))
         return -EINVAL;
     for (uint32_t i = 0; args->count && i < args->inputs; i++)

@@ -3,14 +3,12 @@
  * Values as integers and scales, and back (hoistway/quantise.h). A warp has a block of 512
  * elements: 16 to a lane, which stay in registers between the maximum and the rounding.
  *
- * Bytes moved per element: one of T and one integer, a byte or half of one. A quotient in f64 would
- * take longer than that on most cards. So a product with the reciprocal proposes an integer, and
- * what it leaves of the value, which is exact wherever it decides anything, corrects that by one.
+ * Bytes moved per element: one of T and one integer, a byte or half of one.
  */
 #include "launchers.h"
-#include "vector.h"
+#include "quant_block.h"
 
-enum { THREADS = 128, WARPS = THREADS / 32, BLOCK = HST_QUANT_BLOCK, EACH = BLOCK / 32 };
+enum { THREADS = 128, WARPS = THREADS / 32, BLOCK = HST_QUANT_BLOCK, EACH = QUANT_EACH };
 
 struct quant_args {
     const void *values;
@@ -21,72 +19,7 @@ struct quant_args {
     bool four;
 };
 
-/* ---- in registers ---------------------------------------------------------------------------- */
-
-/* The nearest integer to x / scale, to even. */
-static __device__ __forceinline__ int nearest(float x, float scale, float reciprocal)
-{
-    float q = rintf(__fmul_rn(x, reciprocal));
-    const float left = 2.0f * __fmaf_rn(-q, scale, x);
-    const bool odd = (int)q & 1;
-    if (left > scale || (left == scale && odd))
-        q += 1.0f;
-    else if (left < -scale || (left == -scale && odd))
-        q -= 1.0f;
-    return (int)q;
-}
-
-/* A NaN's bits are above an infinity's, as integers. */
-template <int N> static __device__ __forceinline__ unsigned size_of_most(const float (&v)[N])
-{
-    unsigned most = 0;
-    HST_UNROLL
-    for (int i = 0; i < N; i++)
-        most = max(most, __float_as_uint(v[i]) & 0x7fffffffu);
-    HST_UNROLL
-    for (int distance = 16; distance > 0; distance /= 2)
-        most = max(most, __shfl_xor_sync(HST_FULL_WARP, most, distance));
-    return most;
-}
-
-static __device__ __forceinline__ float scale_of(unsigned most, bool four)
-{
-    if (most >= 0x7f800000u)
-        return __uint_as_float(0x7fc00000u);
-    const float greatest = four ? 7.0f : 127.0f;
-    const float scale = __fdiv_rn(__uint_as_float(most), greatest);
-    if (__float_as_uint(__fmul_rn(scale, greatest)) >= 0x7f800000u)
-        return __uint_as_float(__float_as_uint(scale) - 1); /* the next smaller number */
-    return scale < 0x1p-126f ? 0.0f : scale;
-}
-
-/* Lane l has the vectors l, l + 32, … of a block; elements past `left` are 0. */
-template <typename T, int W>
-static __device__ __forceinline__ void read_values(const T *from, unsigned left, float (&v)[EACH])
-{
-    const unsigned lane = threadIdx.x % 32;
-    HST_UNROLL
-    for (int k = 0; k < EACH; k += W) {
-        const unsigned at = (k / W * 32 + lane) * W;
-        float some[W];
-        HST_UNROLL
-        for (int i = 0; i < W; i++)
-            some[i] = 0;
-        if (at + W <= left) {
-            load_f32(from + at, some);
-        } else {
-            for (int i = 0; i < W; i++) {
-                float one[1] = {0};
-                if (at + i < left)
-                    load_f32(from + at + i, one);
-                some[i] = one[0];
-            }
-        }
-        HST_UNROLL
-        for (int i = 0; i < W; i++)
-            v[k + i] = some[i];
-    }
-}
+/* ---- to integers ----------------------------------------------------------------------------- */
 
 /* It takes a vector's integers, four bytes at a time. */
 template <int W> struct alignas(W) code_bytes {
@@ -110,8 +43,6 @@ static __device__ __forceinline__ void write_codes(uint8_t *to, unsigned at, uns
             to[at / (FOUR ? 2 : 1) + i] = out.at[i];
 }
 
-/* ---- to integers ----------------------------------------------------------------------------- */
-
 template <typename T, bool FOUR>
 static __global__ void __launch_bounds__(THREADS) k_quantise(const struct quant_args a)
 {
@@ -122,16 +53,15 @@ static __global__ void __launch_bounds__(THREADS) k_quantise(const struct quant_
         const size_t begin = b * BLOCK;
         const unsigned left = a.count - begin < BLOCK ? (unsigned)(a.count - begin) : BLOCK;
         float v[EACH];
-        read_values<T, W>((const T *)a.values + begin, left, v);
-        const float scale = scale_of(size_of_most(v), FOUR);
-        const float reciprocal = scale > 0 ? __frcp_rn(scale) : 0.0f;
+        quant_read((const T *)a.values + begin, left, v);
+        const float scale = quant_scale(v, FOUR), reciprocal = quant_reciprocal(scale);
         uint8_t *to = a.codes + begin / (FOUR ? 2 : 1);
         HST_UNROLL
         for (int k = 0; k < EACH; k += W) {
             int q[W];
             HST_UNROLL
             for (int i = 0; i < W; i++)
-                q[i] = scale > 0 ? nearest(v[k + i], scale, reciprocal) : 0;
+                q[i] = quant_integer(v[k + i], scale, reciprocal);
             write_codes<W, FOUR>(to, (k / W * 32 + lane) * W, left, q);
         }
         if (lane == 0)
@@ -155,10 +85,8 @@ static __device__ __forceinline__ void write_values(T *to, const float (&q)[N], 
 {
     float v[N];
     HST_UNROLL
-    for (int i = 0; i < N; i++) {
-        const float x = __fmul_rn(q[i], scale);
-        v[i] = isnan(x) ? __uint_as_float(0x7fc00000u) : x;
-    }
+    for (int i = 0; i < N; i++)
+        v[i] = quant_times(q[i], scale);
     store_f32<true>(to, v);
 }
 

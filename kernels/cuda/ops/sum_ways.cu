@@ -2,30 +2,18 @@
 /*
  * The sum of ways (hoistway/ways.h): n inputs added by the tree, rounded by place, and the norm's
  * partials of what is written. The tree is decided before the launch: which inputs are of the
- * narrow type, and which additions are rounded to it. An addition is named by the input that its
- * right node begins at; each input but the first begins the right node of exactly one.
+ * narrow type, and which additions are rounded to it. Where integers give back a sum,
+ * sum_quantised.cu has the kernel.
  *
  * Bytes moved per element: those of n inputs and of one output. Inputs are read four at a time, so
  * that a thread has four loads under way; sums that wait for their right neighbour stay in
  * registers, of which there are four vectors, as 64 inputs are 16 groups of four.
  */
 #include "../../base/sum_tree.h"
-#include "launchers.h"
-#include "norm.h"
+#include "sum_ways.h"
 
 enum { THREADS = 128, WARPS = THREADS / 32, GROUP = 4, LEVELS = 4 };
 static_assert(HST_SUM_INPUTS <= GROUP << LEVELS, "as many sums may wait as there are levels");
-
-struct sum_args {
-    const void *in[HST_SUM_INPUTS];
-    void *out;
-    double *partial; /* null: none */
-    size_t count;
-    uint64_t narrow; /* bit i: input i is of T; else of f32 */
-    uint64_t rounds; /* bit i: the addition whose right node begins at input i is rounded to T */
-    unsigned inputs;
-    bool out_narrow;
-};
 
 /* ---- in registers ---------------------------------------------------------------------------- */
 
@@ -171,17 +159,6 @@ static __device__ __forceinline__ void sum_some(const struct sum_args &a, size_t
     }
 }
 
-/* A warp adds what it has stored to its chains: half of its lanes, and the others for nothing. */
-template <int COUNT>
-static __device__ __forceinline__ void add_stored(const float *stored, double &chain)
-{
-    HST_UNROLL
-    for (int i = 0; i < COUNT; i += NORM_LANES) {
-        const double x = stored[i + threadIdx.x % NORM_LANES];
-        chain = __fma_rn(x, x, chain);
-    }
-}
-
 /*
  * A warp has a partial's elements, some hundred at a time: it adds them, leaves what it wrote in
  * shared memory, and half of it adds the squares there. Warps wait for no other's chain. What lies
@@ -234,7 +211,8 @@ static void plan_addition(const struct hst_sum_ways *a, struct hst_sum_node *lef
 {
     const unsigned right = (left[1].first - a->first) / a->each;
     left->count += left[1].count;
-    if (left->count != a->tree.ways && is_narrow(a, *left))
+    const bool narrow = left->count != a->tree.ways && is_narrow(a, *left);
+    if (narrow || hst_sum_quantised(&a->tree, *left))
         args->rounds |= 1ull << right;
 }
 
@@ -257,6 +235,8 @@ static struct sum_args plan(const struct hst_sum_ways *a)
     }
     for (; depth > 1; depth--)
         plan_addition(a, waiting + depth - 2, &args);
+    if (a->inputs == 1 && hst_sum_quantised(&a->tree, *waiting))
+        args.rounds = 1;
     return args;
 }
 
@@ -271,5 +251,9 @@ cudaError_t hst_cuda_sum_ways(cudaStream_t stream, const struct hst_sum_ways *ar
 {
     if (!args->count)
         return cudaSuccess;
-    return HST_BY_DTYPE(args->tree.root, sum_ways, stream, plan(args));
+    const struct sum_args a = plan(args);
+    if (args->tree.quant && a.rounds)
+        return sum_quantised(stream, &a, hst_sum_type(&args->tree, sum_output(args)),
+                             args->tree.quant);
+    return HST_BY_DTYPE(args->tree.root, sum_ways, stream, a);
 }

@@ -96,8 +96,8 @@ struct hst_sum_ways {
 
 /**
  * The operation, on at most HST_SUM_INPUTS inputs. The array of pointers is borrowed as all memory
- * is. Rounding is by elements: the same bits on every device.
- * Errors: -ENOTSUP a tree with `quant`, on a device with memory of its own.
+ * is. Rounding is by elements, with `quant` by blocks of 512, the first of which begins with the
+ * row: the same bits on every device.
  */
 int hst_op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args);
 
