@@ -108,11 +108,12 @@ static bool quant_fits(const struct comm_op *op, uint32_t ranks)
     return op->on_device ? !op->in : apart(op->in, op->count, op->out, ranks * op->count);
 }
 
-/* Integers are sent as whole blocks, from host memory. */
+/* Integers are sent as whole blocks. */
 static bool sum_fits(const struct comm_op *op, uint32_t ranks)
 {
+    const size_t blocks = op->on_device ? COMM_DEVICE_QUANT : HST_QUANT_BLOCK;
     return op->in && tree_fits(&op->tree, ranks) &&
-           (op->tree.quant == 0 || (!op->on_device && op->count % HST_QUANT_BLOCK == 0));
+           (op->tree.quant == 0 || op->count % blocks == 0);
 }
 
 /* A part of a node's gather is no part of its row. */

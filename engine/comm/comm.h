@@ -233,8 +233,8 @@ struct comm_op {
      */
     void *keep;
 };
-/** A part of a gather by integers on a device is a multiple of so many elements: scales of these
- * are as long as its memory is aligned. */
+/** A part of a gather or an exchange by integers on a device is a multiple of so many elements:
+ * scales of these are as long as its memory is aligned. */
 enum { COMM_DEVICE_QUANT = 4 * HST_QUANT_BLOCK };
 
 /**
@@ -309,7 +309,7 @@ uint64_t comm_sum_block_bytes(const struct hst_sum_tree *tree, struct hst_sum_no
  * the transport's thread. In shared memory it reads peers in place. Between nodes of 2^k ranks each
  * it takes two hops: (nodes - 1)·elements come from other nodes, in the type of a node's sum. With
  * tree.quant messages have integers and scales of what hst_sum_quantised tells; `elements` are
- * whole blocks, in host memory.
+ * whole blocks, on a device (comm_begin) a multiple of COMM_DEVICE_QUANT.
  * Source: ZeRO stage 2 (arXiv:1910.02054, section 5.2); equal volume, other order: hoistway/ways.h.
  */
 int comm_exchange(struct comm *comm, const char *name, const struct hst_sum_tree *tree,

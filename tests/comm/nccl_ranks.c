@@ -91,6 +91,27 @@ static void fill_way(uint32_t way, float *value)
     }
 }
 
+/* A shard's elements: of integers as many as devices exchange together. */
+static size_t shard_of(const struct hst_sum_tree *tree)
+{
+    const size_t blocks = tree->quant ? COMM_DEVICE_QUANT : 1;
+    return ROW / g.info.ranks / blocks * blocks;
+}
+
+/* A way that ranks may send as integers is what those give back. */
+static void give_back(const struct hst_sum_tree *tree, uint32_t way, void *value)
+{
+    const void *const in[] = {value};
+    check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
+                                                   .first = way,
+                                                   .each = 1,
+                                                   .inputs = 1,
+                                                   .in = in,
+                                                   .out = value,
+                                                   .count = ROW}),
+          "what integers give back");
+}
+
 /* out ← the sum of these ways, each rounded to its type; ways are 0.5 x + 0.5 x, which is exact. */
 static void sum_ways(const struct hst_sum_tree *tree, uint32_t first, uint32_t count, void *out)
 {
@@ -110,6 +131,8 @@ static void sum_ways(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
                                                        .out = way[i],
                                                        .count = ROW}),
               "rounding");
+        if (tree->quant)
+            give_back(tree, first + i, way[i]);
     }
     check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
                                                    .first = first,
@@ -143,16 +166,15 @@ static void expect_bytes(const struct hst_sum_tree *tree)
     const uint32_t ranks = g.info.ranks, locals = g.info.locals, own = g.info.rank;
     const uint32_t group = g.info.nodes > 1 && ranks % locals == 0 ? locals & -locals : 1;
     const uint32_t head = own - g.info.local, first = own - own % group;
-    const uint64_t shard = ROW / ranks, out = hst_dtype_bytes(tree->root);
+    const uint64_t shard = shard_of(tree), out = hst_dtype_bytes(tree->root);
     g.net += (ranks - 1) * shard * out;
     g.between += (ranks - locals) * shard * out;
-    g.net += shard * (sum_bytes(tree, ranks, group, 0, ranks) -
-                      sum_bytes(tree, ranks, group, first, first + group));
-    g.between += shard * (sum_bytes(tree, ranks, group, 0, ranks) -
-                          sum_bytes(tree, ranks, group, head, head + locals));
-    g.net +=
-        shard * (ranks / group) *
-        (sum_bytes(tree, ranks, 1, first, first + group) - sum_bytes(tree, ranks, 1, own, own + 1));
+    g.net += sent_bytes(tree, ranks, group, 0, ranks, shard) -
+             sent_bytes(tree, ranks, group, first, first + group, shard);
+    g.between += sent_bytes(tree, ranks, group, 0, ranks, shard) -
+                 sent_bytes(tree, ranks, group, head, head + locals, shard);
+    g.net += (ranks / group) * (sent_bytes(tree, ranks, 1, first, first + group, shard) -
+                                sent_bytes(tree, ranks, 1, own, own + 1, shard));
 }
 
 /* It is read before the host knows of an end. */
@@ -172,7 +194,7 @@ static void read_row(const char *name, uint64_t ticket, const char *row, size_t 
 static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_place)
 {
     const uint32_t each = tree->ways / g.info.ranks, rank = g.info.rank;
-    const size_t shard = ROW / g.info.ranks, bytes = hst_dtype_bytes(tree->root);
+    const size_t shard = shard_of(tree), bytes = hst_dtype_bytes(tree->root);
     const enum hst_dtype type = hst_sum_type(tree, (struct hst_sum_node){rank * each, each});
     uint64_t ticket;
     in_place = in_place && type == tree->root;
@@ -193,7 +215,7 @@ static void add_up(const struct hst_sum_tree *tree, const char *name, bool in_pl
     op = (struct comm_op){
         .kind = COMM_GATHER, .name = name, .out = row, .count = shard * bytes, .on_device = true};
     check(comm_begin(g.comm, &op, &ticket), "gather");
-    read_row(name, ticket, row, ROW * bytes, g.early);
+    read_row(name, ticket, row, g.info.ranks * shard * bytes, g.early);
     expect_bytes(tree);
 }
 
@@ -454,15 +476,21 @@ static void check_bytes(void)
 
 int main(int argc, char **argv)
 {
-    static const enum hst_dtype types[] = {HST_F32, HST_BF16, HST_F16};
+    static const struct hst_sum_tree kinds[] = {{1, 1, HST_F32, HST_F32, 0},
+                                                {1, 1, HST_BF16, HST_BF16, 0},
+                                                {1, 1, HST_F16, HST_F16, 0},
+                                                {1, 1, HST_F32, HST_F32, HST_INT8},
+                                                {1, 1, HST_F32, HST_BF16, HST_INT4}};
     read_options(argc, argv);
     open_all();
     take_rows();
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 5; t++)
         for (uint32_t hop = 2; hop <= 8; hop *= 4) {
             char name[40];
-            const struct hst_sum_tree tree = {g.ways, hop, types[t], types[t], 0};
-            snprintf(name, sizeof name, "type-%d-hop-%u", types[t], hop);
+            struct hst_sum_tree tree = kinds[t];
+            tree.ways = g.ways;
+            tree.hop = hop;
+            snprintf(name, sizeof name, "kind-%d-hop-%u", t, hop);
             add_up(&tree, name, hop == 2);
             if (t == 0 && hop == 2) {
                 small_ones();

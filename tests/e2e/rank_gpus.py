@@ -42,6 +42,10 @@ ROWS = [
     (2, 'untied-mha', ('--precision=bf16', '--gather=int8'), ()),
     (4, 'tied-gqa', ('--precision=bf16', '--gather=int8'), (ON_NVME,)),
     (2, 'tied-gqa', ('--precision=fp32', '--gather=int8'), ('--gpu-update=0.5',)),
+    (2, 'untied-mha', ('--precision=bf16', '--reduce=int8'), ()),
+    (4, 'tied-gqa', ('--precision=bf16', '--reduce=int4', '--hop=2'), (ON_NVME,)),
+    (4, 'tied-gqa', ('--precision=fp32', '--reduce=int4'), ('--zero-stage=1',)),
+    (2, 'untied-mha', ('--precision=bf16', '--reduce=int8', '--gather=int8'), ('--gpu-update=1',)),
 ]
 
 

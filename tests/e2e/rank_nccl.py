@@ -55,6 +55,15 @@ ROWS += [
     (2, 'tied-gqa', INTEGERS, ('--place=states=nvme', '--gpu-update=0.5')),
     (4, 'untied-mha', (*INTEGERS, '--clip=0'), ('--place=weights=nvme',)),
     (2, 'untied-mha', ('--precision=fp32', '--gather=int8'), (ON_NVME, '--update=optimistic')),
+    (2, 'untied-mha', (*BF16, '--reduce=int8'), ()),
+    (4, 'tied-gqa', (*BF16, '--reduce=int4'), (ON_NVME,)),
+    (4, 'untied-mha', (*BF16, '--reduce=int8', '--hop=2'), ('--zero-stage=2', '--gpu-update=1')),
+    (2, 'tied-gqa', (*BF16, '--reduce=int4', '--hop=2', '--clip=0'), ('--gpu-update=0.5',)),
+    (4, 'untied-mha', (*BF16, '--reduce=int4'), ('--zero-stage=1',)),
+    (2, 'untied-mha', (*BF16, '--reduce=int8'), ('--zero-stage=0',)),
+    (2, 'tied-gqa', ('--precision=fp16', '--loss-scale=64', '--reduce=int8'),
+     ('--update=optimistic',)),
+    (4, 'tied-gqa', (*INTEGERS, '--reduce=int4'), ('--place=states=nvme',)),
 ]
 
 
@@ -119,11 +128,11 @@ class Nccl(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(run.came_to(), alone('untied-mha', BF16))
             with self.subTest(integers=streams), Run() as run:
-                for child, _, errors in self.torchrun(run, 4, '--gather=int8', NEAR, '--hbm=760K',
-                                                      nodes=2, streams=streams,
-                                                      nccl='in-progress=2'):
+                numbers = ('--gather=int8', '--reduce=int4', '--hop=2')
+                for child, _, errors in self.torchrun(run, 4, *numbers, NEAR, '--hbm=800K', nodes=2,
+                                                      streams=streams, nccl='in-progress=2'):
                     self.assertEqual(child.returncode, 0, errors)
-                self.assertEqual(run.came_to(), alone('untied-mha', INTEGERS))
+                self.assertEqual(run.came_to(), alone('untied-mha', (*BF16, *numbers)))
 
     def calls(self, stage):
         """Of rank 0, with the bytes that its last step has moved."""
@@ -350,7 +359,8 @@ class Nccl(unittest.TestCase):
     def test_two_nodes_have_the_bytes_of_one_rank(self):
         """An exchange adds within a node first, and what crosses nodes is a sum."""
         for more, near in (((), ()), (('--hop=2',), (NEAR, '--hbm=760K')),
-                           (('--gather=int8',), (NEAR, '--hbm=760K'))):
+                           (('--gather=int8',), (NEAR, '--hbm=760K')),
+                           (('--reduce=int8', '--hop=2'), ()), (('--reduce=int4',), ())):
             with self.subTest(more=more), Run() as run:
                 for child, _, errors in self.torchrun(run, 4, *more, *near, ON_NVME, nodes=2):
                     self.assertEqual(child.returncode, 0, errors)
@@ -373,6 +383,28 @@ class Nccl(unittest.TestCase):
         self.assertNotEqual(alone('untied-mha', BF16), alone('untied-mha', INTEGERS))
         gathered = sum(times * shard(2, unit) for unit, times in zip(UNITS, VISITS))
         self.assertEqual(moved[0] - moved[1], 2 * gathered - gathered * 129 // 128)
+
+    @whole_alone
+    def test_integers_of_gradients_are_what_ranks_bring(self):
+        """Of four ranks each brings two shards within its node, and one, of a sum, from the other:
+        one of f32, or integers and a scale to 512. ZeRO++ has 0.5 M between nodes of gathers by
+        integers, which is 129/256 here, and 0.25 M of an exchange by integers of 4 bits, which is
+        65/256. The embedding, a layer of the model, the norm and the head are all alike in that."""
+        elements, moved = sum(shard(4, unit) for unit in UNITS), {}
+        for reduce in ('f32', 'int8', 'int4'):
+            numbers = ('--gather=int8', '--hop=2', f'--reduce={reduce}')
+            with self.subTest(reduce=reduce), Run() as run:
+                for child, _, errors in self.torchrun(run, 4, *numbers, NEAR, nodes=2):
+                    self.assertEqual(child.returncode, 0, errors)
+                self.assertEqual(run.came_to(), alone('untied-mha', (*BF16, *numbers)))
+                moved[reduce] = step_bytes(run)
+        for reduce, bits in (('int8', 8), ('int4', 4)):
+            saved = [moved['f32'][key] - moved[reduce][key] for key in ('net', 'net_between')]
+            each = 4 * elements - elements * bits // 8 - elements // 128
+            self.assertEqual(saved, [3 * each, each])
+        gathered = 2 * (elements + elements // 128)  # two ranks of the other node have a shard each
+        self.assertEqual(moved['int4']['net_between'],
+                         gathered + elements // 2 + elements // 128)
 
     @whole_alone
     def test_what_a_node_keeps_crosses_nodes_once(self):

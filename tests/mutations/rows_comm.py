@@ -67,7 +67,22 @@ mutate(
      'a->scales[at / BLOCK ^ 1],'),
 )
 mutate(
-    'kernels/cuda/ops/quantise.cu', 'simt/suite/quantise',
+    'kernels/cuda/ops/sum_quantised.cu', 'simt/suite/ways',
+    ('a sum of a group is what its integers give back', 'a.sum.rounds >> right & 1', 'false'),
+    ('and so is a way by itself', 'if (a.sum.rounds & 1)', 'if (false)'),
+    ('the last one joins all that wait', 'joins && !last', 'joins'),
+    ('nothing is written behind the last', 'at + W > left && at + i < left', 'at + W > left'),
+)
+mutate(
+    'engine/comm/nccl/sums.c', 'comm/nccl',
+    ('what is no group travels as it is', 'return hst_sum_quantised(&h->sum.tree, node);',
+     'return true;'),
+    ('a message has its own scales', 'message + codes_bytes(h, count)),\n        .values',
+     'message),\n        .values'),
+    ('runs of a peer lie apart', '((size_t)peer * h->runs + run)', '((size_t)peer * h->runs)'),
+)
+mutate(
+    'kernels/cuda/quant_block.h', 'simt/suite/quantise',
     ('a tie goes to the even one', 'left > scale || (left == scale && odd)', 'left >= scale'),
     ('what the reciprocal proposes is corrected', 'q += 1.0f;', ';'),
     ('a small scale makes zeros', 'scale < 0x1p-126f ? 0.0f : scale', 'scale'),

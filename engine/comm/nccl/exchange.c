@@ -24,12 +24,6 @@ static struct piece piece_at(const struct comm_op *op, size_t at, size_t most)
     return (struct piece){op, at, op->count - at < most ? op->count - at : most};
 }
 
-/* Some ranks, a communicator of them, and this one's place among them. */
-struct peers {
-    struct nccl_comm *comm;
-    uint32_t count, self;
-};
-
 void nccl_count(struct nccl *n, uint64_t net, uint64_t between)
 {
     n->info.net_bytes += net;
@@ -48,7 +42,7 @@ static size_t sizes_of(const struct hst_sum_ways *sum, size_t *size)
     return most;
 }
 
-static int add(struct nccl *n, const struct hst_sum_ways *sum, void *out, size_t count)
+int nccl_add(struct nccl *n, const struct hst_sum_ways *sum, void *out, size_t count)
 {
     struct hst_sum_ways args = *sum;
     args.in = n->input;
@@ -60,8 +54,8 @@ static int add(struct nccl *n, const struct hst_sum_ways *sum, void *out, size_t
 
 /* ---- sends and receives ---------------------------------------------------------------------- */
 
-static int send_part(struct nccl *n, const struct peers *p, uint32_t peer, const char *from,
-                     size_t bytes)
+int nccl_send_part(struct nccl *n, const struct peers *p, uint32_t peer, const char *from,
+                   size_t bytes)
 {
     const enum nccl_result result =
         n->library.ncclSend(from, bytes, NCCL_INT8, (int)peer, p->comm, n->native);
@@ -70,8 +64,7 @@ static int send_part(struct nccl *n, const struct peers *p, uint32_t peer, const
                : nccl_settle(n, p->comm, result, "ncclSend");
 }
 
-static int receive_part(struct nccl *n, const struct peers *p, uint32_t peer, char *to,
-                        size_t bytes)
+int nccl_receive_part(struct nccl *n, const struct peers *p, uint32_t peer, char *to, size_t bytes)
 {
     const enum nccl_result result =
         n->library.ncclRecv(to, bytes, NCCL_INT8, (int)peer, p->comm, n->native);
@@ -80,8 +73,7 @@ static int receive_part(struct nccl *n, const struct peers *p, uint32_t peer, ch
                : nccl_settle(n, p->comm, result, "ncclRecv");
 }
 
-/* The group's end begins all of it, whatever went wrong in between. */
-static int end_group(struct nccl *n, const struct peers *p, int rc)
+int nccl_end_group(struct nccl *n, const struct peers *p, int rc)
 {
     const enum nccl_result result = n->library.ncclGroupEnd();
     return rc ? rc : nccl_settle(n, p->comm, result, "ncclGroupEnd");
@@ -99,13 +91,13 @@ static int parts_in_group(struct nccl *n, const struct piece *piece, size_t wide
     for (uint32_t r = 0; !rc && r < all.count; r++) {
         if (r == all.self)
             continue;
-        rc = send_part(n, &all, r, in + (r * piece->op->count + piece->at) * own,
-                       piece->count * own);
+        rc = nccl_send_part(n, &all, r, in + (r * piece->op->count + piece->at) * own,
+                            piece->count * own);
         rc = rc ? rc
-                : receive_part(n, &all, r, n->ring + r * piece->count * widest,
-                               piece->count * n->size[r]);
+                : nccl_receive_part(n, &all, r, n->ring + r * piece->count * widest,
+                                    piece->count * n->size[r]);
     }
-    return end_group(n, &all, rc);
+    return nccl_end_group(n, &all, rc);
 }
 
 static bool is_one_type(const size_t *size, uint32_t count)
@@ -161,7 +153,8 @@ static int one_hop(struct nccl *n, const struct comm_op *op)
             n->input[r] = r == n->info.rank ? (const char *)op->in + (r * op->count + at) * own
                                             : n->ring + r * piece.count * widest;
         rc = rc ? rc
-                : add(n, &sum, (char *)op->out + at * hst_dtype_bytes(op->tree.root), piece.count);
+                : nccl_add(n, &sum, (char *)op->out + at * hst_dtype_bytes(op->tree.root),
+                           piece.count);
     }
     if (!rc)
         count_parts(n, op->count);
@@ -228,13 +221,13 @@ static int inner_parts(struct nccl *n, const struct hops *h, const struct piece 
     n->library.ncclGroupStart();
     for (uint32_t i = 0; i < h->inner.count; i++)
         for (uint32_t g = 0; !rc && i != h->inner.self && g < h->outer.count; g++) {
-            rc = send_part(n, &h->inner, i, own_part(h, piece, i, g),
-                           piece->count * h->in_size[h->inner.self]);
+            rc = nccl_send_part(n, &h->inner, i, own_part(h, piece, i, g),
+                                piece->count * h->in_size[h->inner.self]);
             rc = rc ? rc
-                    : receive_part(n, &h->inner, i, received_part(h, piece, i, g),
-                                   piece->count * h->in_size[i]);
+                    : nccl_receive_part(n, &h->inner, i, received_part(h, piece, i, g),
+                                        piece->count * h->in_size[i]);
         }
-    return end_group(n, &h->inner, rc);
+    return nccl_end_group(n, &h->inner, rc);
 }
 
 static int add_inner(struct nccl *n, const struct hops *h, const struct piece *piece)
@@ -245,7 +238,7 @@ static int add_inner(struct nccl *n, const struct hops *h, const struct piece *p
         for (uint32_t i = 0; i < h->inner.count; i++)
             n->input[i] =
                 i == h->inner.self ? own_part(h, piece, i, g) : received_part(h, piece, i, g);
-        rc = add(n, &h->inner_sum, h->mid + g * step, piece->count);
+        rc = nccl_add(n, &h->inner_sum, h->mid + g * step, piece->count);
     }
     return rc;
 }
@@ -258,12 +251,13 @@ static int outer_parts(struct nccl *n, const struct hops *h, const struct piece 
     for (uint32_t g = 0; !rc && g < h->outer.count; g++) {
         if (g == h->outer.self)
             continue;
-        rc = send_part(n, &h->outer, g, h->mid + g * step,
-                       piece->count * h->mid_size[h->outer.self]);
+        rc = nccl_send_part(n, &h->outer, g, h->mid + g * step,
+                            piece->count * h->mid_size[h->outer.self]);
         rc = rc ? rc
-                : receive_part(n, &h->outer, g, h->other + g * step, piece->count * h->mid_size[g]);
+                : nccl_receive_part(n, &h->outer, g, h->other + g * step,
+                                    piece->count * h->mid_size[g]);
     }
-    return end_group(n, &h->outer, rc);
+    return nccl_end_group(n, &h->outer, rc);
 }
 
 static int add_outer(struct nccl *n, const struct hops *h, const struct piece *piece)
@@ -271,9 +265,9 @@ static int add_outer(struct nccl *n, const struct hops *h, const struct piece *p
     const size_t step = piece->count * h->mid_widest;
     for (uint32_t g = 0; g < h->outer.count; g++)
         n->input[g] = (g == h->outer.self ? h->mid : h->other) + g * step;
-    return add(n, &h->outer_sum,
-               (char *)piece->op->out + piece->at * hst_dtype_bytes(piece->op->tree.root),
-               piece->count);
+    return nccl_add(n, &h->outer_sum,
+                    (char *)piece->op->out + piece->at * hst_dtype_bytes(piece->op->tree.root),
+                    piece->count);
 }
 
 static void count_hops(struct nccl *n, const struct hops *h, size_t elements)
@@ -307,5 +301,7 @@ static int two_hops(struct nccl *n, const struct comm_op *op)
 
 int nccl_exchange(struct nccl *n, const struct comm_op *op)
 {
+    if (op->tree.quant)
+        return nccl_exchange_quantised(n, op);
     return n->group > 1 ? two_hops(n, op) : one_hop(n, op);
 }

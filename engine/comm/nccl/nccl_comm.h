@@ -127,9 +127,28 @@ int nccl_take_stage(struct nccl *n);
 
 /* ---- exchange.c ------------------------------------------------------------------------------ */
 
+/* Some ranks, a communicator of them, and this one's place among them. */
+struct peers {
+    struct nccl_comm *comm;
+    uint32_t count, self;
+};
+
 int nccl_exchange(struct nccl *n, const struct comm_op *op);
+/* In a group: to and from one of the peers. */
+int nccl_send_part(struct nccl *n, const struct peers *p, uint32_t peer, const char *from,
+                   size_t bytes);
+int nccl_receive_part(struct nccl *n, const struct peers *p, uint32_t peer, char *to, size_t bytes);
+/* The group's end begins all of it, whatever went wrong in between: rc, which it returns then. */
+int nccl_end_group(struct nccl *n, const struct peers *p, int rc);
+/* out ← the sum of count elements of each of n->input, behind all that is in the stream. */
+int nccl_add(struct nccl *n, const struct hst_sum_ways *sum, void *out, size_t count);
 void nccl_count(struct nccl *n, uint64_t net, uint64_t between);
 int nccl_too_small(struct nccl *n);
+
+/* ---- sums.c ---------------------------------------------------------------------------------- */
+
+/* An exchange of a tree with `quant`. */
+int nccl_exchange_quantised(struct nccl *n, const struct comm_op *op);
 
 /* ---- gathers.c ------------------------------------------------------------------------------- */
 

@@ -104,7 +104,7 @@ enum hst_zero { HST_ZERO_3 = 0, HST_ZERO_2 = 1, HST_ZERO_1 = 2, HST_ZERO_0 = 3 }
 /**
  * The type that a way's gradient is rounded to before it is added to the others' (ways.h). INT8 and
  * INT4: what integers of so many bits give back, with a scale to each block of 512 (quantise.h);
- * ranks send those. Of a step of several ways, on the host.
+ * ranks send those. Of a step of several ways.
  */
 enum hst_reduce {
     HST_REDUCE_GRADS = 0, /* the gradients' own */

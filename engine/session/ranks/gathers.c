@@ -52,17 +52,12 @@ static int check_reduce(struct hst_engine *engine)
     const char *what = four ? "--reduce int4" : "--reduce int8";
     if (!four && c->reduce != HST_REDUCE_INT8)
         return 0;
-    if ((c->ways ? c->ways : engine->ranks.ranks) == 1)
-        return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                           "%s is for gradients that ways hand each other, and this run has one "
-                           "way, of one rank. Fix: --ways 2 or more, or --reduce grads",
-                           what);
-    if (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY)
+    if ((c->ways ? c->ways : engine->ranks.ranks) > 1)
         return 0;
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL,
-                       "%s is for computation on the host, and this run computes on %s. Fix: "
-                       "--reduce grads, or --device host",
-                       what, c->device);
+                       "%s is for gradients that ways hand each other, and this run has one way, "
+                       "of one rank. Fix: --ways 2 or more, or --reduce grads",
+                       what);
 }
 
 int ranks_check_gathers(struct hst_engine *engine)
@@ -132,11 +127,13 @@ static double saved_of(const struct hst_sum_tree *tree, uint32_t ways)
     return tree->quant ? 1 - block / (HST_QUANT_BLOCK * sizeof(float)) : 0;
 }
 
+/* Before a layout is there. Buckets of gradients, of stage 1, are in DRAM. */
 void ranks_put_saved(const struct hst_engine *engine, bool shared, struct sim_net *net)
 {
     const struct hst_sum_tree *tree = &engine->ways.tree;
+    const bool joins = engine->plan_in.joined && engine->config.zero_stage != HST_ZERO_1;
     net->gather_saved_between = gather_saved(engine);
     net->gather_saved = shared && !engine->plan_in.joined ? 0 : net->gather_saved_between;
     net->exchange_saved_between = saved_of(tree, ways_of_group(engine));
-    net->exchange_saved = shared ? 0 : saved_of(tree, engine->ways.count);
+    net->exchange_saved = shared && !joins ? 0 : saved_of(tree, engine->ways.count);
 }

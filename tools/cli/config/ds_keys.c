@@ -261,7 +261,7 @@ const struct ds_key ds_keys[] = {
             .words =
                 "hoistway sends what it computed, not quantized. Fix: false, or leave it out."),
     OPTION("zero_optimization.zero_quantized_gradients", BOOL,
-           .words = "--reduce int4, on the host: 4 bits within a node and between nodes, as "
+           .words = "--reduce int4: 4 bits within a node and between nodes, as "
                     "DeepSpeed has them, with a scale to each block of 512; of two ways or more"),
     REFUSED("zero_optimization.mics_shard_size", WHOLE, .harmless = "-1",
             .words = "hoistway shards among all ranks. Fix: -1, or leave it out."),
