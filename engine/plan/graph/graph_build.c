@@ -51,15 +51,26 @@ uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsign
     return g->node_count++;
 }
 
+/* Where a graph is simulated alone what operands sum up to is enough. */
+static bool keep_operand(struct build *b, const struct operand *operand)
+{
+    struct graph *g = b->graph;
+    if (b->in->brief)
+        return b->rc == 0;
+    if (!make_room(b, (void **)&g->operands, g->operand_count, &g->operand_room,
+                   sizeof *g->operands))
+        return false;
+    g->operands[g->operand_count++] = *operand;
+    return true;
+}
+
 void build_operand(struct build *b, struct operand operand)
 {
     struct graph *g = b->graph;
-    if (!make_room(b, (void **)&g->operands, g->operand_count, &g->operand_room,
-                   sizeof *g->operands))
+    if (!keep_operand(b, &operand))
         return;
     struct node *node = &g->nodes[g->node_count - 1];
     assert(node->operand_count < OPERANDS_MOST);
-    g->operands[g->operand_count++] = operand;
     node->operand_count++;
     if (!moves((enum lane)node->lane))
         return;
@@ -96,8 +107,25 @@ void build_use(struct build *b, uint32_t node, uint32_t reservation)
     l->last_user = node;
 }
 
+/* In the simulator a lane ends its nodes in order: of those that are run together the last is enough.
+ */
+static bool replaces_edge(const struct build *b, uint32_t node, uint32_t dep)
+{
+    if (!b->in->brief || b->edge_count == 0)
+        return false;
+    const struct edge *last = &b->edges[b->edge_count - 1];
+    const struct node *was = &b->graph->nodes[last->dep % DEP_BEFORE];
+    const struct node *is = &b->graph->nodes[dep % DEP_BEFORE];
+    return last->node == node && last->dep / DEP_BEFORE == dep / DEP_BEFORE && last->dep < dep &&
+           was->lane == is->lane && was->phases == is->phases;
+}
+
 static void add_edge(struct build *b, uint32_t node, uint32_t dep)
 {
+    if (replaces_edge(b, node, dep)) {
+        b->edges[b->edge_count - 1].dep = dep;
+        return;
+    }
     if (!make_room(b, (void **)&b->edges, b->edge_count, &b->edge_room, sizeof *b->edges))
         return;
     b->edges[b->edge_count++] = (struct edge){node, dep};

@@ -48,6 +48,12 @@ double parts_tile_elements(const struct build *b, uint32_t unit, uint32_t first,
     return (double)((end < elements ? end : elements) - start);
 }
 
+/* No step that is simulated has a redo; only what is read between its tiles has its place there. */
+static bool is_left_out(const struct build *b, unsigned step_phase)
+{
+    return b->in->brief && step_phase == PHASE_REDO;
+}
+
 /* `count` tiles from the unit's `first` one on: read, update, write, as far as their homes ask. In
  * its backward a unit's gradients are where that left them, later they are at home. */
 static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t count,
@@ -57,6 +63,8 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
     const struct graph_unit *u = &in->units[unit];
     const struct build_unit *s = &b->units[unit];
     bool weights = u->weights == HST_TIER_NVME, states = first < u->nvme_states;
+    if (is_left_out(b, step_phase))
+        return;
     bool late = step_phase != PHASE_BACKWARD;
     bool grads = late && u->grads == HST_TIER_NVME && !s->retain_grads;
     uint32_t retained_grads = late ? s->retained_grads : s->grads;
@@ -167,6 +175,8 @@ static void add_tiles(struct build *b, uint32_t unit, struct tiles offloaded, st
         }
         parts_read_share(b, i + j, offloads + homes);
     }
+    if (is_left_out(b, step_phase))
+        return;
     for (uint32_t tile = streamed.first; tile < streamed.end && b->rc == 0; tile++)
         add_streamed(b, unit, tile, step_phase);
 }

@@ -289,8 +289,16 @@ static bool is_done(const struct scheduler *scheduler, struct scheduled *at)
     return true;
 }
 
+/* Most of what is asked after is. */
+static bool is_run_and_done(const struct scheduler *scheduler, struct scheduled at)
+{
+    return step_window_of(scheduler, at.step_window)->state[at.node] == STATE_DONE &&
+           scheduler_is_run(scheduler, at);
+}
+
 /* A visit waits for each tile of its unit, and is asked after each of them: what was done is not
- * looked at again. */
+ * looked at again. Of a step window that is not tracked any more all is done, whatever is in its
+ * place now. */
 static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, struct scheduled *on)
 {
     const struct graph *graph = scheduler->graph;
@@ -298,16 +306,19 @@ static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, s
     struct scheduler_met *met = &scheduler->met[node->lane];
     if (met->at.step_window != at.step_window || met->at.node != at.node)
         *met = (struct scheduler_met){.at = at};
-    for (; met->deps < node->dep_count; met->deps++) {
-        uint32_t dep = graph->deps[node->first_dep + met->deps];
-        bool before = (dep & DEP_BEFORE) != 0;
-        *on = (struct scheduled){at.step_window - before, dep & ~DEP_BEFORE};
-        met->waits = !(before && at.step_window == 0) && !is_done(scheduler, on);
-        met->on = *on;
-        if (met->waits)
-            return true;
+    const uint32_t *deps = graph->deps + node->first_dep;
+    uint32_t done = met->deps;
+    met->waits = false;
+    for (; done < node->dep_count && !met->waits; done += !met->waits) {
+        const uint64_t before = deps[done] / DEP_BEFORE;
+        struct scheduled dep = {at.step_window - before, deps[done] % DEP_BEFORE};
+        if (is_run_and_done(scheduler, dep) || is_done(scheduler, &dep))
+            continue;
+        met->waits = true;
+        met->on = *on = dep;
     }
-    return false;
+    met->deps = done;
+    return met->waits;
 }
 
 bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)

@@ -227,6 +227,8 @@ static bool start_nodes(struct run *run, enum lane lane)
     while (scheduler_next(&run->scheduler, lane, &at) && scheduler_ready(&run->scheduler, at)) {
         scheduler_start(&run->scheduler, at);
         run->changes++;
+        if (l->count == 0)
+            l->first = 0; /* memory that was used lately */
         l->queue[(l->first + l->count++) % l->room] = at;
         any = true;
     }
@@ -418,7 +420,7 @@ static int run_open(struct run *run)
     int rc = scheduler_init(&run->scheduler, run->in->graph);
     for (int l = 0; l < LANE_COUNT && rc == 0; l++) {
         run->lane[l].room = SCHEDULER_WINDOWS * run->in->graph->lane_count[l] + 1;
-        run->lane[l].queue = calloc(run->lane[l].room, sizeof *run->lane[l].queue);
+        run->lane[l].queue = malloc(run->lane[l].room * sizeof *run->lane[l].queue);
         rc = run->lane[l].queue ? 0 : -ENOMEM;
     }
     return rc;

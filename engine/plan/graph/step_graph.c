@@ -150,7 +150,7 @@ struct making {
     const struct step_order *order; /* null: the declared one */
     uint32_t times;                 /* tiles of the layout to one of the graph */
     uint32_t unit;                  /* alone, or GRAPH_NONE: all */
-    bool optimistic;
+    bool optimistic, brief;
 };
 
 static int build(const struct placement_in *in, const struct placement *p,
@@ -187,6 +187,7 @@ static int build(const struct placement_in *in, const struct placement *p,
         .stored = in->stored,
         .derived_weights = in->derived_weights,
         .apart = p->compute_tier == HST_TIER_HBM,
+        .brief = making->brief,
     };
     for (unsigned pool = 0; pool < POOL_COUNT; pool++)
         graph_in.buffers[pool] = step_graph_pool(p, pool).count;
@@ -215,23 +216,36 @@ static int make(const struct placement_in *in, const struct placement *p,
 int step_graph(const struct placement_in *in, const struct placement *p,
                const struct step_order *order, bool optimistic, struct graph *graph)
 {
-    const struct making making = {order, 1, GRAPH_NONE, optimistic};
+    const struct making making = {order, 1, GRAPH_NONE, optimistic, false};
     return make(in, p, &making, graph);
 }
 
 int step_graph_unit(const struct placement_in *in, const struct placement *p, uint32_t unit,
                     bool optimistic, struct graph *graph)
 {
-    const struct making making = {NULL, 1, unit, optimistic};
+    const struct making making = {NULL, 1, unit, optimistic, false};
     return make(in, p, &making, graph);
+}
+
+static uint32_t tiles_to_one(const struct layout *layout, uint32_t tiles_most)
+{
+    const uint32_t times = layout->tile_count / tiles_most + 1;
+    const uint32_t most = UINT32_MAX / layout->tile_elements;
+    return times < most ? times : most;
 }
 
 int step_graph_coarse(const struct placement_in *in, const struct placement *p, uint32_t tiles_most,
                       bool optimistic, struct graph *graph)
 {
-    uint32_t times = in->layout->tile_count / tiles_most + 1;
-    if (times > UINT32_MAX / in->layout->tile_elements)
-        times = UINT32_MAX / in->layout->tile_elements;
-    const struct making making = {NULL, times, GRAPH_NONE, optimistic};
+    const uint32_t times = tiles_to_one(in->layout, tiles_most);
+    const struct making making = {NULL, times, GRAPH_NONE, optimistic, false};
+    return make(in, p, &making, graph);
+}
+
+int step_graph_brief(const struct placement_in *in, const struct placement *p, uint32_t tiles_most,
+                     bool optimistic, struct graph *graph)
+{
+    const uint32_t times = tiles_to_one(in->layout, tiles_most);
+    const struct making making = {NULL, times, GRAPH_NONE, optimistic, true};
     return make(in, p, &making, graph);
 }

@@ -42,6 +42,10 @@ int step_graph_unit(const struct placement_in *in, const struct placement *place
  */
 int step_graph_coarse(const struct placement_in *in, const struct placement *placement,
                       uint32_t tiles_most, bool optimistic, struct graph *graph);
+/** The same without what changes no step's seconds (graph_in.brief): brief simulations tell the same
+ * to the bit. Errors and cost: as there. */
+int step_graph_brief(const struct placement_in *in, const struct placement *placement,
+                     uint32_t tiles_most, bool optimistic, struct graph *graph);
 
 /** The memory of a pool's buffers (enum pool). */
 struct buffer_pool step_graph_pool(const struct placement *placement, unsigned pool);

@@ -57,34 +57,49 @@ double planner_update_share(uint32_t update_threads, uint32_t threads, double ha
     return half + (1 - half) * (update_threads - half_threads) / (threads - half_threads);
 }
 
-/* limit_s: a step as long or longer may be infinite, which takes less to tell; 0: none may. */
-static int step_of(const struct planner_in *in, const struct placement *p, bool optimistic,
-                   double limit_s, double *step_s)
+static int graph_of(const struct planner_in *in, const struct placement *p, bool optimistic,
+                    struct graph *graph)
 {
-    struct graph graph;
+    const uint32_t tiles = in->machine.tiles ? in->machine.tiles : PLANNER_TILES;
+    return step_graph_brief(in->placement, p, tiles, optimistic, graph);
+}
+
+/* limit_s: a step as long or longer may be infinite, which takes less to tell; 0: none may. graph:
+ * of the placement. */
+static int time_graph(const struct planner_in *in, const struct placement *p, bool optimistic,
+                      const struct graph *graph, double limit_s, double *step_s)
+{
     struct sim sim;
+    int rc = 0;
     const struct planner_machine *machine = &in->machine;
-    const uint32_t tiles = machine->tiles ? machine->tiles : PLANNER_TILES;
-    int rc = step_graph_coarse(in->placement, p, tiles, optimistic, &graph);
-    if (rc)
-        return rc;
     struct sim_rates rates = machine->rates;
     rates.update *=
         planner_update_share(p->update_threads[optimistic], machine->threads, machine->half);
     const unsigned on_drives = update_uses_drives(p) ? in->phases_on_drives : 0;
-    const struct sim_in sim_in = {.graph = &graph,
+    const struct sim_in sim_in = {.graph = graph,
                                   .rates = rates,
                                   .phases = in->phases | on_drives,
                                   .limit_s = limit_s,
                                   .brief = true};
     /* whatever the order, a step takes what its busiest resource does */
-    if (limit_s > 0 && graph_busiest(&graph, &rates, sim_in.phases) > limit_s * (1 + ROUNDING))
+    if (limit_s > 0 && graph_busiest(graph, &rates, sim_in.phases) > limit_s * (1 + ROUNDING))
         sim.step_s = INFINITY;
     else
         rc = simulate(&sim_in, &sim);
-    graph_free(&graph);
     if (rc == 0)
         *step_s = sim.step_s;
+    return rc;
+}
+
+static int step_of(const struct planner_in *in, const struct placement *p, bool optimistic,
+                   double limit_s, double *step_s)
+{
+    struct graph graph;
+    int rc = graph_of(in, p, optimistic, &graph);
+    if (rc)
+        return rc;
+    rc = time_graph(in, p, optimistic, &graph, limit_s, step_s);
+    graph_free(&graph);
     return rc;
 }
 
@@ -132,19 +147,23 @@ static bool is_new(struct search *s, const struct placement *p)
 struct choices {
     uint32_t *chosen;
     uint32_t of[8], count;
+    double gain;               /* below it there is none */
+    const struct graph *graph; /* null: the choice changes it */
 };
 
-/* *step_s: of a step with what is chosen; then of the fastest. gain: below it there is none. */
+/* *step_s: of a step with what is chosen; then of the fastest. */
 static int choose(const struct planner_in *in, bool optimistic, struct placement *p,
-                  const struct choices *c, double gain, double *step_s)
+                  const struct choices *c, double *step_s)
 {
     uint32_t had = *c->chosen, best = had;
     int rc = 0;
     for (uint32_t i = 0; i < c->count && rc == 0; i++) {
         double s;
         *c->chosen = c->of[i];
-        const double limit_s = *step_s * (1 - gain);
-        rc = c->of[i] == had ? 0 : step_of(in, p, optimistic, limit_s, &s);
+        const double limit_s = *step_s * (1 - c->gain);
+        if (c->of[i] != had)
+            rc = c->graph ? time_graph(in, p, optimistic, c->graph, limit_s, &s)
+                          : step_of(in, p, optimistic, limit_s, &s);
         if (rc || c->of[i] == had || s >= limit_s)
             continue;
         best = c->of[i];
@@ -158,19 +177,23 @@ static int choose(const struct planner_in *in, bool optimistic, struct placement
 static int choose_late(const struct planner_in *in, bool optimistic, struct placement *p,
                        double *step_s)
 {
-    struct choices c = {.chosen = &p->late_eighths};
+    struct choices c = {.chosen = &p->late_eighths, .gain = PLANNER_GAIN_LEAST};
     if (in->placement->deferred && !optimistic)
         return 0; /* all of it is left */
     for (uint32_t eighths = 0; eighths <= LATE_EIGHTHS_MOST; eighths++)
         c.of[c.count++] = eighths;
-    return choose(in, optimistic, p, &c, PLANNER_GAIN_LEAST, step_s);
+    return choose(in, optimistic, p, &c, step_s);
 }
 
 /* Threads that update: on the host device all that compute do. */
 static int choose_threads(const struct planner_in *in, bool optimistic, struct placement *p,
                           double *step_s)
 {
-    struct choices c = {.chosen = &p->update_threads[optimistic], .count = 1};
+    struct graph graph;
+    struct choices c = {.chosen = &p->update_threads[optimistic],
+                        .count = 1,
+                        .gain = PLANNER_THREADS_GAIN_LEAST,
+                        .graph = &graph};
     if (p->compute_tier != HST_TIER_HBM)
         return 0;
     for (uint32_t eighths = 7; eighths >= UPDATE_EIGHTHS_LEAST; eighths--) {
@@ -178,7 +201,12 @@ static int choose_threads(const struct planner_in *in, bool optimistic, struct p
         if (threads != c.of[c.count - 1] && threads < in->machine.threads)
             c.of[c.count++] = threads;
     }
-    return choose(in, optimistic, p, &c, PLANNER_THREADS_GAIN_LEAST, step_s);
+    int rc = graph_of(in, p, optimistic, &graph);
+    if (rc)
+        return rc;
+    rc = choose(in, optimistic, p, &c, step_s);
+    graph_free(&graph);
+    return rc;
 }
 
 /* It takes the best one's place where it is faster, by more than what simulation can tell. Returns

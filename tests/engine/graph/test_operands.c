@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the nodes of a step graph move or work on: all bytes of their work, in buffers they have. */
 #include "graph_cases.h"
+#include "plan/graph/graph_bound.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -154,6 +155,36 @@ static void test_a_unit_alone_has_its_visits_and_its_early_update(void **state)
     for_random_graphs(seeds, check_alone);
 }
 
+static uint32_t left_out; /* nodes of redos, dependencies that follow from others */
+
+/* To the bit. */
+static void check_brief(const struct graph_case *c, const struct graph *g)
+{
+    struct graph brief;
+    struct graph_in graph_in = c->in;
+    struct sim_in in = {.graph = g, .rates = c->rates, .brief = true};
+    struct sim sim, same;
+    graph_in.brief = true;
+    assert_int_equal(graph_build(&graph_in, &brief), 0);
+    assert_int_equal(simulate(&in, &sim), 0);
+    in.graph = &brief;
+    assert_int_equal(simulate(&in, &same), 0);
+    if (same.step_s != sim.step_s)
+        fail_msg("%s: a step of %.17g s, in brief %.17g", c->name, sim.step_s, same.step_s);
+    assert_true(graph_busiest(&brief, &c->rates, 0) == graph_busiest(g, &c->rates, 0));
+    assert_int_equal(brief.operand_count, 0);
+    left_out += g->node_count - brief.node_count + g->dep_count - brief.dep_count;
+    graph_free(&brief);
+}
+
+static void test_what_a_brief_graph_leaves_out_changes_no_step(void **state)
+{
+    (void)state;
+    left_out = 0;
+    for_random_graphs(seeds, check_brief);
+    assert_true(left_out > 0);
+}
+
 /* A tile's record is longer than its elements where it is padded, once for each tile. */
 static void test_records_are_moved_with_their_padding(void **state)
 {
@@ -210,6 +241,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_weights_on_drives_are_read_whole),
         cmocka_unit_test(test_operands_are_in_buffers_that_their_nodes_borrow),
         cmocka_unit_test(test_a_unit_alone_has_its_visits_and_its_early_update),
+        cmocka_unit_test(test_what_a_brief_graph_leaves_out_changes_no_step),
         cmocka_unit_test(test_records_are_moved_with_their_padding),
         cmocka_unit_test(test_pieces_of_weights_are_a_whole),
     };
