@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum scheduler_state { STATE_WAITING = 0, STATE_STARTED, STATE_DONE };
-
 static struct scheduler_window *step_window_of(const struct scheduler *scheduler,
                                                uint64_t step_window)
 {
@@ -319,13 +317,6 @@ static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, s
     }
     met->deps = done;
     return met->waits;
-}
-
-bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)
-{
-    const struct scheduler_met *met = &scheduler->met[lane];
-    return met->waits && is_tracked(scheduler, met->on.step_window) &&
-           step_window_of(scheduler, met->on.step_window)->state[met->on.node] != STATE_DONE;
 }
 
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at)

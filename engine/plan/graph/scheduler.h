@@ -12,6 +12,8 @@
 
 enum { SCHEDULER_WINDOWS = 2 };
 
+enum scheduler_state { STATE_WAITING = 0, STATE_STARTED, STATE_DONE };
+
 /* A node of one step window. */
 struct scheduled {
     uint64_t step_window;
@@ -100,7 +102,14 @@ bool scheduler_is_idle(const struct scheduler *scheduler);
 bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at);
 /** True where the lane's next node was found to wait for another one, which is still not done: to
  * ask for it again tells nothing new. */
-bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane);
+static inline bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)
+{
+    const struct scheduler_met *met = &scheduler->met[lane];
+    const uint64_t step_window = met->on.step_window;
+    return met->waits && step_window + SCHEDULER_WINDOWS >= scheduler->opened &&
+           scheduler->step_window[step_window % SCHEDULER_WINDOWS].state[met->on.node] !=
+               STATE_DONE;
+}
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at);
 /**

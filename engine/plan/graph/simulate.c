@@ -46,6 +46,8 @@ struct run {
     const struct sim_in *in;
     struct scheduler scheduler;
     struct lane_run lane[LANE_COUNT];
+    enum lane used[LANE_COUNT]; /* those that have nodes, in their order */
+    int used_count;
     uint64_t
         changes; /* of the scheduler, from 1 on: what was not ready is not asked again before */
     uint32_t step_windows;
@@ -149,14 +151,16 @@ static void set_speeds(struct run *run)
     const struct sim_rates *r = &run->in->rates;
     struct lane_run *l = run->lane;
     double dram = 0;
-    for (int i = 0; i < LANE_COUNT; i++)
-        l[i].speed = 1;
+    for (int i = 0; i < run->used_count; i++)
+        l[run->used[i]].speed = 1;
     if (l[LANE_READ].busy && l[LANE_WRITE].busy)
         l[LANE_READ].speed = l[LANE_WRITE].speed = sim_mixed_speed(r);
     if (r->shared_cores && l[LANE_COMPUTE].busy && l[LANE_UPDATE].busy)
         l[LANE_COMPUTE].speed = l[LANE_UPDATE].speed = 0.5;
-    for (int i = 0; i < LANE_COUNT; i++)
-        dram += l[i].busy ? l[i].speed * l[i].dram : 0;
+    for (int i = 0; i < run->used_count; i++) {
+        const struct lane_run *of = &l[run->used[i]];
+        dram += of->busy ? of->speed * of->dram : 0;
+    }
     if (r->dram <= 0 || dram <= r->dram)
         return;
     for (int i = 0; i < LANE_COUNT; i++)
@@ -259,12 +263,14 @@ static void settle(struct run *run)
     bool any = true;
     while (any) {
         any = open_step_window(run);
-        for (int l = 0; l < LANE_COUNT; l++) {
-            any |= start_nodes(run, (enum lane)l);
-            if (!run->lane[l].busy && run->lane[l].count > 0)
-                serve(run, (enum lane)l);
-            if (run->lane[l].busy && run->lane[l].left_s <= 0) {
-                end_node(run, (enum lane)l);
+        for (int i = 0; i < run->used_count; i++) {
+            const enum lane lane = run->used[i];
+            const struct lane_run *l = &run->lane[lane];
+            any |= start_nodes(run, lane);
+            if (!l->busy && l->count > 0)
+                serve(run, lane);
+            if (l->busy && l->left_s <= 0) {
+                end_node(run, lane);
                 any = true;
             }
         }
@@ -379,8 +385,8 @@ static bool jump(struct run *run)
 {
     double seconds = INFINITY;
     set_speeds(run);
-    for (int l = 0; l < LANE_COUNT; l++) {
-        struct lane_run *lane = &run->lane[l];
+    for (int i = 0; i < run->used_count; i++) {
+        struct lane_run *lane = &run->lane[run->used[i]];
         if (!lane->busy)
             continue;
         lane->until_s = lane->left_s / lane->speed;
@@ -390,8 +396,8 @@ static bool jump(struct run *run)
         return false;
     account(run, seconds);
     run->now_s += seconds;
-    for (int l = 0; l < LANE_COUNT; l++) {
-        struct lane_run *lane = &run->lane[l];
+    for (int i = 0; i < run->used_count; i++) {
+        struct lane_run *lane = &run->lane[run->used[i]];
         if (!lane->busy)
             continue;
         bool ends = lane->until_s <= seconds * (1 + SAME_TIME);
@@ -419,6 +425,8 @@ static int run_open(struct run *run)
 {
     int rc = scheduler_init(&run->scheduler, run->in->graph);
     for (int l = 0; l < LANE_COUNT && rc == 0; l++) {
+        if (run->in->graph->lane_count[l] > 0)
+            run->used[run->used_count++] = (enum lane)l;
         run->lane[l].room = SCHEDULER_WINDOWS * run->in->graph->lane_count[l] + 1;
         run->lane[l].queue = malloc(run->lane[l].room * sizeof *run->lane[l].queue);
         rc = run->lane[l].queue ? 0 : -ENOMEM;

@@ -7,8 +7,6 @@
 uint64_t shard_elements(uint64_t row_elements, uint32_t world)
 {
     const uint64_t blocks = row_elements / LAYOUT_UNIT_ALIGN;
-    if (world == 1) /* searches of homes ask so often that a division would be felt */
-        return blocks * LAYOUT_UNIT_ALIGN;
     return (blocks / world + (blocks % world > 0)) * LAYOUT_UNIT_ALIGN;
 }
 

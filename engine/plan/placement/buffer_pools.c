@@ -111,7 +111,7 @@ static void mark_wide(const struct placement_in *in, struct placement *p)
     for (uint32_t u = 1; u < last; u++)
         between = most(between, view_bytes(in, u));
     for (uint32_t u = 0; u < units; u++)
-        p->units[u].wide = last > 1 && u % last == 0 && view_bytes(in, u) > between;
+        p->units[u].wide = last > 1 && (u == 0 || u == last) && view_bytes(in, u) > between;
 }
 
 /* Rows of gradients pass by buffers of the host's, in which ranks exchange them. */

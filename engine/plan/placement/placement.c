@@ -28,16 +28,6 @@ uint64_t placement_saved_bytes(const struct placement *placement, uint32_t unit)
     return sat_times(placement->layout->units[unit].saved_bytes, placement->micro_count);
 }
 
-uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit)
-{
-    return shard_elements(layout->units[unit].elements, layout->share.world);
-}
-
-uint64_t placement_row_elements(const struct layout *layout, uint32_t unit)
-{
-    return placement_shard_elements(layout, unit) * layout->share.world;
-}
-
 uint64_t placement_exchange_elements(const struct placement_in *in, uint32_t unit)
 {
     const uint32_t ranks = placement_ranks(in);

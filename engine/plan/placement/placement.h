@@ -333,12 +333,21 @@ static inline bool placement_joins_sums(const struct placement_in *in)
 uint64_t placement_exchange_elements(const struct placement_in *in, uint32_t unit);
 /** And its bytes, as a rank hands it to the others. */
 uint64_t placement_exchange_bytes(const struct placement_in *in, uint32_t unit);
+/** Elements of the rank's shard in memory: the same for all ranks. Searches of homes ask so often
+ * that a division, or a call, would be felt. */
+static inline uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit)
+{
+    const uint64_t elements = layout->units[unit].elements;
+    return layout->share.world == 1 ? elements / LAYOUT_UNIT_ALIGN * LAYOUT_UNIT_ALIGN
+                                    : shard_elements(elements, layout->share.world);
+}
 /** Elements of a unit's row as a gather has it: shards of all ranks, maybe longer than the row. */
-uint64_t placement_row_elements(const struct layout *layout, uint32_t unit);
+static inline uint64_t placement_row_elements(const struct layout *layout, uint32_t unit)
+{
+    return placement_shard_elements(layout, unit) * layout->share.world;
+}
 /** Bytes behind such a row in its buffer: the rank's own exact ones, where layouts have them. */
 uint64_t placement_exact_bytes(const struct layout *layout, const struct gather *gather);
-/** Of the rank's shard in memory: the same for all ranks. */
-uint64_t placement_shard_elements(const struct layout *layout, uint32_t unit);
 
 /* ---- gradients in buckets (buckets.h) ---- */
 
