@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The order is by rising cost: what travels for each byte of memory won. Checkpoints before
  * gradients: they have the whole sweep between leaving and coming back. */
@@ -108,9 +109,16 @@ static void measure(const struct scope *s, const struct choice *c, struct placem
     placement_memo_add(s->memo, c, p);
 }
 
+/* Nothing that leaves DRAM, and no buffer pool there, takes HBM: of choices that differ in these one
+ * is laid out. Where HBM alone is asked for, *p tells nothing of DRAM. */
 static bool fits(const struct scope *s, const struct choice *c, struct placement *p, fit *test)
 {
-    measure(s, c, p);
+    struct choice of = *c;
+    if (test == fits_hbm) {
+        memset(of.leaves, 0, sizeof of.leaves);
+        of.depths = POOL_DEPTHS[0];
+    }
+    measure(s, &of, p);
     return test(s->in, p);
 }
 
@@ -210,7 +218,7 @@ static bool fill_resident(const struct scope *s, const struct placement_how *how
 static bool leave_dram(const struct scope *s, const struct placement_how *how,
                        const struct choice_range *range, struct choice *c, struct placement *p)
 {
-    bool found = fits_memory(s->in, p);
+    bool found = fits(s, c, p, fits_memory);
     for (uint32_t i = 0; i < LEAVE_COUNT && !found; i++) {
         enum leaving class = how->order[i];
         if (range->classes && *range->classes < i + 1)
