@@ -100,15 +100,14 @@ bool scheduler_is_idle(const struct scheduler *scheduler);
  * window is opened.
  */
 bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at);
-/** True where the lane's next node was found to wait for another one, which is still not done: to
- * ask for it again tells nothing new. */
-static inline bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)
+/** The state of what the lane's next node was found to wait for: until that is STATE_DONE, or a step
+ * window is opened, to ask for the node again tells nothing new. Null: it waits for no other. */
+static inline const uint8_t *scheduler_held_by(const struct scheduler *scheduler, enum lane lane)
 {
     const struct scheduler_met *met = &scheduler->met[lane];
     const uint64_t step_window = met->on.step_window;
-    return met->waits && step_window + SCHEDULER_WINDOWS >= scheduler->opened &&
-           scheduler->step_window[step_window % SCHEDULER_WINDOWS].state[met->on.node] !=
-               STATE_DONE;
+    return met->waits ? &scheduler->step_window[step_window % SCHEDULER_WINDOWS].state[met->on.node]
+                      : NULL;
 }
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at);

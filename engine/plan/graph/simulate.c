@@ -34,12 +34,13 @@ struct lane_run {
     struct scheduled *queue; /* started, in order; the first one is served */
     uint32_t first, count, room;
     bool busy;
-    double left_s;  /* of the node that is served, at full speed */
-    double until_s; /* its end, from now on, at its speed */
-    double dram;    /* bytes/s that it asks of host memory then */
-    double speed;   /* now, of the full one */
-    double start_s; /* when it began */
-    uint64_t tried; /* run.changes when its next node was last found not to be ready */
+    double left_s;          /* of the node that is served, at full speed */
+    double until_s;         /* its end, from now on, at its speed */
+    double dram;            /* bytes/s that it asks of host memory then */
+    double speed;           /* now, of the full one */
+    double start_s;         /* when it began */
+    uint64_t tried;         /* run.changes when its next node was last found not to be ready */
+    const uint8_t *held_by; /* see scheduler_held_by */
 };
 
 struct run {
@@ -226,7 +227,7 @@ static bool start_nodes(struct run *run, enum lane lane)
     struct lane_run *l = &run->lane[lane];
     struct scheduled at;
     bool any = false;
-    if (l->tried == run->changes || scheduler_is_held(&run->scheduler, lane))
+    if (l->tried == run->changes || (l->held_by && *l->held_by != STATE_DONE))
         return false;
     while (scheduler_next(&run->scheduler, lane, &at) && scheduler_ready(&run->scheduler, at)) {
         scheduler_start(&run->scheduler, at);
@@ -237,6 +238,7 @@ static bool start_nodes(struct run *run, enum lane lane)
         any = true;
     }
     l->tried = run->changes;
+    l->held_by = scheduler_held_by(&run->scheduler, lane);
     return any;
 }
 
@@ -253,6 +255,8 @@ static bool open_step_window(struct run *run)
     if (next == drain)
         phases = PHASE_UPDATE | run->in->phases;
     scheduler_open(&run->scheduler, phases);
+    for (int l = 0; l < LANE_COUNT; l++)
+        run->lane[l].held_by = NULL;
     run->changes++;
     return true;
 }
