@@ -23,7 +23,7 @@ mutate(
      ''),
     ('homes are tried with a share', 'c.placement.late_eighths = s->late_eighths;', ''),
     ('a share that wins next to nothing is not left',
-     'limit_s = *step_s * (1 - gain);', 'limit_s = *step_s;'),
+     'limit_s = *step_s * (1 - c->gain);', 'limit_s = *step_s;'),
     ('the fastest share wins', '        best = c->of[i];\n', ''),
 )
 mutate(

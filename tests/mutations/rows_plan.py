@@ -11,6 +11,10 @@ mutate(
     ('lanes end as much later as they did', 'fabs(a->left_s[l] - b->left_s[l]) <= least_s', 'true'),
 )
 mutate(
+    'engine/plan/graph/graph_build.c', 'engine/operands',
+    ('of two lanes both are waited for, in a brief graph too', 'was->lane == is->lane && ', ''),
+)
+mutate(
     'engine/plan/search/plan_seal.c', 'engine/plan_seal',
     ('what was fast with less memory is tried', 'if (!ask_for_drives(in, homes, &with))',
      'if (true)'),

@@ -42,8 +42,8 @@ int step_graph_unit(const struct placement_in *in, const struct placement *place
  */
 int step_graph_coarse(const struct placement_in *in, const struct placement *placement,
                       uint32_t tiles_most, bool optimistic, struct graph *graph);
-/** The same without what changes no step's seconds (graph_in.brief): brief simulations tell the same
- * to the bit. Errors and cost: as there. */
+/** The same without what changes no step's seconds (graph_in.brief): brief simulations of it tell
+ * the same to the bit. Errors and cost: as there. */
 int step_graph_brief(const struct placement_in *in, const struct placement *placement,
                      uint32_t tiles_most, bool optimistic, struct graph *graph);
 

@@ -109,8 +109,8 @@ static void measure(const struct scope *s, const struct choice *c, struct placem
     placement_memo_add(s->memo, c, p);
 }
 
-/* Nothing that leaves DRAM, and no buffer pool there, takes HBM: of choices that differ in these one
- * is laid out. Where HBM alone is asked for, *p tells nothing of DRAM. */
+/* Nothing that leaves DRAM, and no buffer pool there, takes HBM: of choices that differ in these
+ * one is laid out. Where HBM alone is asked for, *p tells nothing of DRAM. */
 static bool fits(const struct scope *s, const struct choice *c, struct placement *p, fit *test)
 {
     struct choice of = *c;
