@@ -35,7 +35,7 @@ class Trust(Case):
         self.assertRegex(''.join(self.disturbed), said)  # found, and said again
         again = self.plan('--dram=256M', '--rates', self.path('kept'))
         self.assertEqual(again['disturbed'], told['disturbed'])
-        self.rewrite({})
+        self.rewrite({}, is_new=True)
         where = ('--dram=256M', '--store', self.path('store'), '--durability=none')
         text = self.run_plan(*where).stdout
         self.assertEqual(self.disturbed, [])
@@ -81,6 +81,7 @@ class Trust(Case):
         self.assertEqual(set(probed['prefetch']), {'fp32', 'bf16', 'bf16-state-bf16',
                                                    'bf16-state-8bit'})
         self.assertLessEqual(set(probed['prefetch'].values()), {0, 512})
+        self.rewrite({}, is_new=True)
         self.rewrite({}, age_s=days, alone='read')
         text = self.run_plan('--dram=256M', '--store', self.path('store')).stdout
         self.assertRegex(text, r'(?m)^rates: .*compute [^,;]+, just now; read [^;]*, 3 days ago$')
