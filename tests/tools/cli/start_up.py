@@ -69,7 +69,8 @@ class StartUp(Case):
             with open(self.path('log'), encoding='utf-8') as f:
                 run = json.loads(f.readline())
             self.assertAlmostEqual(run['predicted_start_up_s'], seconds, delta=0.01)
-            self.assertTrue(0 < run['start_up_s'] < 9)  # it took no time in truth
+            self.assertGreater(run['start_up_s'], 0)  # what it took, and no forecast
+            self.assertNotAlmostEqual(run['start_up_s'], seconds, delta=0.01)
         self.assertEqual(note.groups(), ('11', '11'))  # random weights are not read
         self.assertLess(done.stderr.index('I312'), done.stderr.index('[I201] device: '))
 
