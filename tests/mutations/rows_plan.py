@@ -63,8 +63,8 @@ mutate(
     ('a coarse graph has fewer tiles', 'tiles / times + (tiles % times > 0)', 'tiles'),
     ('its tiles are larger', 'in->layout->tile_elements * making->times,',
      'in->layout->tile_elements,'),
-    ('a small model has its own tiles', 'in->layout->tile_count / tiles_most + 1;',
-     'in->layout->tile_count / tiles_most + 2;'),
+    ('a small model has its own tiles', 'layout->tile_count / tiles_most + 1;',
+     'layout->tile_count / tiles_most + 2;'),
 )
 mutate(
     'engine/session/decide.c', 'engine/plan tools/cli_plan',

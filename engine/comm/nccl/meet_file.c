@@ -234,8 +234,8 @@ static bool nap(struct meeting *m)
 /* 1: it has the value. An answer without this rank's token is of another run, or too early. */
 static int read_answer(struct meeting *m, void *value, size_t bytes)
 {
-    struct answer answer;
-    struct token token;
+    struct answer answer = {.ranks = 0};
+    struct token token = {{0}};
     const int rc = look(m, 0, &answer, sizeof answer, &token, m->in->rank);
     if (rc <= 0 || memcmp(answer.mark, answer_mark, MARK_BYTES) != 0 || !same(&token, &m->own))
         return rc < 0 ? rc : 0;
@@ -279,7 +279,7 @@ static int find_calls(struct meeting *m, struct caller *callers, bool answered, 
 {
     for (uint32_t r = 1; r < m->in->ranks; r++) {
         struct caller *c = &callers[r];
-        struct call call;
+        struct call call = {.ranks = 0};
         int rc = c->gone ? 0 : look(m, r, &call, sizeof call, NULL, 0);
         if (rc < 0)
             return rc;
@@ -368,13 +368,14 @@ static int answer_with(struct meeting *m, const void *value, size_t bytes)
     char name[NAME_BYTES];
     struct caller *callers = calloc(ranks, sizeof *callers);
     struct answer *answer = calloc(1, sizeof *answer + ranks * sizeof(struct token));
-    int rc = callers && answer ? 0
-                               : refuse(m, -ENOMEM, COMM_NOBODY, "more memory for this process",
-                                        "no memory for the tokens of %u ranks", ranks);
+    int rc;
     name_of(m, 0, name);
-    if (!rc && unlinkat(m->folder, name, 0) && errno != ENOENT)
+    if (!callers || !answer) {
+        rc = refuse(m, -ENOMEM, COMM_NOBODY, "more memory for this process",
+                    "no memory for the tokens of %u ranks", ranks);
+    } else if (unlinkat(m->folder, name, 0) && errno != ENOENT) {
         rc = refuse_file(m, name, strerror(errno));
-    if (!rc) {
+    } else {
         memcpy(answer->mark, answer_mark, MARK_BYTES);
         answer->ranks = ranks;
         answer->token = m->own;

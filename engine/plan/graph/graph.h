@@ -241,8 +241,8 @@ struct graph_in {
     /* There is a store: weights (but those that follow from the states) and states become a version
        of it. */
     bool stored, derived_weights;
-    /* To be simulated alone: what changes no step's seconds is left out. These are operands, a redo,
-       and dependencies that follow from others, as the simulator's lanes end their nodes in
+    /* To be simulated alone: what changes no step's seconds is left out: operands, a redo, and
+       dependencies that follow from others, as the simulator's lanes end their nodes in
        order. */
     bool brief;
     uint32_t buffers[POOL_COUNT];

@@ -107,8 +107,7 @@ void build_use(struct build *b, uint32_t node, uint32_t reservation)
     l->last_user = node;
 }
 
-/* In the simulator a lane ends its nodes in order: of those that are run together the last is enough.
- */
+/* In the simulator a lane ends its nodes in order: of those run together the last is enough. */
 static bool replaces_edge(const struct build *b, uint32_t node, uint32_t dep)
 {
     if (!b->in->brief || b->edge_count == 0)

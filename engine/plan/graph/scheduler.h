@@ -100,8 +100,9 @@ bool scheduler_is_idle(const struct scheduler *scheduler);
  * window is opened.
  */
 bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at);
-/** The state of what the lane's next node was found to wait for: until that is STATE_DONE, or a step
- * window is opened, to ask for the node again tells nothing new. Null: it waits for no other. */
+/** The state of what the lane's next node was found to wait for. Until that is STATE_DONE, or a
+ * step window is opened, to ask for the node again tells nothing new. Null: it waits for no
+ * other. */
 static inline const uint8_t *scheduler_held_by(const struct scheduler *scheduler, enum lane lane)
 {
     const struct scheduler_met *met = &scheduler->met[lane];
