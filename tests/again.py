@@ -8,7 +8,7 @@ LABEL: of the build, as summary.py has it; each ARGUMENT goes to `meson test`. W
 with the same rows, is marked in testlog.json: summary.py tells of it, with its first output, and
 counts it as passed. A test may fail so by the clock or the load of a machine. It may also show a
 race of the product, so its cause is to be found. Not tried again are what a sanitizer has found,
-crashes, tests that ran out of time, and all of them where more than MOST failed.
+crashes and hangs, as far as the output tells of them, and all tests where more than MOST failed.
 """
 import json
 import os
@@ -19,7 +19,8 @@ import sys
 from summary import PASSED, kind, output_lines, read_log, short_name
 
 MOST = 3
-FOUND = re.compile(r'Sanitizer|runtime error: |[Ss]egmentation fault|core dumped')
+FOUND = re.compile(r'Sanitizer|runtime error: |[Ss]egmentation fault|core dumped|Aborted|'
+                   r'exited on signal|Assertion .* failed|TimeoutExpired|AssertionError: -\d+ != ')
 
 
 def is_to_try(test):

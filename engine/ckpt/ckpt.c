@@ -370,7 +370,7 @@ static int open_step(struct hst_ckpt *ckpt, const struct hst_ckpt_config *config
 {
     if (config->step != HST_NO_VERSION && enter_kept(ckpt, config->step))
         return no_memory(error);
-    if (config->copy && !ckpt->kept)
+    if (config->copy && config->step != HST_NO_VERSION && !ckpt->kept)
         return ckpt_refuse_no_copy(ckpt->paths[0], config->step, error);
     int rc = open_all(ckpt, error);
     if (rc == 0 && config->step != HST_NO_VERSION && ckpt->looks[0].ref.step != config->step)

@@ -210,7 +210,8 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
         struct hst_launch said = {0};
         char reason[WHY_BYTES] = "";
         int state = read_source(&given, (enum source_id)id, &said, reason);
-        if (state == 1 && said.mpi && said.ranks > 1 && id != FLAGS)
+        if (state == 1 && said.mpi && said.ranks > 1 && id != FLAGS &&
+            (id != SLURM || check_pmi(&given, &said, reason) == 0))
             by_mpi = said.launcher;
         if (state == 1 && !found) {
             *launch = said;
@@ -227,10 +228,8 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
             memcpy(own_why, reason, sizeof own_why);
         }
     }
-    if (!rc && given.flags->rendezvous) {
+    if (!rc && given.flags->rendezvous)
         rc = meet_read(given.flags->rendezvous, by_mpi, given.get, launch, own_why);
-        launch->refused_alike = rc < 0;
-    }
     if (why)
         memcpy(why, own_why, WHY_BYTES);
     return rc;

@@ -131,6 +131,10 @@ int meet_read(const char *said, const char *by_mpi, hst_getenv_fn *get, struct h
         launch->folder = said + 5;
         name_file(get, launch);
     }
+    if (launch->locals == 0) { /* who starts them by hand does so on one node */
+        launch->local = launch->rank;
+        launch->locals = launch->ranks;
+    }
     launch->mpi = false;
     launch->meets = true;
     return 0;

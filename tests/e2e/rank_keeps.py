@@ -365,10 +365,12 @@ class Keeps(Case):
 
     def test_a_copy_in_part_is_not_told_beside_a_run(self):
         """It may be about to be whole, or to go."""
-        two, words = mpi.launcher(2), ('--ways', '2', '--durability', 'step', '--keep', '9')
-        self.run_it(*words, '--keep-every', '1', before=two, steps=2, store='part{rank}')
+        two, words = mpi.launcher(2), ('--ways', '2', '--keep', '9')
+        self.run_it(*words, '--durability', 'step', '--keep-every', '1', before=two, steps=2,
+                    store='part{rank}')
         shutil.rmtree(self.path('part0/step-1'))
-        run = subprocess.Popen([*two, *self.command(*words, '--keep-every', '1000000', '--resume',
+        run = subprocess.Popen([*two, *self.command(*words, '--durability', '1000000',
+                                                    '--keep-every', '1000000', '--resume',
                                                     steps=1000000, store='part{rank}')],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                env=environment())

@@ -326,7 +326,7 @@ class Nccl(unittest.TestCase):
             os.mkdir(run.path('meet'))
             way = f'--rendezvous=file:{run.path("meet")}'
             _, (child, _, errors) = self.torchrun(
-                run, 2, way, '--peer-timeout=5', nccl='rank=0,fail=ncclCommInitRankConfig:1:die')
+                run, 2, way, '--peer-timeout=20', nccl='rank=0,fail=ncclCommInitRankConfig:1:die')
             self.assertEqual(child.returncode, 1, errors)
             self.assertRegex(errors, r'error\[E504\] [^\n]*waited \d+ s in ncclCommInitRankConfig')
             for child, _, errors in self.torchrun(run, 2, way, port=Nccl.port):

@@ -74,6 +74,10 @@ class Again(unittest.TestCase):
         for text, result, code in (('==1==ERROR: AddressSanitizer: x', 'FAIL', 1),
                                    ('a.c:1:2: runtime error: y', 'FAIL', 1),
                                    ('Segmentation fault (core dumped)', 'FAIL', 1),
+                                   ('AssertionError: -11 != 0 : ', 'FAIL', 1),
+                                   ("a.out: a.c:1: main: Assertion `x' failed.", 'FAIL', 1),
+                                   ('rank 3 exited on signal 9 (Killed).', 'FAIL', 1),
+                                   ('subprocess.TimeoutExpired: Command x', 'FAIL', 1),
                                    ('', 'FAIL', -11), ('', 'FAIL', 139), ('', 'ERROR', 99),
                                    ('', 'TIMEOUT', -15)):
             with self.subTest(text=text, result=result, code=code):

@@ -43,10 +43,11 @@ case "$*" in
 *--list*) echo 'hoistway:aio / aio/one' ;;
 test*)
     shift 2
-    echo "$*" >>"$ASKED"
+    log=testlog result=${RESULT:-OK}
+    case "$*" in *--logbase*) log=again result=OK ;; *) echo "$*" >>"$ASKED" ;; esac
     mkdir -p "$1/meson-logs"
-    echo '{"name": "aio / aio/one", "result": "OK", "duration": 0.1, "returncode": 0}' \\
-        >"$1/meson-logs/testlog.json"
+    echo '{"name": "aio / aio/one", "result": "'$result'", "duration": 0.1, "returncode": 1}' \\
+        >"$1/meson-logs/$log.json"
     echo '1/1 hoistway:aio / aio/one  OK  0.10s' ;;
 esac
 """
@@ -249,7 +250,7 @@ if sys.argv[1] == 'sources':
         done = self.suites('unknown')
         self.assertEqual((done.returncode, done.stdout), (1, 'no such test\n'))
 
-    def tested(self, *words):
+    def tested(self, *words, result='OK'):
         """How `./run test` ends -> what it asks of `meson test` in each build; its last line."""
         for name, text in (('ninja', QUICK), ('meson', MESON_TEST)):
             self.program(name, text)
@@ -261,9 +262,10 @@ if sys.argv[1] == 'sources':
         asked = os.path.join(self.folder, 'asked')
         open(asked, 'w', encoding='ascii').close()
         done = subprocess.run(['./run', 'test', *words], cwd=self.folder, text=True, check=False,
-                              env={**self.environment, 'ASKED': asked}, capture_output=True)
+                              env={**self.environment, 'ASKED': asked, 'RESULT': result},
+                              capture_output=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r'\n==> [+a-z]+: aio: 1 passed, 0\.1 s\n')
+        self.assertRegex(done.stdout, r'\n==> [+a-z]+: aio: 1 (passed|failed), 0\.1 s\n')
         with open(asked, encoding='ascii') as file:
             return file.read().splitlines(), done.stdout.splitlines()[-1]
 
@@ -276,6 +278,10 @@ if sys.argv[1] == 'sources':
         (plain, sanitizers), last = self.tested('--all')
         for asked, folder in ((plain, 'build'), (sanitizers, 'build-asan')):
             self.assertRegex(asked, rf'^{folder} .* --no-suite soak --no-suite bench --timeout')
+        self.assertEqual(last, '2 passed, 0 failed, 0 skipped')
+
+    def test_with_all_what_fails_is_tried_once_more_in_both_builds(self):
+        _, last = self.tested('--all', result='FAIL')
         self.assertEqual(last, '2 passed, 0 failed, 0 skipped')
 
     def test_a_test_that_is_named_runs_though_it_is_a_longer_one(self):

@@ -139,8 +139,11 @@ static int put(struct meeting *m, const void *bytes, size_t count)
 
 /*
  * Reads the beginning of a rank's file, and of an answer the token at that place. 1: it was there;
- * 0: there is none, or not so long; negative: a file that another user can have made.
+ * 0: there is none; UNCLEAR: it goes or is replaced just now, or is not so long; negative: a file
+ * that another user can have made.
  */
+enum { UNCLEAR = 2 };
+
 static int look(struct meeting *m, uint32_t rank, void *head, size_t bytes, struct token *at,
                 uint32_t place)
 {
@@ -154,7 +157,7 @@ static int look(struct meeting *m, uint32_t rank, void *head, size_t bytes, stru
     if (file < 0 && errno == EACCES)
         return refuse_file(m, name, "it is another user's, or closed to this one");
     if (file < 0 && (errno == ENOENT || errno == ESTALE))
-        return 0;
+        return errno == ENOENT ? 0 : UNCLEAR;
     if (file < 0 || fstat(file, &is)) {
         const int why = errno;
         if (file >= 0)
@@ -171,7 +174,7 @@ static int look(struct meeting *m, uint32_t rank, void *head, size_t bytes, stru
         return refuse_file(m, name, "it is another user's");
     if (is.st_mode & (S_IRWXG | S_IRWXO))
         return refuse_file(m, name, "it is open to other users");
-    return whole;
+    return whole ? 1 : UNCLEAR;
 }
 
 static bool same(const struct token *a, const struct token *b)
@@ -195,7 +198,9 @@ static int check_own(struct meeting *m)
 {
     struct token token;
     const int rc = look_at_own(m, &token);
-    return rc < 0 ? rc : rc == 1 && same(&token, &m->own) ? 0 : refuse_other(m);
+    if (rc < 0 || rc == UNCLEAR)
+        return rc < 0 ? rc : 0;
+    return rc == 1 && same(&token, &m->own) ? 0 : refuse_other(m);
 }
 
 static void remove_own(struct meeting *m)
@@ -237,7 +242,7 @@ static int read_answer(struct meeting *m, void *value, size_t bytes)
     struct answer answer = {.ranks = 0};
     struct token token = {{0}};
     const int rc = look(m, 0, &answer, sizeof answer, &token, m->in->rank);
-    if (rc <= 0 || memcmp(answer.mark, answer_mark, MARK_BYTES) != 0 || !same(&token, &m->own))
+    if (rc != 1 || memcmp(answer.mark, answer_mark, MARK_BYTES) != 0 || !same(&token, &m->own))
         return rc < 0 ? rc : 0;
     if (answer.ranks != m->in->ranks)
         return refuse(m, -EINVAL, 0, "start all of them with the same number of ranks",
@@ -283,7 +288,7 @@ static int find_calls(struct meeting *m, struct caller *callers, bool answered, 
         int rc = c->gone ? 0 : look(m, r, &call, sizeof call, NULL, 0);
         if (rc < 0)
             return rc;
-        if (c->gone || (rc == 0 && c->ranks == 0))
+        if (c->gone || rc == UNCLEAR || (rc == 0 && c->ranks == 0))
             continue;
         if (rc == 0 && answered) {
             c->gone = true;

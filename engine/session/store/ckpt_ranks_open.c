@@ -213,7 +213,7 @@ static int choose(struct hst_ckpt_ranks *r, const struct hst_ckpt_config *config
     chosen->kept = kept != HST_NO_VERSION;
     if (rc)
         return rc;
-    if (!chosen->kept && !config->copy)
+    if (!chosen->kept && (!config->copy || config->step == HST_NO_VERSION))
         return 0;
     if (!chosen->kept) {
         r->agreed = true;
@@ -224,6 +224,8 @@ static int choose(struct hst_ckpt_ranks *r, const struct hst_ckpt_config *config
         chosen->shares = &r->copy;
         return 0;
     }
+    if (!r->agreed) /* others may not know of it */
+        return rc;
     /* a replica's copy is whole, though rank 0 has none */
     if (config->replica > 0 && r->copy.map.fate == SHARE_NONE) {
         *error = (struct hst_error){0};

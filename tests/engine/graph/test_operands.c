@@ -171,6 +171,13 @@ static void check_brief(const struct graph_case *c, const struct graph *g)
     assert_int_equal(simulate(&in, &same), 0);
     if (same.step_s != sim.step_s)
         fail_msg("%s: a step of %.17g s, in brief %.17g", c->name, sim.step_s, same.step_s);
+    in.phases = (unsigned)PHASE_SAVE | PHASE_COMMIT;
+    assert_int_equal(simulate(&in, &same), 0);
+    in.graph = g;
+    assert_int_equal(simulate(&in, &sim), 0);
+    if (same.step_s != sim.step_s)
+        fail_msg("%s: a step that commits of %.17g s, in brief %.17g", c->name, sim.step_s,
+                 same.step_s);
     assert_true(graph_busiest(&brief, &c->rates, 0) == graph_busiest(g, &c->rates, 0));
     assert_int_equal(brief.operand_count, 0);
     left_out += g->node_count - brief.node_count + g->dep_count - brief.dep_count;

@@ -70,13 +70,13 @@ static const struct launched CASES[] = {
      0,
      "Fix: ",
      false},
-    {{{NULL}}, {"2", "1", "tcp:none"}, 0, "is no place. Fix: tcp:HOST:PORT", true},
-    {{{NULL}}, {NULL, NULL, "file:dir"}, 0, "Fix: --world and --rank, or torchrun.", true},
+    {{{NULL}}, {"2", "1", "tcp:none"}, 0, "is no place. Fix: tcp:HOST:PORT", false},
+    {{{NULL}}, {NULL, NULL, "file:dir"}, 0, "Fix: --world and --rank, or torchrun.", false},
     {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}},
      {NULL, NULL, "file:dir"},
      0,
      "mpirun of Open MPI has started these. Fix: leave it out.",
-     true},
+     false},
 };
 
 static void set(const struct launched *c)
