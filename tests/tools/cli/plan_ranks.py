@@ -155,9 +155,9 @@ class Ranks(Case):
                            (('--world=4', '--ways=2'),
                             '--ways 2 cannot be shared by 4 ranks: each has one way, or a power of '
                             'two of them. Fix: 1 or 2 ranks, or --ways 4 or 8.'),
-                           (('--world=4', '--ways=6'), 'Fix: --batch-tokens 192 or 288.'),
+                           (('--world=4', '--ways=6'), 'Fix: 1, 3 or 6 ranks, or --ways 4 or 8.'),
                            (('--world=4', '--net-rates', self.path('model')), '--net-rates '),
-                           (('--world=3',), 'not a multiple')):
+                           (('--world=3',), 'Fix: --batch-tokens ')):
             with self.subTest(args=args):
                 done = self.run_ranks(*args)
                 self.assert_refused(done, 402, 2, part)

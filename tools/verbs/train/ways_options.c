@@ -69,21 +69,6 @@ const char *train_ways_words(uint32_t ways, char text[TRAIN_NEAR_BYTES])
     return text;
 }
 
-int train_options_check_batch(const struct train_options *o, struct hst_error *error)
-{
-    const uint64_t batch = o->engine.batch_tokens, length = o->seq_len;
-    const uint32_t ways = train_options_ways(o);
-    char in_ways[TRAIN_NEAR_BYTES], near[TRAIN_NEAR_BYTES];
-    if (batch % (length * ways) == 0)
-        return 0;
-    return fail(error, FAIL_VALUE, -EINVAL,
-                "--batch-tokens %" PRIu64 " is not a multiple of --seq-len %" PRIu64
-                "%s%s. Fix: --batch-tokens %s.",
-                batch, length, train_ways_words(ways, in_ways),
-                o->default_seq_len ? ", which was not given" : "",
-                train_batch_near(batch, length * ways, near));
-}
-
 /* ---- what ranks can share ---- */
 
 static bool is_power_of_two(uint32_t n)
@@ -146,4 +131,22 @@ int train_options_check_ranks(const struct train_options *o, struct hst_error *e
 {
     int native = check_hop(o, error);
     return native ? native : check_ways(o, error);
+}
+
+int train_options_check_batch(const struct train_options *o, struct hst_error *error)
+{
+    const uint64_t batch = o->engine.batch_tokens, length = o->seq_len;
+    const uint32_t ways = train_options_ways(o);
+    char in_ways[TRAIN_NEAR_BYTES], near[TRAIN_NEAR_BYTES];
+    if (batch % (length * ways) == 0)
+        return 0;
+    const int native = check_ways(o, error); /* with other ways another batch is right */
+    if (native)
+        return native;
+    return fail(error, FAIL_VALUE, -EINVAL,
+                "--batch-tokens %" PRIu64 " is not a multiple of --seq-len %" PRIu64
+                "%s%s. Fix: --batch-tokens %s.",
+                batch, length, train_ways_words(ways, in_ways),
+                o->default_seq_len ? ", which was not given" : "",
+                train_batch_near(batch, length * ways, near));
 }
