@@ -40,7 +40,7 @@ struct answer { /* before the token of each rank's call, zeros where none was fo
 };
 static const char call_mark[MARK_BYTES] = "hstcall", answer_mark[MARK_BYTES] = "hstansw";
 
-/* What rank 0 knows of another one. */
+/* Rank 0 knows this of another one. */
 struct caller {
     struct token token;
     uint32_t ranks; /* that it says there are; 0: there is no call */

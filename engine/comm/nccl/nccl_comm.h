@@ -92,7 +92,8 @@ int nccl_settle_made(struct nccl *n, struct nccl_comm *parent, struct nccl_comm 
 int nccl_look(struct nccl *n);
 /* Seconds that ranks are waited for. */
 double nccl_limit_s(const struct nccl *n, const struct comm_op *op);
-/* What is begun now waits for what is left of the limit since then, a second at least. */
+/* It lets what is begun now wait for what is left of the limit since then, and for ten seconds or
+ * the limit at least. */
 void nccl_wait_rest(struct nccl *n, uint64_t since_ns);
 /* The failure that ranks do not come; names who, as far as that can be known. */
 int nccl_late(struct nccl *n, const char *where, uint64_t since_ns);

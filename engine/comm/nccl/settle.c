@@ -46,8 +46,9 @@ double nccl_limit_s(const struct nccl *n, const struct comm_op *op)
 
 void nccl_wait_rest(struct nccl *n, uint64_t since_ns)
 {
-    const double rest_s = n->config.limit_s - seconds_since(since_ns);
-    n->wait_s = rest_s > LEAST_S ? rest_s : LEAST_S;
+    const double limit_s = n->config.limit_s, rest_s = limit_s - seconds_since(since_ns);
+    const double least_s = limit_s < LEAST_S ? limit_s : LEAST_S;
+    n->wait_s = rest_s > least_s ? rest_s : least_s;
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */

@@ -144,7 +144,7 @@ static int make_messages(struct nccl *n, const struct exchange *e, const struct 
     return rc;
 }
 
-/* What is not sent as integers is sent from where it lies. */
+/* It sends f32 from where it lies. */
 static int swap_messages(struct nccl *n, const struct exchange *e, const struct hop *h,
                          size_t count)
 {

@@ -26,7 +26,7 @@ struct hst_ckpt_ranks {
     struct shares copy;       /* the files of the copy that was looked for last */
 };
 
-/** What a handle asks its ranks by. */
+/** It fills in what a handle asks its ranks by. */
 void ckpt_ranks_talk(struct hst_ckpt_ranks *ranks, struct ckpt_shares *shares);
 /** All ranks call it. context: struct hst_ckpt_ranks. Returns 0 where each had rc 0; else the rc of
  * the first that had not, *error being that one's, with its number where others have none like it.
