@@ -82,35 +82,11 @@ static void finish(int rc, const uint64_t *ticket, const char *what)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Gradients of a way, which cancel in part. */
-static void fill_way(uint32_t way, float *value)
-{
-    uint32_t s = 12345u * (way + 1);
-    for (size_t i = 0; i < ROW; i++) {
-        s = s * 1664525u + 1013904223u;
-        value[i] = (float)((int32_t)s >> 8) * 1e-7f * (float)(1 + (s & 63));
-    }
-}
-
 /* A shard's elements: of integers as many as devices exchange together. */
 static size_t shard_of(const struct hst_sum_tree *tree)
 {
     const size_t blocks = tree->quant ? COMM_DEVICE_QUANT : 1;
     return ROW / g.info.ranks / blocks * blocks;
-}
-
-/* A way that ranks may send as integers is what those give back. */
-static void give_back(const struct hst_sum_tree *tree, uint32_t way, void *value)
-{
-    const void *const in[] = {value};
-    check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
-                                                   .first = way,
-                                                   .each = 1,
-                                                   .inputs = 1,
-                                                   .in = in,
-                                                   .out = value,
-                                                   .count = ROW}),
-          "what integers give back");
 }
 
 /* out ← the sum of these ways, each rounded to its type; ways are 0.5 x + 0.5 x, which is exact. */
@@ -121,7 +97,7 @@ static void sum_ways(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
     const void *const twice[] = {value, value};
     for (uint32_t i = 0; i < count; i++) {
         const enum hst_dtype type = hst_sum_type(tree, (struct hst_sum_node){first + i, 1});
-        fill_way(first + i, value);
+        fill_way(first + i, value, ROW);
         if (tree->quant && first + i == 1) /* a block that is sent as no number */
             value[ROW / 3] = INFINITY;
         way[i] = malloc(ROW * sizeof *value);
@@ -135,7 +111,7 @@ static void sum_ways(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
                                                        .count = ROW}),
               "rounding");
         if (tree->quant)
-            give_back(tree, first + i, way[i]);
+            check(give_back(tree, first + i, way[i], ROW), "what integers give back");
     }
     check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
                                                    .first = first,
@@ -230,7 +206,7 @@ static void fill_integers(size_t shard)
     float *value = malloc(ROW * sizeof *value);
     for (uint32_t r = 0; r < g.info.ranks; r++) {
         float *want = (float *)(void *)g.want + r * shard;
-        fill_way(r, value);
+        fill_way(r, value, ROW);
         if (r == g.info.rank)
             memcpy(g.pinned, value, shard * sizeof *value);
         check(hst_host_quantise(

@@ -161,30 +161,6 @@ static size_t row_of(const struct hst_sum_tree *tree)
     return tree->quant ? ROW_OF_BLOCKS : ROW;
 }
 
-/* Gradients of a way, which cancel in part. */
-static void fill_way(uint32_t way, float *value)
-{
-    uint32_t s = 12345u * (way + 1);
-    for (size_t i = 0; i < ROW; i++) {
-        s = s * 1664525u + 1013904223u;
-        value[i] = (float)((int32_t)s >> 8) * 1e-7f * (float)(1 + (s & 63));
-    }
-}
-
-/* A way that ranks may send as integers is what those give back. */
-static void give_back(const struct hst_sum_tree *tree, uint32_t way, void *value)
-{
-    const void *const in[] = {value};
-    check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
-                                                   .first = way,
-                                                   .each = 1,
-                                                   .inputs = 1,
-                                                   .in = in,
-                                                   .out = value,
-                                                   .count = row_of(tree)}),
-          "what integers give back");
-}
-
 /* Of this rank's ways, each rounded to its type. */
 static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t count)
 {
@@ -194,7 +170,7 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
         const enum hst_dtype type = hst_sum_type(tree, (struct hst_sum_node){first + i, 1});
         const struct hst_sum_tree two = {2, 1, HST_F32, type, 0};
         const void *const in[] = {value, value};
-        fill_way(first + i, value);
+        fill_way(first + i, value, ROW);
         way[i] = malloc(ROW * sizeof *value);
         /* value/2 + value/2 is exact: a sum of two f32 ways, whose root is of the type wanted */
         for (size_t k = 0; k < ROW; k++)
@@ -203,7 +179,7 @@ static void *own_sum(const struct hst_sum_tree *tree, uint32_t first, uint32_t c
                   .tree = two, .each = 1, .inputs = 2, .in = in, .out = way[i], .count = ROW}),
               "rounding");
         if (tree->quant)
-            give_back(tree, first + i, way[i]);
+            check(give_back(tree, first + i, way[i], row_of(tree)), "what integers give back");
     }
     check(hst_host_sum_ways(&(struct hst_sum_ways){.tree = *tree,
                                                    .first = first,
@@ -248,7 +224,7 @@ static void check_integers(size_t shard, float *value)
     float *scales = malloc(hst_quant_scales(shard) * sizeof *scales);
     float *want = malloc(shard * sizeof *want);
     for (uint32_t r = 0; r < g.info.ranks; r++) {
-        fill_way(r, value);
+        fill_way(r, value, ROW);
         check(hst_host_quantise(
                   &(struct hst_quantise){HST_INT8, HST_F32, shard, value, codes, scales}),
               "to integers");
@@ -273,7 +249,7 @@ static void gather_integers(void)
     const uint64_t in_node = (ranks - 1 - from) * (in_place ? shard * sizeof(float) : part);
     float *exact = malloc(ROW * sizeof *exact);
     uint64_t ticket;
-    fill_way(g.info.rank, exact);
+    fill_way(g.info.rank, exact, ROW);
     memset(g.whole, 0x55, ROW * sizeof *exact);
     finish(comm_gather_quantised(g.comm, "integers", exact, g.whole, shard, HST_F32, &ticket),
            &ticket, "gather by integers");
@@ -290,12 +266,12 @@ static void gather_near(void)
     const size_t part = ROW / WAYS_MOST, bytes = part * sizeof(float);
     float *want = malloc(ROW * sizeof *want);
     uint64_t ticket;
-    fill_way(g.info.rank, want);
+    fill_way(g.info.rank, want, ROW);
     memcpy(g.in, want, bytes);
     memset(g.whole, 0x55, ROW * sizeof *want);
     finish(comm_gather_near(g.comm, "near", g.in, g.whole, bytes, &ticket), &ticket, "near");
     for (uint32_t i = 0; i < g.info.locals; i++) {
-        fill_way(g.info.rank - g.info.local + i, want);
+        fill_way(g.info.rank - g.info.local + i, want, ROW);
         if (memcmp((const unsigned char *)want, g.whole + i * bytes, bytes) != 0)
             fail("a gather within the node brought other values", -EIO);
     }
