@@ -276,6 +276,10 @@ static int open_units(struct hst_engine *engine)
         if (!engine->units[u].views)
             return -ENOMEM;
     }
+    const size_t joined = (size_t)engine->layout.param_count * engine->placement.way_sums.count;
+    engine->way.joined = calloc(joined + 1, sizeof *engine->way.joined);
+    if (!engine->way.joined)
+        return -ENOMEM;
     if (!engine->placement.buckets && !engine->ways.tree.quant)
         return 0;
     const size_t shards = (size_t)engine->layout.unit_count * engine->ranks.ranks;
@@ -424,6 +428,7 @@ static void close_memory(struct hst_engine *engine, bool left)
         free(engine->units[u].views);
     free(engine->units);
     free(engine->way.shards);
+    free(engine->way.joined);
     slices_close(engine);
     if (engine->arena && engine->arena != engine->host_arena)
         hst_dev_mem_free(engine->dev, engine->arena, engine->placement.hbm_bytes);

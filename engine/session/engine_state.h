@@ -98,6 +98,8 @@ struct way_state {
     const void *pairs[WAYS_SUMS_MOST][WAYS_SUMS_MOST][2];
     /* Likewise of a last one into a bucket: [unit_count · ranks], of each rank's shard. */
     const void *(*shards)[2];
+    /* And of a parameter's gradient that joins a buffer: [param_count · buffers]. */
+    const void *(*joined)[2];
 };
 
 /* This is what all ranks add up in each step beside its sums (step.c). */

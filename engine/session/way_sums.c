@@ -122,18 +122,42 @@ static unsigned char *buffer_at(const struct hst_engine *engine, uint32_t buffer
     return engine->arena + pool->at + buffer * pool->bytes;
 }
 
-/* Rounds an own parameter's gradient, and leaves zeros up to the next one: the norm runs over whole
- * rows, and the row may be in a buffer that held another unit's. */
+/* Adds an own parameter's gradient to that of the way before, which waits in a buffer. The device
+ * reads the inputs when it comes to them, so each parameter has its own, the same in each step. */
+static int join_param(struct hst_engine *engine, const struct layout_param *param, struct row row,
+                      const struct ways_addition *joined)
+{
+    const size_t index = (size_t)(param - engine->layout.params);
+    const uint32_t buffers = engine->placement.way_sums.count;
+    const void **in = engine->way.joined[index * buffers + joined->in[0]];
+    in[0] = buffer_at(engine, joined->in[0]) + param->offset * sizeof(float);
+    in[1] = views_accumulator(engine, param);
+    const struct hst_sum_ways sum = {.tree = engine->ways.tree,
+                                     .first = joined->first,
+                                     .each = 1,
+                                     .inputs = 2,
+                                     .in = in,
+                                     .out = row_at(row, param->offset),
+                                     .count = param->count};
+    return hst_op_sum_ways(engine->exec.streams.unit, &sum);
+}
+
+/* Rounds an own parameter's gradient, or joins it, and leaves zeros up to the next one: the norm
+ * runs over whole rows, and the row may be in a buffer that held another unit's. */
 static int round_param(struct hst_engine *engine, const struct layout_param *param, uint64_t end,
-                       struct row row)
+                       struct row row, const struct ways_addition *joined)
 {
     const uint64_t stop = param->offset + param->count;
     struct hst_stream *stream = engine->exec.streams.unit;
-    int rc = put(stream, row, param->offset, param->count, views_accumulator(engine, param));
+    const int rc =
+        joined ? join_param(engine, param, row, joined)
+               : put(stream, row, param->offset, param->count, views_accumulator(engine, param));
     return rc || end <= stop ? rc : put(stream, row, stop, end - stop, NULL);
 }
 
-static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
+/* joined: null, or the addition that takes the accumulated gradient as it is. */
+static int round_into(struct hst_engine *engine, uint32_t unit, struct row row,
+                      const struct ways_addition *joined)
 {
     const struct layout *layout = &engine->layout;
     const struct layout_unit *u = &layout->units[unit];
@@ -143,7 +167,7 @@ static int round_into(struct hst_engine *engine, uint32_t unit, struct row row)
         const struct layout_param *param = &layout->params[i];
         if (param->owner != i)
             continue;
-        rc = round_param(engine, param, end, row);
+        rc = round_param(engine, param, end, row, joined);
         end = param->offset;
     }
     return rc;
@@ -235,6 +259,38 @@ static int add(struct hst_engine *engine, uint32_t unit, const struct ways_addit
     return hst_op_sum_ways(engine->exec.streams.unit, &sum);
 }
 
+/* Says whether the way at hand is added to the one before right away, and is so in f32 as it was
+ * accumulated: that addition reads the accumulator itself, which saves a copy of it. */
+static bool joins_at_once(const struct hst_engine *engine, uint32_t way, struct row row,
+                          struct ways_addition *addition)
+{
+    const struct ways *ways = &engine->ways;
+    struct ways_counter ahead = engine->way.counter;
+    return hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1}) == HST_F32 &&
+           !ways->tree.quant && ways_counter_next(ways, &ahead, addition) && addition->each == 1 &&
+           !(addition->last && row.shard > 0);
+}
+
+/* The accumulated gradient of the way at hand goes into its buffer, or joins the way before it. */
+static int take_way(struct hst_engine *engine, uint32_t unit, uint32_t buffer)
+{
+    const struct ways *ways = &engine->ways;
+    const uint32_t way = ways->first + engine->way.at;
+    struct row row = row_of_grads(engine, unit);
+    struct ways_addition addition;
+    struct hst_sum_node node = {way, 1};
+    const bool joins = joins_at_once(engine, way, row, &addition);
+    if (joins) {
+        ways_counter_next(ways, &engine->way.counter, &addition);
+        node = (struct hst_sum_node){addition.first, 2};
+    }
+    if (!joins || !addition.last)
+        row = (struct row){.data = buffer_at(engine, joins ? addition.out : buffer),
+                           .dtype = hst_sum_type(&ways->tree, node)};
+    const int rc = round_into(engine, unit, row, joins ? &addition : NULL);
+    return rc || joins ? rc : give_back_buffer(engine, unit, way, buffer);
+}
+
 /* The accumulated gradient of the way at hand joins those of the ways before it. */
 static int end_way(struct hst_engine *engine, uint32_t unit)
 {
@@ -244,16 +300,11 @@ static int end_way(struct hst_engine *engine, uint32_t unit)
         return 0;
     if (ways->count == 1) {
         const struct row all = row_of_grads(engine, unit);
-        const int rounded = round_into(engine, unit, all);
+        const int rounded = round_into(engine, unit, all, NULL);
         return rounded ? rounded : give_back_row(engine, unit, all);
     }
-    const uint32_t way = ways->first + engine->way.at;
-    const uint32_t buffer = ways_counter_push(ways, counter);
-    const struct row row = {.data = buffer_at(engine, buffer),
-                            .dtype = hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1})};
     struct ways_addition addition;
-    int rc = round_into(engine, unit, row);
-    rc = rc ? rc : give_back_buffer(engine, unit, way, buffer);
+    int rc = take_way(engine, unit, ways_counter_push(ways, counter));
     while (rc == 0 && ways_counter_next(ways, counter, &addition))
         rc = add(engine, unit, &addition);
     return rc;

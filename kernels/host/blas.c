@@ -34,8 +34,9 @@ enum { BLAS_SERIAL = 0, BLAS_PTHREAD = 1 }; /* of openblas_get_parallel */
  * there. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host_blas blas;
-static unsigned reserved; /* buffers that are mapped for callers */
-static bool in_use;       /* a device computes with it, or did: its core stays */
+static char loaded_for[24]; /* the core that it was loaded to run; "": its own choice */
+static unsigned reserved;   /* buffers that are mapped for callers */
+static bool in_use;         /* a device computes with it, or did: its core stays */
 
 /* ---- which kernels --------------------------------------------------------------------------- */
 
@@ -79,14 +80,15 @@ static void mend(void)
     unsetenv(HOST_BLAS_CORE_VARIABLE);
 }
 
-static int compare_core(const char *core, bool loaded, struct hst_dev_failure *failure)
+static int compare_core(const char *core, struct hst_dev_failure *failure)
 {
     const char *runs = blas.corename();
     if (!core || strcasecmp(core, runs) == 0)
         return 0;
     return dev_fail(failure, -ENODEV, HST_DEV_CORE, 0,
-                    loaded ? "host math is to be %s, but this process has begun with OpenBLAS's %s"
-                           : "host math is to be %s, but this OpenBLAS runs %s in its place",
+                    strcasecmp(core, loaded_for) == 0
+                        ? "host math is to be %s, but this OpenBLAS runs %s in its place"
+                        : "host math is to be %s, but this process has begun with OpenBLAS's %s",
                     core, runs);
 }
 
@@ -132,7 +134,9 @@ static int open_once(const char *core, unsigned callers, struct hst_dev_failure 
         return rc;
     if (blas.parallel() == BLAS_PTHREAD)
         blas.set_num_threads(1);
-    return compare_core(core, loaded, failure);
+    if (core && !loaded)
+        snprintf(loaded_for, sizeof loaded_for, "%s", core);
+    return compare_core(core, failure);
 }
 
 /*
@@ -161,7 +165,7 @@ static int reserve(unsigned callers, struct hst_dev_failure *failure)
 int host_blas_open(const char *core, unsigned callers, struct hst_dev_failure *failure)
 {
     pthread_mutex_lock(&lock);
-    int rc = blas.handle ? compare_core(core, true, failure) : open_once(core, callers, failure);
+    int rc = blas.handle ? compare_core(core, failure) : open_once(core, callers, failure);
     if (!rc && !in_use && !core)
         mend(); /* where the first one asked for a core that it did not get, this is still to do */
     rc = rc ? rc : reserve(callers, failure);

@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
 from ranks import FOLDER, GOLDEN, PROGRAM, Case, environment, sums_of  # noqa: E402
+from short import by_turns  # noqa: E402
 
 INTEGERS = ('--gather', 'int8')
 
@@ -190,6 +191,8 @@ class Several(Case):
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, rf'error\[E503\] [^\n]*{option}[^\n]*{value}')
 
+
+load_tests = by_turns
 
 if __name__ == '__main__':
     unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -96,13 +96,12 @@ def dag_by_compiler(source, build):
             yield f'{folder}: no target compiles a C file there'
         for name, compiler, arguments in targets:
             where = f'{folder} (target {name})'
-            for header in HEADERS:
-                include = f'#include <hoistway/{header}.h>\n'
-                found, why = compiles(build, compiler, arguments, include)
-                if found and header not in allowed:
-                    yield f'{where}: can include <hoistway/{header}.h>, which it must not see'
-                if not found and header in allowed:
-                    yield f'{where}: cannot include <hoistway/{header}.h>:\n{why}'
+            public = {f'hoistway/{header}.h': header for header in HEADERS}
+            seen = {public[path] for path in visible(build, compiler, arguments, public)}
+            for header in sorted(seen - allowed):
+                yield f'{where}: can include <hoistway/{header}.h>, which it must not see'
+            for header in sorted(allowed - seen):
+                yield f'{where}: cannot include <hoistway/{header}.h>'
             unseen = set().union(*(private_headers(source, f) for f in set(ALLOWED) - {folder}))
             for private in visible(build, compiler, arguments,
                                    unseen - set(private_headers(source, folder))):

@@ -12,7 +12,7 @@ mutate(
 mutate(
     'kernels/host/blas.c', 'kernels/cores',
     ('a process has one core',
-     'blas.handle ? compare_core(core, true, failure)', 'blas.handle ? 0'),
+     'blas.handle ? compare_core(core, failure)', 'blas.handle ? 0'),
 )
 mutate(
     'kernels/host/gemm_bf16.c', 'kernels/gemm_bf16',

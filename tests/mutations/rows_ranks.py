@@ -167,7 +167,11 @@ mutate(
      'count'),
     ("a rank's way is what its integers give back, where others take it from",
      'rounded ? rounded : give_back_row(engine, unit, all)', 'rounded'),
-    ('so is each of several', 'rc = rc ? rc : give_back_buffer(engine, unit, way, buffer);', ';'),
+    ('so is each of several', 'rc || joins ? rc : give_back_buffer(engine, unit, way, buffer)',
+     'rc'),
+    ('a way joins that of its own parameters', '+ param->offset * sizeof(float);', ';'),
+    ('what is rounded does not join at once', '(struct hst_sum_node){way, 1}) == HST_F32 &&',
+     '(struct hst_sum_node){way, 1}) &&'),
 )
 mutate(
     'engine/session/ranks/ranks.c', 'engine/ranks',

@@ -382,7 +382,7 @@ class BadStores(unittest.TestCase):
         shutil.rmtree(case.folder)
 
     def test_what_is_bad_is_refused_and_left_as_it_was(self):
-        for row in some(REFUSED, 4):
+        for row in some(REFUSED, 8):
             self.refuse(*row)
 
     def assert_ended_alike(self, case):
@@ -390,7 +390,7 @@ class BadStores(unittest.TestCase):
         self.assertEqual(Store(*case.directories).trained(), later.trained())
 
     def test_what_can_be_made_good_again_ends_as_if_it_had_not_been(self):
-        for row, what, change, step, said in some(SURVIVED, 2):
+        for row, what, change, step, said in some(SURVIVED, 4):
             case = self.case()
             with self.subTest(row=row, what=what):
                 change(case)
