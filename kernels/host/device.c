@@ -77,8 +77,8 @@ void host_dev_info(struct hst_dev *dev, struct hst_dev_info *info)
     *info = (struct hst_dev_info){.numa_node = -1};
 }
 
-/* GEMMs are OpenBLAS's but those of bf16 by an own kernel, of which each has the same bits; where
-   none was asked for, that is no difference. Logarithms, sines and cosines are the C library's. The
+/* GEMMs are OpenBLAS's but those of bf16 by an own kernel: each has the same bits but that by AMX.
+   Where none was asked for, that is no difference. Logarithms, sines and cosines are the C library's. The
    rest is our own and has the same bits on every processor. */
 void host_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
 {
@@ -86,8 +86,7 @@ void host_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
     host_blas_name(text, text_bytes);
     size_t used = strlen(text);
     snprintf(text + used, text_bytes - used, "%s, glibc %s",
-             host->gemm_bf16 && host->bf16_asked ? ", own GEMMs of bf16" : "",
-             gnu_get_libc_version());
+             host->bf16_asked ? host_gemm_bf16_words(host->gemm_bf16) : "", gnu_get_libc_version());
 }
 
 /* All that can fail here fails in the call itself. */

@@ -5,24 +5,19 @@
  * 32 columns. A tile of C, 12 by 32, is 24 registers, and a step along k reads two registers and
  * twelve numbers for 24 instructions. The panel of B stays in the nearest cache while panels of A
  * pass by.
- *
- * A packed word is what a lane multiplies at once: a pair of terms for VDPBF16PS, one term as f32
- * for FMA, where the second term of a pair lies before the first because it is added first.
  */
 #include "gemm_bf16.h"
-#include <immintrin.h>
+#if defined(GEMM_DOT)
+#define GEMM_PAIRS
+#endif
+#include "gemm_bf16_pack.h"
 
 enum {
-    LANES = 16,
     ROWS = GEMM_BF16_PANEL_ROWS,
     COLUMNS = GEMM_BF16_PANEL_COLUMNS,
-    BAND = 4, /* pairs that are packed at once where terms are rows of memory */
 };
 
 #if defined(GEMM_DOT)
-typedef uint32_t word;
-enum { PAIR_WORDS = 1 };
-
 static inline __m512 broadcast(const word *x)
 {
     return (__m512)_mm512_set1_epi32((int)*x);
@@ -32,16 +27,7 @@ static inline __m512 multiply_add(__m512 sum, __m512 x, __m512 y)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)y);
 }
-
-static inline void put(word *to, size_t width, __mmask16 stored, __m512i pairs)
-{
-    (void)width;
-    _mm512_mask_storeu_epi32(to, stored, pairs);
-}
 #else
-typedef float word;
-enum { PAIR_WORDS = 2 };
-
 static inline __m512 broadcast(const word *x)
 {
     return _mm512_set1_ps(*x);
@@ -51,124 +37,7 @@ static inline __m512 multiply_add(__m512 sum, __m512 x, __m512 y)
 {
     return _mm512_fmadd_ps(x, y, sum);
 }
-
-static inline void put(word *to, size_t width, __mmask16 stored, __m512i pairs)
-{
-    const __m512i second = _mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000));
-    _mm512_mask_storeu_epi32(to, stored, second);
-    _mm512_mask_storeu_epi32(to + width, stored, _mm512_slli_epi32(pairs, 16));
-}
 #endif
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static __mmask16 lanes(size_t count)
-{
-    return (__mmask16)((1u << least(count, LANES)) - 1);
-}
-
-static size_t pairs_of(size_t terms)
-{
-    return (terms + 1) / 2;
-}
-
-/* ---- packing --------------------------------------------------------------------------------- */
-
-/* One operand's stretch of k. Beyond its last row or column, and its last term, panels hold 0. */
-struct side {
-    const uint16_t *data;
-    size_t ld;
-    size_t count; /* rows of op(A), columns of op(B) */
-    size_t terms;
-    size_t width; /* of a panel */
-    word *panels;
-};
-
-/* Sixteen rows of sixteen words become columns. */
-static inline void turn(__m512i x[LANES])
-{
-    __m512i y[LANES];
-    for (int i = 0; i < LANES; i += 2) {
-        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-    }
-    for (int i = 0; i < LANES; i += 4) {
-        x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
-        x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
-        x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
-        x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        y[i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0x88);
-        y[4 + i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0xdd);
-        y[8 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0x88);
-        y[12 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0xdd);
-    }
-    for (int i = 0; i < 4; i++) {
-        x[i] = _mm512_shuffle_i32x4(y[i], y[8 + i], 0x88);
-        x[4 + i] = _mm512_shuffle_i32x4(y[4 + i], y[12 + i], 0x88);
-        x[8 + i] = _mm512_shuffle_i32x4(y[i], y[8 + i], 0xdd);
-        x[12 + i] = _mm512_shuffle_i32x4(y[4 + i], y[12 + i], 0xdd);
-    }
-}
-
-/* Sixteen rows of memory from `first` on, at column `at` of their panel. */
-static void pack_turned(const struct side *s, word *panel, size_t first, size_t at)
-{
-    const size_t have = first < s->count ? least(s->count - first, LANES) : 0;
-    const __mmask16 stored = lanes(s->width - at);
-    for (size_t k = 0; k < s->terms; k += 2 * LANES) {
-        const size_t left = least(s->terms - k, 2 * LANES);
-        const __mmask32 read = (__mmask32)((UINT64_C(1) << left) - 1);
-        word *to = panel + k / 2 * PAIR_WORDS * s->width + at;
-        __m512i x[LANES];
-        for (size_t i = 0; i < LANES; i++)
-            x[i] = i < have ? _mm512_maskz_loadu_epi16(read, s->data + (first + i) * s->ld + k)
-                            : _mm512_setzero_si512();
-        turn(x);
-        for (size_t p = 0; p < pairs_of(left); p++)
-            put(to + p * PAIR_WORDS * s->width, s->width, stored, x[p]);
-    }
-}
-
-/* Terms lie side by side in memory. */
-static void pack_rows(const struct side *s)
-{
-    const size_t words = pairs_of(s->terms) * PAIR_WORDS;
-    for (size_t first = 0; first < s->count; first += s->width)
-        for (size_t at = 0; at < s->width; at += LANES)
-            pack_turned(s, s->panels + first * words, first + at, at);
-}
-
-/* One pair of terms of the panel that begins with column `first` of memory. */
-static void pack_pair(const struct side *s, size_t first, size_t pair)
-{
-    const uint16_t *from = s->data + 2 * pair * s->ld + first;
-    word *to = s->panels + (first * pairs_of(s->terms) + pair * s->width) * PAIR_WORDS;
-    for (size_t at = 0; at < s->width; at += LANES) {
-        const __mmask16 read = first + at < s->count ? lanes(s->count - first - at) : 0;
-        const __mmask16 read_second = 2 * pair + 1 < s->terms ? read : 0;
-        const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(read, from + at));
-        const __m512i high =
-            _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(read_second, from + s->ld + at));
-        put(to + at, s->width, lanes(s->width - at),
-            _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-    }
-}
-
-/* Terms are rows of memory: few of them at a time, so that rows are read as streams and panels are
-   written by whole cache lines. */
-static void pack_columns(const struct side *s)
-{
-    const size_t pairs = pairs_of(s->terms);
-    for (size_t band = 0; band < pairs; band += BAND)
-        for (size_t first = 0; first < s->count; first += s->width)
-            for (size_t pair = band; pair < least(band + BAND, pairs); pair++)
-                pack_pair(s, first, pair);
-}
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
@@ -183,8 +52,7 @@ static inline __m512 sum_of(bool add, __mmask16 stored, const float *c, __m512 s
 {
     if (add)
         sum = _mm512_add_ps(_mm512_maskz_loadu_ps(stored, c), sum);
-    const __mmask16 nan = _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q);
-    return _mm512_mask_blend_ps(nan, sum, (__m512)_mm512_set1_epi32(0x7fc00000));
+    return no_payload(sum);
 }
 
 static inline void store_row(const struct tile *t, size_t row, __m512 left, __m512 right)
@@ -268,12 +136,14 @@ void host_gemm_bf16_fma(const struct host_gemm_bf16 *g)
                                .ld = g->b_ld,
                                .count = g->n,
                                .terms = terms,
+                               .pairs = pairs_of(terms),
                                .width = COLUMNS,
                                .panels = g->pack};
         const struct side a = {.data = g->a + (g->a_transposed ? k * g->a_ld : k),
                                .ld = g->a_ld,
                                .count = g->m,
                                .terms = terms,
+                               .pairs = pairs_of(terms),
                                .width = ROWS,
                                .panels = b.panels + b_words};
         (g->b_transposed ? pack_rows : pack_columns)(&b);

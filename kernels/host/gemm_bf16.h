@@ -31,17 +31,39 @@ struct host_gemm_bf16 {
 typedef void host_gemm_bf16_function(const struct host_gemm_bf16 *args);
 /* They work by AVX512_BF16, and by AVX-512's FMA alone: on x86-64, where the processor has them. */
 host_gemm_bf16_function host_gemm_bf16_vdpbf16ps, host_gemm_bf16_fma;
+/*
+ * It works by AMX, where host_gemm_bf16_choose has found that it serves, and has other bits, which
+ * depend on the same. An element begins with 0, or with what it held. To it are added, in rising k,
+ * the sums of GEMM_BF16_AMX_STEP terms each, behind the last of which are terms 0·0. Such a sum is
+ * that of its even terms plus that of its odd terms. Each of the two begins with 0 and takes terms
+ * in rising k, which are multiplied and added with one rounding. All else is as above.
+ *
+ * That is how TDPBF16PS is defined (Intel's manual, volume 2), whatever MXCSR says, and how it
+ * computes on Emerald Rapids, where 107 million sums were compared.
+ */
+host_gemm_bf16_function host_gemm_bf16_amx;
+/* The same by FMA, slow, and with neither operand transposed: what that by AMX is compared with. */
+host_gemm_bf16_function host_gemm_bf16_amx_defined;
 
 enum {
     GEMM_BF16_K = 256,            /* terms of a stretch: part of the numbers; even */
     GEMM_BF16_PANEL_ROWS = 12,    /* of C stay in registers: so many rows … */
     GEMM_BF16_PANEL_COLUMNS = 32, /* … of so many columns */
+    GEMM_BF16_AMX_STEP = 32,      /* terms of one instruction: part of the numbers */
+    GEMM_BF16_AMX_K = 1024,       /* terms that are packed at once: no part of them */
+    GEMM_BF16_AMX_SIDE = 32,      /* rows and columns of C that stay in registers */
 };
 
 /* It never falls as an extent grows. Pure. */
 size_t host_gemm_bf16_pack_bytes(size_t m, size_t n, size_t k);
 
-enum host_bf16 { HOST_BF16_VDPBF16PS, HOST_BF16_FMA, HOST_BF16_BLAS, HOST_BF16_ANY };
+enum host_bf16 {
+    HOST_BF16_VDPBF16PS,
+    HOST_BF16_FMA,
+    HOST_BF16_AMX,
+    HOST_BF16_BLAS,
+    HOST_BF16_ANY
+};
 
 /* What --host-math names. */
 struct host_wish {
@@ -49,18 +71,23 @@ struct host_wish {
     enum host_bf16 kernel; /* of GEMMs of bf16 */
 };
 /*
- * Reads "CORE", "KERNEL" (vdpbf16ps, fma, blas) or both with a comma; text may be null. Whether
+ * Reads "CORE", "KERNEL" (amx, vdpbf16ps, fma, blas) or both with a comma; text may be null. Whether
  * there is such a core is not looked at. Errors: -ENODEV with *failure. Pure.
  */
 int host_wish_read(const char *text, struct host_wish *wish, struct hst_dev_failure *failure);
 
 /*
  * *gemm is the kernel that serves, or null where bf16 is widened for OpenBLAS: where the processor
- * has no AVX-512, or a core is named whose processors have none. Of two kernels it is the quicker,
- * by a trial of a millisecond: they have the same bytes, and the trial compares them.
+ * has no AVX-512, or a core is named whose processors have none. It is that by AMX where the
+ * processor has it, the system gives its registers to this process, a trial has the sums that are
+ * defined, and no core is named whose processors lack it. Of the other two it is the quicker, by a
+ * trial of a millisecond: they have the same bytes, and the trial compares them.
  * Errors: -ENODEV with *failure (a kernel that is named and cannot be had), -ENOMEM.
  */
 int host_gemm_bf16_choose(const struct host_wish *wish, host_gemm_bf16_function **gemm,
                           struct hst_dev_failure *failure);
+
+/* What hst_dev_math says of it, behind OpenBLAS's name; null is allowed. Pure. */
+const char *host_gemm_bf16_words(host_gemm_bf16_function *gemm);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides who makes GEMMs of bf16: an own kernel, by VDPBF16PS or by FMA, or OpenBLAS. Whether an
- * own kernel serves decides bits, so it follows from the processor and from what was named. Which
- * of the two decides none, so it may follow from time. It has to: VDPBF16PS does two terms at once,
- * but takes four times as long as FMA on Emerald Rapids (measured), and CPUID does not tell.
+ * Decides who makes GEMMs of bf16: an own kernel, by AMX, by VDPBF16PS or by FMA, or OpenBLAS.
+ * Whether an own kernel serves, and whether it is that by AMX, decides bits, so it follows from the
+ * processor and from what was named. Which of the other two decides none, so it may follow from
+ * time. It has to: VDPBF16PS does two terms at once, but takes four times as long as FMA on Emerald
+ * Rapids (measured), and CPUID does not tell.
  */
 #include "base/failure.h"
 #include "cores.h"
@@ -12,12 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #define OF_X86(gemm) gemm
 #else
 #define OF_X86(gemm) NULL
+#endif
+#if defined(HOST_AMX)
+#define OF_AMX(gemm) gemm
+#else
+#define OF_AMX(gemm) NULL
 #endif
 
 /* An own kernel needs what those of this core of OpenBLAS need. */
@@ -27,16 +35,35 @@ static const struct kernel {
 } kernels[] = {
     [HOST_BF16_VDPBF16PS] = {"vdpbf16ps", "Cooperlake", OF_X86(host_gemm_bf16_vdpbf16ps)},
     [HOST_BF16_FMA] = {"fma", "SkylakeX", OF_X86(host_gemm_bf16_fma)},
+    [HOST_BF16_AMX] = {"amx", "SapphireRapids", OF_AMX(host_gemm_bf16_amx)},
     [HOST_BF16_BLAS] = {"blas", NULL, NULL},
 };
 
+static size_t panels_of(size_t count, size_t width)
+{
+    return (count + width - 1) / width * width;
+}
+
+static size_t amx_pack_bytes(size_t n, size_t k)
+{
+    const size_t terms = panels_of(k, GEMM_BF16_AMX_STEP);
+    const size_t rows = 2 * GEMM_BF16_AMX_SIDE + panels_of(n, GEMM_BF16_AMX_SIDE);
+    return 64 + rows * (terms < GEMM_BF16_AMX_K ? terms : GEMM_BF16_AMX_K) * sizeof(uint16_t);
+}
+
 size_t host_gemm_bf16_pack_bytes(size_t m, size_t n, size_t k)
 {
-    const size_t rows = (m + GEMM_BF16_PANEL_ROWS - 1) / GEMM_BF16_PANEL_ROWS;
-    const size_t columns = (n + GEMM_BF16_PANEL_COLUMNS - 1) / GEMM_BF16_PANEL_COLUMNS;
+    const size_t rows = panels_of(m, GEMM_BF16_PANEL_ROWS) + panels_of(n, GEMM_BF16_PANEL_COLUMNS);
     const size_t terms = k < GEMM_BF16_K ? (k + 1) / 2 * 2 : GEMM_BF16_K;
-    return (rows * GEMM_BF16_PANEL_ROWS + columns * GEMM_BF16_PANEL_COLUMNS) * terms *
-           sizeof(float);
+    const size_t wide = rows * terms * sizeof(float), amx = amx_pack_bytes(n, k);
+    return wide > amx ? wide : amx;
+}
+
+const char *host_gemm_bf16_words(host_gemm_bf16_function *gemm)
+{
+    return !gemm                                 ? ""
+           : gemm == kernels[HOST_BF16_AMX].gemm ? ", own GEMMs of bf16 by AMX"
+                                                 : ", own GEMMs of bf16";
 }
 
 /* ---- what is named --------------------------------------------------------------------------- */
@@ -60,7 +87,7 @@ int host_wish_read(const char *text, struct host_wish *wish, struct hst_dev_fail
                                     : *wish->core || !length || length >= sizeof wish->core)
             return dev_fail(failure, -ENODEV, HST_DEV_CORE, 0,
                             "host math is \"%.40s\", which is no core that is known here (%s), no "
-                            "kernel of bf16 (vdpbf16ps, fma, blas), and not both with a comma",
+                            "kernel of bf16 (amx, vdpbf16ps, fma, blas), and not both with a comma",
                             text, host_core_names());
         if (kernel != HOST_BF16_ANY)
             wish->kernel = kernel;
@@ -72,6 +99,9 @@ int host_wish_read(const char *text, struct host_wish *wish, struct hst_dev_fail
 }
 
 /* ---- what serves ----------------------------------------------------------------------------- */
+
+static const char OTHER_SUMS[] =
+    "whose sums on this processor are not those that the instruction is defined to have";
 
 static const char *kernel_lacks(enum host_bf16 kernel, uint64_t features)
 {
@@ -116,18 +146,23 @@ static void trial_fill(struct trial *t)
     t->b[(size_t)2 * TRIAL_N] = 0x1a00;
 }
 
+static struct host_gemm_bf16 trial_gemm(struct trial *t, float *c)
+{
+    return (struct host_gemm_bf16){.m = TRIAL_M,
+                                   .n = TRIAL_N,
+                                   .k = TRIAL_K,
+                                   .a = t->a,
+                                   .b = t->b,
+                                   .c = c,
+                                   .a_ld = TRIAL_K,
+                                   .b_ld = TRIAL_N,
+                                   .c_ld = TRIAL_N,
+                                   .pack = t->pack};
+}
+
 static double seconds_of(const struct kernel *kernel, struct trial *t, float *c)
 {
-    const struct host_gemm_bf16 gemm = {.m = TRIAL_M,
-                                        .n = TRIAL_N,
-                                        .k = TRIAL_K,
-                                        .a = t->a,
-                                        .b = t->b,
-                                        .c = c,
-                                        .a_ld = TRIAL_K,
-                                        .b_ld = TRIAL_N,
-                                        .c_ld = TRIAL_N,
-                                        .pack = t->pack};
+    const struct host_gemm_bf16 gemm = trial_gemm(t, c);
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     kernel->gemm(&gemm);
@@ -135,22 +170,36 @@ static double seconds_of(const struct kernel *kernel, struct trial *t, float *c)
     return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
 }
 
+static struct trial *trial_open(void)
+{
+    struct trial *t = calloc(1, sizeof *t + host_gemm_bf16_pack_bytes(TRIAL_M, TRIAL_N, TRIAL_K));
+    if (t)
+        trial_fill(t);
+    return t;
+}
+
+/* Bits: a NaN is equal to itself, -0 not to 0. It ends the trial. */
+static bool trial_close(struct trial *t)
+{
+    const void *one = t->c[0], *other = t->c[1];
+    const bool equal = memcmp(one, other, sizeof t->c[0]) == 0;
+    free(t);
+    return equal;
+}
+
 /* 1: VDPBF16PS is the quicker one; 0: it is not, or has other bytes and so is not what it is taken
    for; -ENOMEM. */
 static int trial_run(bool *equal)
 {
     double least[2] = {1, 1};
-    struct trial *t = calloc(1, sizeof *t + host_gemm_bf16_pack_bytes(TRIAL_M, TRIAL_N, TRIAL_K));
+    struct trial *t = trial_open();
     if (!t)
         return -ENOMEM;
-    trial_fill(t);
     for (int i = 0; i < 2 * TRIALS; i++) {
         const double s = seconds_of(&kernels[i % 2], t, t->c[i % 2]);
         least[i % 2] = s < least[i % 2] ? s : least[i % 2];
     }
-    const void *one = t->c[0], *other = t->c[1]; /* bits: a NaN is equal to itself, -0 not to 0 */
-    *equal = memcmp(one, other, sizeof t->c[0]) == 0;
-    free(t);
+    *equal = trial_close(t);
     return *equal && least[HOST_BF16_VDPBF16PS] < least[HOST_BF16_FMA];
 }
 #else
@@ -160,48 +209,91 @@ static int trial_run(bool *equal)
 }
 #endif
 
+#if defined(HOST_AMX)
+/*
+ * *fault is why AMX cannot serve on a processor that has it, null where it can. The kernel gives
+ * its registers to who asks, once for a process. An emulator or hypervisor may compute otherwise
+ * than the instruction is defined, and then bits would depend on it. Errors: -ENOMEM.
+ */
+static int amx_trial(const char **fault)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    *fault = "whose registers this system does not let a process use";
+    if (syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) != 0)
+        return 0;
+    struct trial *t = trial_open();
+    if (!t)
+        return -ENOMEM;
+    const struct host_gemm_bf16 gemm = trial_gemm(t, t->c[0]), defined = trial_gemm(t, t->c[1]);
+    host_gemm_bf16_amx(&gemm);
+    host_gemm_bf16_amx_defined(&defined);
+    *fault = trial_close(t) ? NULL : OTHER_SUMS;
+    return 0;
+}
+#else
+static int amx_trial(const char **fault)
+{
+    *fault = "which the compiler of this build did not know";
+    return 0;
+}
+#endif
+
 /* It checks a kernel that is named. */
 static int kernel_check(enum host_bf16 kernel, struct hst_dev_failure *failure)
 {
-    const char *lacks = kernel_lacks(kernel, host_cpu_features());
+    const char *lacks = kernel_lacks(kernel, host_cpu_features()), *fault = NULL;
     if (lacks)
         return dev_fail(failure, -ENODEV, HST_DEV_CORE, 0,
                         "host math is to be %s, which needs %s, which this processor has not got",
                         kernels[kernel].name, lacks);
     bool equal = true;
-    int rc = kernel == HOST_BF16_VDPBF16PS ? trial_run(&equal) : 0;
-    if (rc >= 0 && !equal)
-        return dev_fail(failure, -ENODEV, HST_DEV_CORE, 0,
-                        "host math is to be vdpbf16ps, whose sums on this processor are not those "
-                        "that the instruction is defined to have");
-    return rc < 0 ? rc : 0;
+    int rc = kernel == HOST_BF16_AMX         ? amx_trial(&fault)
+             : kernel == HOST_BF16_VDPBF16PS ? trial_run(&equal)
+                                             : 0;
+    if (rc < 0)
+        return rc;
+    fault = equal ? fault : OTHER_SUMS;
+    return fault ? dev_fail(failure, -ENODEV, HST_DEV_CORE, 0, "host math is to be %s, %s",
+                            kernels[kernel].name, fault)
+                 : 0;
 }
 
-/* It says whether processors with no more than the named core's instructions have an own kernel,
+/* It says whether processors with no more than the named core's instructions have this kernel,
    too. */
-static bool core_has_own(const char *name)
+static bool core_has(const char *name, enum host_bf16 kernel)
 {
     const struct host_core *core = host_core_find(name);
-    return core && !kernel_lacks(HOST_BF16_FMA, core->needs);
+    return !*name || (core && !kernel_lacks(kernel, core->needs));
+}
+
+/* It chooses where none is named. */
+static int kernel_choose(const char *core, enum host_bf16 *kernel)
+{
+    const uint64_t features = host_cpu_features();
+    const char *fault = "";
+    bool equal;
+    int rc = 0;
+    *kernel = HOST_BF16_BLAS;
+    if (!core_has(core, HOST_BF16_FMA) || kernel_lacks(HOST_BF16_FMA, features))
+        return 0;
+    if (core_has(core, HOST_BF16_AMX) && !kernel_lacks(HOST_BF16_AMX, features))
+        rc = amx_trial(&fault);
+    if (rc == 0 && fault && !kernel_lacks(HOST_BF16_VDPBF16PS, features))
+        rc = trial_run(&equal);
+    *kernel = !fault ? HOST_BF16_AMX : rc > 0 ? HOST_BF16_VDPBF16PS : HOST_BF16_FMA;
+    return rc < 0 ? rc : 0;
 }
 
 int host_gemm_bf16_choose(const struct host_wish *wish, host_gemm_bf16_function **gemm,
                           struct hst_dev_failure *failure)
 {
-    const uint64_t features = host_cpu_features();
     enum host_bf16 kernel = wish->kernel;
-    bool equal;
     int rc = 0;
-    if (kernel == HOST_BF16_VDPBF16PS || kernel == HOST_BF16_FMA) {
+    if (kernel == HOST_BF16_ANY)
+        rc = kernel_choose(wish->core, &kernel);
+    else if (kernel != HOST_BF16_BLAS)
         rc = kernel_check(kernel, failure);
-    } else if (kernel == HOST_BF16_ANY) {
-        const bool own = !*wish->core || core_has_own(wish->core);
-        kernel = own && !kernel_lacks(HOST_BF16_FMA, features) ? HOST_BF16_FMA : HOST_BF16_BLAS;
-        if (kernel == HOST_BF16_FMA && !kernel_lacks(HOST_BF16_VDPBF16PS, features))
-            rc = trial_run(&equal);
-        kernel = rc > 0 ? HOST_BF16_VDPBF16PS : kernel;
-    }
-    if (rc >= 0)
+    if (rc == 0)
         *gemm = kernels[kernel].gemm;
-    return rc < 0 ? rc : 0;
+    return rc;
 }

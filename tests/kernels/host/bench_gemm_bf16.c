@@ -42,15 +42,41 @@ static double cpu_s(void)
                        "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm30",     \
                        "xmm31", "cc")
 
-static double registers(bool dot)
+enum { BY_AMX, BY_DOT, BY_FMA, BY_SGEMM, CASES };
+
+/* Four sums of 32 rows and columns, as a tile of that kernel has. Terms are numbers: of zeros it is
+   half as quick again. */
+static void multiply_tiles(unsigned long left, const uint16_t *terms)
+{
+    static const struct {
+        uint8_t palette, zero[15];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } tiles = {
+        1, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}}; /* of eight */
+    __asm__ volatile("ldtilecfg %1\n"
+                     "tileloadd (%2,%3,1), %%tmm4\ntileloadd (%2,%3,1), %%tmm5\n"
+                     "tileloadd (%2,%3,1), %%tmm6\ntileloadd (%2,%3,1), %%tmm7\n"
+                     "1: tdpbf16ps %%tmm6, %%tmm4, %%tmm0\ntdpbf16ps %%tmm7, %%tmm4, %%tmm1\n"
+                     "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\ntdpbf16ps %%tmm7, %%tmm5, %%tmm3\n"
+                     "dec %0\njnz 1b\ntilerelease"
+                     : "+r"(left)
+                     : "m"(tiles), "r"(terms), "r"(64L)
+                     : "cc", "memory");
+}
+
+static double registers(int by, const uint16_t *terms)
 {
     unsigned long left = REPEATS;
+    const double flop_of[CASES] = {4.0 * 2 * 16 * 16 * 32, 48 * 64, 48 * 32, 48 * 32};
     const double begin = cpu_s();
-    if (dot)
+    if (by == BY_AMX)
+        multiply_tiles(left, terms);
+    else if (by == BY_DOT)
         LOOP(DOT);
     else
         LOOP(FUSED);
-    return REPEATS * 48.0 * (dot ? 64 : 32) / (cpu_s() - begin) * 1e-9;
+    return REPEATS * flop_of[by] / (cpu_s() - begin) * 1e-9;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -61,8 +87,9 @@ struct bench {
     void *pack;
 };
 
-enum { BY_DOT, BY_FMA, BY_SGEMM, CASES };
-static const char *const names[CASES] = {"vdpbf16ps", "fma", "sgemm, of f32"};
+static const char *const names[CASES] = {"amx", "vdpbf16ps", "fma", "sgemm, of f32"};
+
+static host_gemm_bf16_function *gemms[CASES]; /* null: this processor has none, or OpenBLAS's */
 
 static double rate_of(const struct bench *x, int by, size_t m, size_t n, size_t k, int form)
 {
@@ -95,7 +122,7 @@ static double rate_of(const struct bench *x, int by, size_t m, size_t n, size_t 
     if (by == BY_SGEMM)
         host_gemm(&wide);
     else
-        (by == BY_DOT ? host_gemm_bf16_vdpbf16ps : host_gemm_bf16_fma)(&own);
+        gemms[by](&own);
     return 2e-9 * (double)m * (double)n * (double)k / (cpu_s() - begin);
 }
 
@@ -108,17 +135,18 @@ static int by_rate(const void *a, const void *b)
 static void print_shape(const struct bench *x, size_t m, size_t n, size_t k, int form, int rounds)
 {
     static const char *const forms[] = {"A B", "At B", "A Bt", "At Bt"};
-    const bool dot = !host_core_lacks(host_core_find("Cooperlake"), host_cpu_features());
     static double rate[CASES][ROUNDS_MAX], peak[CASES][ROUNDS_MAX];
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < CASES; i++) {
             const int by = r & 1 ? CASES - 1 - i : i;
-            if (by == BY_DOT && !dot)
+            if (!gemms[by] && by != BY_SGEMM)
                 continue;
-            peak[by][r] = registers(by == BY_DOT);
+            peak[by][r] = registers(by, x->a);
             rate[by][r] = rate_of(x, by, m, n, k, form);
         }
-    for (int by = dot ? BY_DOT : BY_FMA; by < CASES; by++) {
+    for (int by = 0; by < CASES; by++) {
+        if (!gemms[by] && by != BY_SGEMM)
+            continue;
         qsort(rate[by], (size_t)rounds, sizeof **rate, by_rate);
         qsort(peak[by], (size_t)rounds, sizeof **peak, by_rate);
         const double median = rate[by][rounds / 2], most = peak[by][rounds / 2];
@@ -130,7 +158,8 @@ static void print_shape(const struct bench *x, size_t m, size_t n, size_t k, int
 
 int main(int argc, char **argv)
 {
-    static const size_t shapes[][3] = {{256, 256, 1024}, {512, 512, 512}, {512, 512, 2048}};
+    static const size_t shapes[][3] = {
+        {256, 256, 1024}, {512, 512, 512}, {512, 512, 2048}, {2048, 512, 1024}};
     const int asked = argc > 1 ? atoi(argv[1]) : 15;
     const int rounds = asked < 1 ? 1 : asked < ROUNDS_MAX ? asked : ROUNDS_MAX;
     const size_t count = (size_t)MOST * MOST;
@@ -142,6 +171,12 @@ int main(int argc, char **argv)
     if (host_blas_open(NULL, 1, &failure)) {
         printf("failed: %s\n", failure.text);
         return 1;
+    }
+    for (int by = 0; by < BY_SGEMM; by++) {
+        struct host_wish wish;
+        if (host_wish_read(names[by], &wish, &failure) ||
+            host_gemm_bf16_choose(&wish, &gemms[by], &failure))
+            printf("%s: %s\n", names[by], failure.text);
     }
     struct bench x = {malloc(2 * count), malloc(2 * count),
                       malloc(4 * count), malloc(4 * count),

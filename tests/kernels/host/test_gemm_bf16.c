@@ -16,16 +16,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD = 64, KERNELS = 2 };
+enum { GUARD = 64 };
+enum { BY_VDPBF16PS, BY_FMA, BY_AMX, KERNELS };
+static const char *const names[KERNELS] = {"vdpbf16ps", "fma", "amx"};
+static const char *const cores[KERNELS] = {"Cooperlake", "SkylakeX", "SapphireRapids"};
 
-/* The kernel, or a skip where this processor has not got its instructions. */
+static int choose(const char *text, host_gemm_bf16_function **gemm)
+{
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    struct host_wish wish;
+    int rc = host_wish_read(text, &wish, &failure);
+    rc = rc ? rc : host_gemm_bf16_choose(&wish, gemm, &failure);
+    assert_int_equal(failure.why, rc ? HST_DEV_CORE : HST_DEV_OK);
+    assert_true(!rc || strncmp(failure.text, "host math is ", 13) == 0);
+    return rc;
+}
+
+static bool has(int kernel)
+{
+    return !host_core_lacks(host_core_find(cores[kernel]), host_cpu_features());
+}
+
+/* It may be refused where the processor has it: the system may keep its registers. */
+static bool amx_serves(void)
+{
+    host_gemm_bf16_function *gemm;
+    return has(BY_AMX) && choose("amx", &gemm) == 0;
+}
+
+/* The kernel, or a skip where it cannot be had. */
 static host_gemm_bf16_function *kernel_of(int kernel)
 {
-    static const char *const cores[KERNELS] = {"Cooperlake", "SkylakeX"};
-    if (host_core_lacks(host_core_find(cores[kernel]), host_cpu_features()))
+    if (!has(kernel) || (kernel == BY_AMX && !amx_serves()))
         skip();
 #if defined(__x86_64__)
-    return kernel ? host_gemm_bf16_fma : host_gemm_bf16_vdpbf16ps;
+    host_gemm_bf16_function *const own[] = {host_gemm_bf16_vdpbf16ps, host_gemm_bf16_fma};
+    host_gemm_bf16_function *gemm = kernel < BY_AMX ? own[kernel] : NULL;
+    if (kernel == BY_AMX)
+        (void)choose("amx", &gemm);
+    return gemm;
 #else
     return NULL;
 #endif
@@ -73,6 +102,17 @@ static float no_payload(float x)
     return x;
 }
 
+/* A number of op(A), and of op(B); 0 behind the last term. */
+static uint16_t of_a(const struct host_gemm_bf16 *g, size_t i, size_t k)
+{
+    return k >= g->k ? 0 : g->a[g->a_transposed ? k * g->a_ld + i : i * g->a_ld + k];
+}
+
+static uint16_t of_b(const struct host_gemm_bf16 *g, size_t k, size_t j)
+{
+    return k >= g->k ? 0 : g->b[g->b_transposed ? j * g->b_ld + k : k * g->b_ld + j];
+}
+
 static float element(const struct host_gemm_bf16 *g, size_t i, size_t j)
 {
     float total = g->accumulate ? no_subnormal(g->c[i * g->c_ld + j]) : 0;
@@ -80,13 +120,23 @@ static float element(const struct host_gemm_bf16 *g, size_t i, size_t j)
         float sum = 0;
         for (size_t p = k; p < k + GEMM_BF16_K && p < g->k; p += 2)
             for (size_t at = p + 2; at-- > p;)
-                sum = at < g->k
-                          ? term(sum, g->a[g->a_transposed ? at * g->a_ld + i : i * g->a_ld + at],
-                                 g->b[g->b_transposed ? j * g->b_ld + at : at * g->b_ld + j])
-                          : sum + 0.0f; /* -0 becomes 0 */
+                sum = term(sum, of_a(g, i, at), of_b(g, at, j));
         total = no_payload(k || g->accumulate ? no_subnormal(total + sum) : sum);
     }
     return total;
+}
+
+/* The same by AMX: even terms, odd terms, both together, all that was before. */
+static float element_by_amx(const struct host_gemm_bf16 *g, size_t i, size_t j)
+{
+    float total = g->accumulate ? no_subnormal(g->c[i * g->c_ld + j]) : 0;
+    for (size_t k = 0; k < g->k; k += GEMM_BF16_AMX_STEP) {
+        float sums[2] = {0, 0};
+        for (size_t at = k; at < k + GEMM_BF16_AMX_STEP; at++)
+            sums[at % 2] = term(sums[at % 2], of_a(g, i, at), of_b(g, at, j));
+        total = no_subnormal(total + no_subnormal(sums[0] + sums[1]));
+    }
+    return no_payload(total);
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -167,12 +217,13 @@ static void close_case(struct matrices *x)
     free(x->pack);
 }
 
-static void expect_definition(host_gemm_bf16_function *gemm, struct matrices *x)
+static void expect_definition(int kernel, struct matrices *x)
 {
     for (size_t i = 0; i < x->gemm.m; i++)
         for (size_t j = 0; j < x->gemm.n; j++)
-            x->want[i * x->gemm.c_ld + j] = element(&x->gemm, i, j);
-    gemm(&x->gemm);
+            x->want[i * x->gemm.c_ld + j] =
+                (kernel == BY_AMX ? element_by_amx : element)(&x->gemm, i, j);
+    kernel_of(kernel)(&x->gemm);
     for (size_t i = 0; i < x->c_count; i++)
         if (bits_of(x->c[i]) != bits_of(x->want[i]))
             fail_msg("%zu x %zu x %zu, %d%d: row %zu, column %zu is %a, not %a", x->gemm.m,
@@ -181,21 +232,22 @@ static void expect_definition(host_gemm_bf16_function *gemm, struct matrices *x)
 }
 
 static const struct shape shapes[] = {
-    {1, 1, 1, 0, false},      {1, 1, 2, 1, true},    {3, 17, 5, 2, true},    {12, 32, 64, 0, false},
-    {13, 33, 31, 7, true},    {5, 16, 256, 0, true}, {8, 31, 257, 3, false}, {25, 70, 300, 1, true},
-    {24, 64, 511, 0, false},  {4, 65, 513, 5, true}, {37, 3, 1029, 0, true}, {64, 96, 32, 0, false},
-    {11, 48, 769, 24, false},
+    {1, 1, 1, 0, false},      {1, 1, 2, 1, true},     {3, 17, 5, 2, true},
+    {12, 32, 64, 0, false},   {13, 33, 31, 7, true},  {5, 16, 256, 0, true},
+    {8, 31, 257, 3, false},   {25, 70, 300, 1, true}, {24, 64, 511, 0, false},
+    {4, 65, 513, 5, true},    {37, 3, 1029, 0, true}, {64, 96, 32, 0, false},
+    {11, 48, 769, 24, false}, {70, 33, 96, 2, true},  {33, 40, 2081, 0, true},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void every_layout_has_the_bytes_of_the_definition(int kernel)
 {
-    host_gemm_bf16_function *gemm = kernel_of(kernel);
+    (void)kernel_of(kernel);
     for (size_t i = 0; i < SHAPES; i++)
         for (int form = 0; form < 8; form++) {
             struct matrices x = open_case(&shapes[i], form & 1, form & 2);
             x.gemm.accumulate = form & 4;
-            expect_definition(gemm, &x);
+            expect_definition(kernel, &x);
             close_case(&x);
         }
 }
@@ -203,13 +255,19 @@ static void every_layout_has_the_bytes_of_the_definition(int kernel)
 static void products_by_vdpbf16ps_have_the_bytes_of_the_definition(void **state)
 {
     (void)state;
-    every_layout_has_the_bytes_of_the_definition(0);
+    every_layout_has_the_bytes_of_the_definition(BY_VDPBF16PS);
 }
 
 static void products_by_fma_have_the_bytes_of_the_definition(void **state)
 {
     (void)state;
-    every_layout_has_the_bytes_of_the_definition(1);
+    every_layout_has_the_bytes_of_the_definition(BY_FMA);
+}
+
+static void products_by_amx_have_the_bytes_of_the_definition(void **state)
+{
+    (void)state;
+    every_layout_has_the_bytes_of_the_definition(BY_AMX);
 }
 
 /* Rows and columns in parts, of any size and from any place on: no element changes. */
@@ -239,27 +297,42 @@ static void parts_have_the_bytes_of_the_whole(int kernel)
 static void parts_by_vdpbf16ps_have_the_bytes_of_the_whole(void **state)
 {
     (void)state;
-    parts_have_the_bytes_of_the_whole(0);
+    parts_have_the_bytes_of_the_whole(BY_VDPBF16PS);
 }
 
 static void parts_by_fma_have_the_bytes_of_the_whole(void **state)
 {
     (void)state;
-    parts_have_the_bytes_of_the_whole(1);
+    parts_have_the_bytes_of_the_whole(BY_FMA);
+}
+
+static void parts_by_amx_have_the_bytes_of_the_whole(void **state)
+{
+    (void)state;
+    parts_have_the_bytes_of_the_whole(BY_AMX);
+}
+
+/* What the choice compares AMX with is the definition, too. */
+static void amx_is_compared_with_its_definition(void **state)
+{
+    (void)state;
+    if (!amx_serves())
+        skip();
+#if defined(__x86_64__)
+    struct matrices x = open_case(&shapes[SHAPES - 2], false, false);
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        x.gemm.accumulate = accumulate;
+        for (size_t i = 0; i < x.gemm.m; i++)
+            for (size_t j = 0; j < x.gemm.n; j++)
+                x.want[i * x.gemm.c_ld + j] = element_by_amx(&x.gemm, i, j);
+        host_gemm_bf16_amx_defined(&x.gemm);
+        assert_memory_equal(x.c, x.want, x.c_count * sizeof *x.c);
+    }
+    close_case(&x);
+#endif
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
-
-static int choose(const char *text, host_gemm_bf16_function **gemm)
-{
-    struct hst_dev_failure failure = {.why = HST_DEV_OK};
-    struct host_wish wish;
-    int rc = host_wish_read(text, &wish, &failure);
-    rc = rc ? rc : host_gemm_bf16_choose(&wish, gemm, &failure);
-    assert_int_equal(failure.why, rc ? HST_DEV_CORE : HST_DEV_OK);
-    assert_true(!rc || strncmp(failure.text, "host math is ", 13) == 0);
-    return rc;
-}
 
 static void a_core_and_a_kernel_are_read_in_either_order(void **state)
 {
@@ -276,6 +349,8 @@ static void a_core_and_a_kernel_are_read_in_either_order(void **state)
     assert_true(strcmp(wish.core, "SkylakeX") == 0 && wish.kernel == HOST_BF16_BLAS);
     assert_int_equal(host_wish_read("VDPBF16PS,zen", &wish, &failure), 0);
     assert_true(strcmp(wish.core, "zen") == 0 && wish.kernel == HOST_BF16_VDPBF16PS);
+    assert_int_equal(host_wish_read("Amx", &wish, &failure), 0);
+    assert_true(!*wish.core && wish.kernel == HOST_BF16_AMX);
 }
 
 static void what_is_neither_or_twice_is_refused(void **state)
@@ -300,27 +375,42 @@ static void a_core_without_avx512_takes_openblas(void **state)
         assert_int_equal(choose(i ? "blas" : "Haswell", &gemm), 0);
         assert_null(gemm);
     }
-    const bool wide = !host_core_lacks(host_core_find("SkylakeX"), host_cpu_features());
     assert_int_equal(choose("SkylakeX", &gemm), 0);
-    assert_int_equal(gemm != NULL, wide);
-    assert_int_equal(usual != NULL, wide);
+    assert_int_equal(gemm != NULL, has(BY_FMA));
+    assert_int_equal(usual != NULL, has(BY_FMA));
+}
+
+/* By the name of its core it serves, by that of an older one it does not: bits are that core's. */
+static void amx_serves_where_it_is_there_and_no_older_core_is_named(void **state)
+{
+    (void)state;
+    host_gemm_bf16_function *amx = kernel_of(BY_AMX), *gemm;
+    assert_non_null(amx);
+    assert_int_equal(choose(NULL, &gemm), 0);
+    assert_ptr_equal(gemm, amx);
+    assert_int_equal(choose("SapphireRapids", &gemm), 0);
+    assert_ptr_equal(gemm, amx);
+    assert_int_equal(choose("Cooperlake", &gemm), 0);
+    assert_true(gemm && gemm != amx);
+    assert_int_equal(choose("SkylakeX,amx", &gemm), 0);
+    assert_ptr_equal(gemm, amx);
 }
 
 static void a_kernel_that_is_named_serves_or_is_refused(void **state)
 {
     (void)state;
-    static const char *const names[KERNELS] = {"vdpbf16ps", "Haswell,fma"};
-    static const char *const cores[KERNELS] = {"Cooperlake", "SkylakeX"};
     for (int kernel = 0; kernel < KERNELS; kernel++) {
         host_gemm_bf16_function *gemm = NULL;
-        if (host_core_lacks(host_core_find(cores[kernel]), host_cpu_features())) {
+        if (!has(kernel)) {
             assert_int_equal(choose(names[kernel], &gemm), -ENODEV);
             assert_null(gemm);
-        } else {
+        } else if (kernel != BY_AMX || amx_serves()) {
             assert_int_equal(choose(names[kernel], &gemm), 0);
             assert_ptr_equal(gemm, kernel_of(kernel));
         }
     }
+    host_gemm_bf16_function *gemm;
+    assert_int_equal(choose("Haswell,fma", &gemm), has(BY_FMA) ? 0 : -ENODEV);
 }
 
 /* ---- what a device says ---------------------------------------------------------------------- */
@@ -344,11 +434,13 @@ static const char *math_of(const char *host_math, enum hst_dtype dtype)
 static void bits_depend_on_the_kernel_where_bf16_was_asked_for(void **state)
 {
     (void)state;
-    const bool wide = !host_core_lacks(host_core_find("SkylakeX"), host_cpu_features());
     assert_null(strstr(math_of(NULL, HST_F32), "bf16"));
     assert_null(strstr(math_of(NULL, HST_F16), "bf16"));
     assert_null(strstr(math_of("blas", HST_BF16), "bf16"));
-    assert_int_equal(strstr(math_of(NULL, HST_BF16), ", own GEMMs of bf16, glibc ") != NULL, wide);
+    if (has(BY_FMA))
+        assert_non_null(strstr(math_of("fma", HST_BF16), ", own GEMMs of bf16, glibc "));
+    assert_int_equal(strstr(math_of(NULL, HST_BF16), ", own GEMMs of bf16 by AMX, glibc ") != NULL,
+                     amx_serves());
 }
 
 int main(void)
@@ -356,11 +448,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_by_vdpbf16ps_have_the_bytes_of_the_definition),
         cmocka_unit_test(products_by_fma_have_the_bytes_of_the_definition),
+        cmocka_unit_test(products_by_amx_have_the_bytes_of_the_definition),
         cmocka_unit_test(parts_by_vdpbf16ps_have_the_bytes_of_the_whole),
         cmocka_unit_test(parts_by_fma_have_the_bytes_of_the_whole),
+        cmocka_unit_test(parts_by_amx_have_the_bytes_of_the_whole),
+        cmocka_unit_test(amx_is_compared_with_its_definition),
         cmocka_unit_test(a_core_and_a_kernel_are_read_in_either_order),
         cmocka_unit_test(what_is_neither_or_twice_is_refused),
         cmocka_unit_test(a_core_without_avx512_takes_openblas),
+        cmocka_unit_test(amx_serves_where_it_is_there_and_no_older_core_is_named),
         cmocka_unit_test(a_kernel_that_is_named_serves_or_is_refused),
         cmocka_unit_test(bits_depend_on_the_kernel_where_bf16_was_asked_for),
     };
