@@ -74,10 +74,11 @@ struct hst_dev_config {
      * Host device: the core of OpenBLAS whose kernels make its products ("Haswell", "SkylakeX", in
      * any case of letters), so that they have the same bits on every processor with that core's
      * instructions; null: OpenBLAS's own choice. A process has one: what it began with stays.
-     * Alone or behind a comma ("Haswell,fma") the kernel that makes GEMMs of bf16: "vdpbf16ps" or
-     * "fma", which have the same bits, or "blas", which widens bf16 for OpenBLAS. Without a word of
-     * it: the quicker one of the first two; "blas" where the processor has no AVX-512, or where a
-     * core is named whose processors have none.
+     * Alone or behind a comma ("Haswell,fma") the kernel that makes GEMMs of bf16: "amx", which has
+     * bits of its own, "vdpbf16ps" or "fma", which have the same, or "blas", which widens bf16 for
+     * OpenBLAS. Without a word of it: "amx" where the processor has it and the system lets a
+     * process use it, else the quicker one of the next two; "blas" where the processor has no
+     * AVX-512. A core that is named counts as the processor.
      */
     const char *host_math;
 };
@@ -231,12 +232,12 @@ void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 /**
  * It tells what the bits of a device's results depend on beside shapes and values, on one line of
  * at most text_bytes, terminated: "OpenBLAS 0.3.21 SkylakeX, glibc 2.36", with "own GEMMs of bf16"
- * between them where a workspace for such was asked for and OpenBLAS does not make them; of a GPU
- * its model, multiprocessors, driver and libraries, how algorithms are chosen, variables of the
- * environment that change that, each value cut at 24 characters, and attention's workspace where
- * the budget decides who serves. Two devices with the same text give the same bits, on processors
- * with FMA: without it glibc computes some sines and logarithms by other code. text_bytes:
- * HST_DEV_MATH_BYTES is always enough. Thread-safety: safe.
+ * (and "by AMX") between them where a workspace for such was asked for and OpenBLAS does not make
+ * them; of a GPU its model, multiprocessors, driver and libraries, how algorithms are chosen,
+ * variables of the environment that change that, each value cut at 24 characters, and attention's
+ * workspace where the budget decides who serves. Two devices with the same text give the same bits,
+ * on processors with FMA: without it glibc computes some sines and logarithms by other code.
+ * text_bytes: HST_DEV_MATH_BYTES is always enough. Thread-safety: safe.
  */
 void hst_dev_math(struct hst_dev *dev, char *text, size_t text_bytes);
 /**
