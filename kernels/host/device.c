@@ -78,8 +78,8 @@ void host_dev_info(struct hst_dev *dev, struct hst_dev_info *info)
 }
 
 /* GEMMs are OpenBLAS's but those of bf16 by an own kernel: each has the same bits but that by AMX.
-   Where none was asked for, that is no difference. Logarithms, sines and cosines are the C library's. The
-   rest is our own and has the same bits on every processor. */
+   Where none was asked for, that is no difference. Logarithms, sines and cosines are the C
+   library's. The rest is our own and has the same bits on every processor. */
 void host_dev_math(struct hst_dev *dev, char *text, size_t text_bytes)
 {
     const struct host_dev *host = host_dev_of(dev);

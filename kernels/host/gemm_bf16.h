@@ -71,8 +71,8 @@ struct host_wish {
     enum host_bf16 kernel; /* of GEMMs of bf16 */
 };
 /*
- * Reads "CORE", "KERNEL" (amx, vdpbf16ps, fma, blas) or both with a comma; text may be null. Whether
- * there is such a core is not looked at. Errors: -ENODEV with *failure. Pure.
+ * Reads "CORE", "KERNEL" (amx, vdpbf16ps, fma, blas) or both with a comma; text may be null.
+ * Whether there is such a core is not looked at. Errors: -ENODEV with *failure. Pure.
  */
 int host_wish_read(const char *text, struct host_wish *wish, struct hst_dev_failure *failure);
 

@@ -9,6 +9,7 @@
 #define GEMM_PAIRS
 #include "gemm_bf16.h"
 #include "gemm_bf16_pack.h"
+#include <string.h>
 
 enum {
     HALF = 16, /* rows of a tile, and pairs of terms in a row of it */
@@ -25,7 +26,7 @@ enum {
 /* The compiler does not see that tiles read memory: before they do, it must be written. */
 #define WRITTEN() __asm__ volatile("" ::: "memory")
 
-/* ---- packing op(A): some steps of 32 rows ----------------------------------------------------- */
+/* ---- packing op(A): some steps of 32 rows ---------------------------------------------------- */
 
 struct steps {
     size_t begin, end;
@@ -34,14 +35,15 @@ struct steps {
 /* Of rows of memory each is a row of a tile in each step. */
 static void pack_a_rows(const struct side *s, size_t row, struct steps steps, word *panel)
 {
-    for (size_t step = steps.begin; step < steps.end; step++)
-        for (size_t i = 0; i < SIDE; i++) {
-            const bool there = row + i < s->count;
-            const uint16_t *from = s->data + (there ? row + i : 0) * s->ld + step * STEP;
-            const __mmask32 read = there ? halves(s->terms - step * STEP) : 0;
-            _mm512_store_si512(panel + step * A_STEP_WORDS + i * LANES,
-                               _mm512_maskz_loadu_epi16(read, from));
-        }
+    for (size_t step = steps.begin; step < steps.end; step++) {
+        const uint16_t *from = s->data + row * s->ld + step * STEP;
+        const __mmask32 read = halves(s->terms - step * STEP);
+        const size_t have = least(s->count - row, SIDE);
+        word *to = panel + step * A_STEP_WORDS;
+        for (size_t i = 0; i < have; i++, from += s->ld)
+            _mm512_store_si512(to + i * LANES, _mm512_maskz_loadu_epi16(read, from));
+        memset(to + have * LANES, 0, (SIDE - have) * ROW_BYTES);
+    }
 }
 
 /* Terms 2·pair and one more of 32 columns, interleaved: of each eight the first four are in *low.
@@ -63,10 +65,12 @@ static void pack_a_columns(const struct side *s, size_t row, struct steps steps,
     for (size_t step = steps.begin; step < steps.end; step++) {
         word *to = panel + step * A_STEP_WORDS;
         __m512i low[LANES], high[LANES];
+#pragma GCC unroll 16
         for (size_t i = 0; i < LANES; i++)
             pair_of_side(s, row, step * LANES + i, &low[i], &high[i]);
         turn(low);
         turn(high);
+#pragma GCC unroll 16
         for (size_t i = 0; i < LANES; i++) {
             const size_t column = i / 4 * 8 + i % 4;
             _mm512_store_si512(to + column * LANES, low[i]);
@@ -77,20 +81,25 @@ static void pack_a_columns(const struct side *s, size_t row, struct steps steps,
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* What to fetch while a tile is computed: lines of memory, in groups. */
+/* What to fetch while a tile is computed: lines of memory, in groups, and the tile of C. */
 struct ahead {
     uintptr_t from;
     size_t line_bytes, group_bytes; /* from a line to the next, and from a group to the next */
     size_t lines, lines_of_step;
+    uintptr_t c;
+    size_t row_bytes, rows_of_step;
 };
 
 static inline void fetch(const struct ahead *next, size_t step)
 {
     const size_t end = least((step + 1) * next->lines_of_step, next->lines);
     for (size_t i = step * next->lines_of_step; i < end; i++)
-        _mm_prefetch(
-            (const char *)(next->from + i % SIDE * next->line_bytes + i / SIDE * next->group_bytes),
-            _MM_HINT_T0);
+        fetch_line(next->from + i % SIDE * next->line_bytes + i / SIDE * next->group_bytes);
+    uintptr_t row = next->c + step * next->rows_of_step * next->row_bytes;
+    for (size_t i = 0; i < next->rows_of_step; i++, row += next->row_bytes) {
+        fetch_to_write(row);
+        fetch_to_write(row + ROW_BYTES);
+    }
 }
 
 /* `low` and `right` are constants wherever this is called: whether there are more than 16 rows and
@@ -231,7 +240,8 @@ static struct ahead ahead_of(const struct host_gemm_bf16 *g, const struct stretc
                           .line_bytes = ld,
                           .group_bytes = group,
                           .lines = row < g->m ? lines : 0,
-                          .lines_of_step = (lines + steps - 1) / steps};
+                          .lines_of_step = (lines + steps - 1) / steps,
+                          .rows_of_step = (SIDE + steps - 1) / steps};
 }
 
 static void rows_of(const struct host_gemm_bf16 *g, const struct stretch *s, size_t row)
@@ -240,7 +250,7 @@ static void rows_of(const struct host_gemm_bf16 *g, const struct stretch *s, siz
     for (size_t column = 0; column < g->n; column += SIDE) {
         const bool more = column + SIDE < g->n;
         const struct steps part = part_of(s, column);
-        const struct ahead ahead =
+        struct ahead ahead =
             ahead_of(g, s, row + (more ? 1 : 2) * SIDE, part_of(s, more ? column + SIDE : 0));
         const struct tile t = {.c = g->c + row * g->c_ld + column,
                                .ld = g->c_ld,
@@ -248,6 +258,8 @@ static void rows_of(const struct host_gemm_bf16 *g, const struct stretch *s, siz
                                .columns = g->n - column,
                                .add = g->accumulate || !s->first,
                                .last = s->last};
+        ahead.c = (uintptr_t)t.c;
+        ahead.row_bytes = t.ld * sizeof *t.c;
         WRITTEN();
         tile_of(s->panels[row / SIDE % 2], s->b.panels + column * s->b.pairs, steps, &ahead, &t);
         if (row + SIDE < g->m)

@@ -38,6 +38,17 @@ static inline size_t pairs_of(size_t terms)
     return (terms + 1) / 2;
 }
 
+/* A loop of _mm_prefetch alone is taken for one without effect, and left out. */
+static inline void fetch_line(uintptr_t at)
+{
+    __asm__ volatile("prefetcht1 (%0)" : : "r"(at));
+}
+
+static inline void fetch_to_write(uintptr_t at)
+{
+    __asm__ volatile("prefetchw (%0)" : : "r"(at));
+}
+
 static inline __m512 no_payload(__m512 sums)
 {
     const __mmask16 nan = _mm512_cmp_ps_mask(sums, sums, _CMP_UNORD_Q);
@@ -76,26 +87,30 @@ struct side {
     word *panels;
 };
 
-/* Sixteen rows of sixteen words become columns. */
-static inline void turn(__m512i x[LANES])
+/* Sixteen rows of sixteen words become columns, between registers. */
+static inline __attribute__((always_inline)) void turn(__m512i x[LANES])
 {
     __m512i y[LANES];
+#pragma GCC unroll 16
     for (int i = 0; i < LANES; i += 2) {
         y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
         y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < LANES; i += 4) {
         x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
         x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
         x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
         x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < 4; i++) {
         y[i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0x88);
         y[4 + i] = _mm512_shuffle_i32x4(x[i], x[4 + i], 0xdd);
         y[8 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0x88);
         y[12 + i] = _mm512_shuffle_i32x4(x[8 + i], x[12 + i], 0xdd);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < 4; i++) {
         x[i] = _mm512_shuffle_i32x4(y[i], y[8 + i], 0x88);
         x[4 + i] = _mm512_shuffle_i32x4(y[4 + i], y[12 + i], 0x88);
@@ -113,6 +128,7 @@ static inline void pack_turned(const struct side *s, word *panel, size_t first, 
         const __mmask32 read = halves(s->terms - k);
         word *to = panel + k / 2 * PAIR_WORDS * s->width + at;
         __m512i x[LANES];
+#pragma GCC unroll 16
         for (size_t i = 0; i < LANES; i++)
             x[i] = i < have ? _mm512_maskz_loadu_epi16(read, s->data + (first + i) * s->ld + k)
                             : _mm512_setzero_si512();
@@ -152,13 +168,19 @@ static inline void pack_pair(const struct side *s, size_t first, size_t pair)
 }
 
 /* Terms are rows of memory: few of them at a time, so that rows are read as streams and panels are
-   written by whole cache lines. */
+   written by whole cache lines. The next band is fetched meanwhile. */
 static inline void pack_columns(const struct side *s)
 {
+    const size_t ld = s->ld * sizeof *s->data;
     for (size_t band = 0; band < s->pairs; band += BAND)
         for (size_t first = 0; first < s->count; first += s->width)
-            for (size_t pair = band; pair < least(band + BAND, s->pairs); pair++)
+            for (size_t pair = band; pair < least(band + BAND, s->pairs); pair++) {
+                const uintptr_t later =
+                    (uintptr_t)s->data + first * sizeof *s->data + (pair + BAND) * 2 * ld;
+                fetch_line(later);
+                fetch_line(later + ld);
                 pack_pair(s, first, pair);
+            }
 }
 
 #endif
