@@ -44,7 +44,8 @@ static inline __m512 multiply_add(__m512 sum, __m512 x, __m512 y)
 /* A tile of C, of which so much is there: the rest is computed and not stored. */
 struct tile {
     float *c;
-    size_t ld, rows, columns;
+    uint16_t *rounded; /* C goes there; null */
+    size_t ld, rounded_ld, rows, columns;
     bool add;
 };
 
@@ -60,8 +61,16 @@ static inline void store_row(const struct tile *t, size_t row, __m512 left, __m5
     const __mmask16 first = lanes(t->columns);
     const __mmask16 second = t->columns > LANES ? lanes(t->columns - LANES) : 0;
     float *c = t->c + row * t->ld;
-    _mm512_mask_storeu_ps(c, first, sum_of(t->add, first, c, left));
-    _mm512_mask_storeu_ps(c + LANES, second, sum_of(t->add, second, c + LANES, right));
+    left = sum_of(t->add, first, c, left);
+    right = sum_of(t->add, second, c + LANES, right);
+    if (t->rounded) {
+        uint16_t *rounded = t->rounded + row * t->rounded_ld;
+        _mm256_mask_storeu_epi16(rounded, first, round_to_bf16(left));
+        _mm256_mask_storeu_epi16(rounded + LANES, second, round_to_bf16(right));
+        return;
+    }
+    _mm512_mask_storeu_ps(c, first, left);
+    _mm512_mask_storeu_ps(c + LANES, second, right);
 }
 
 /* `rows` is a constant wherever this is called, and sums are registers. */
@@ -104,16 +113,19 @@ static void tile_4(const word *a, const word *b, size_t steps, const struct tile
 }
 
 static void tiles(const struct host_gemm_bf16 *g, const struct side *a, const struct side *b,
-                  bool add)
+                  bool add, bool last)
 {
     const size_t steps = pairs_of(a->terms) * PAIR_WORDS;
     for (size_t j = 0; j < g->n; j += COLUMNS)
         for (size_t i = 0; i < g->m; i += ROWS) {
-            const struct tile t = {.c = g->c + i * g->c_ld + j,
-                                   .ld = g->c_ld,
-                                   .rows = g->m - i,
-                                   .columns = g->n - j,
-                                   .add = add};
+            const struct tile t = {
+                .c = g->c + i * g->c_ld + j,
+                .rounded = last && g->rounded ? g->rounded + i * g->rounded_ld + j : NULL,
+                .ld = g->c_ld,
+                .rounded_ld = g->rounded_ld,
+                .rows = g->m - i,
+                .columns = g->n - j,
+                .add = add};
             (t.rows > 8   ? tile_12
              : t.rows > 4 ? tile_8
                           : tile_4)(a->panels + i * steps, b->panels + j * steps, steps, &t);
@@ -148,7 +160,7 @@ void host_gemm_bf16_fma(const struct host_gemm_bf16 *g)
                                .panels = b.panels + b_words};
         (g->b_transposed ? pack_rows : pack_columns)(&b);
         (g->a_transposed ? pack_columns : pack_rows)(&a);
-        tiles(g, &a, &b, k || g->accumulate);
+        tiles(g, &a, &b, k || g->accumulate, k + terms == g->k);
     }
     _mm_setcsr(mode);
 }

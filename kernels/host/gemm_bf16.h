@@ -8,7 +8,10 @@
  * C ← op(A)·op(B), or C ← C + op(A)·op(B) where `accumulate`; row-major, on this thread.
  *
  * c       f32[m, n]; a and b are bf16 and begin at any element; no extent is 0
- * pack    host_gemm_bf16_pack_bytes of m, n and k, written; must not overlap
+ * rounded bf16[m, n], or null: C goes there, rounded to nearest even. Then c is written, too, where
+ *         k is greater than host_gemm_bf16_k says, with what is not told, and nothing accumulates
+ * pack    host_gemm_bf16_pack_bytes of m, n and k, written; must not overlap. That by AMX takes no
+ *         more for many rows than for one
  *
  * An element's bits depend on its row of op(A), its column of op(B), on k and, where it
  * accumulates, on what it held. In each stretch of GEMM_BF16_K terms the sum begins with 0 and
@@ -24,7 +27,8 @@ struct host_gemm_bf16 {
     size_t m, n, k;
     const uint16_t *a, *b;
     float *c;
-    size_t a_ld, b_ld, c_ld;
+    uint16_t *rounded;
+    size_t a_ld, b_ld, c_ld, rounded_ld;
     bool a_transposed, b_transposed, accumulate;
     void *pack;
 };
@@ -86,6 +90,9 @@ int host_wish_read(const char *text, struct host_wish *wish, struct hst_dev_fail
  */
 int host_gemm_bf16_choose(const struct host_wish *wish, host_gemm_bf16_function **gemm,
                           struct hst_dev_failure *failure);
+
+/* Terms that it sums without a store of C between. Pure. */
+size_t host_gemm_bf16_k(host_gemm_bf16_function *gemm);
 
 /* What hst_dev_math says of it, behind OpenBLAS's name; null is allowed. Pure. */
 const char *host_gemm_bf16_words(host_gemm_bf16_function *gemm);

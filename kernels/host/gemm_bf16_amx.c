@@ -129,7 +129,8 @@ static inline __attribute__((always_inline)) void multiply(const word *a, const 
 /* A tile of C, of which so much is there: the rest is computed and not stored. */
 struct tile {
     float *c;
-    size_t ld, rows, columns;
+    uint16_t *rounded; /* C goes there; null */
+    size_t ld, rounded_ld, rows, columns;
     bool add, last; /* to what is there; of the stretches */
 };
 
@@ -185,10 +186,17 @@ static void end(const struct tile *t, float sums[SIDE * SIDE])
     const __mmask16 right = t->columns > LANES ? lanes(t->columns - LANES) : 0;
     store_sums(sums, SIDE);
     for (size_t r = 0; r < least(t->rows, SIDE); r++) {
-        const float *from = sums + r * SIDE;
-        float *c = t->c + r * t->ld;
-        _mm512_mask_storeu_ps(c, left, no_payload(_mm512_load_ps(from)));
-        _mm512_mask_storeu_ps(c + LANES, right, no_payload(_mm512_load_ps(from + LANES)));
+        const __m512 first = no_payload(_mm512_load_ps(sums + r * SIDE));
+        const __m512 second = no_payload(_mm512_load_ps(sums + r * SIDE + LANES));
+        if (t->rounded) {
+            uint16_t *to = t->rounded + r * t->rounded_ld;
+            _mm256_mask_storeu_epi16(to, left, round_to_bf16(first));
+            _mm256_mask_storeu_epi16(to + LANES, right, round_to_bf16(second));
+        } else {
+            float *to = t->c + r * t->ld;
+            _mm512_mask_storeu_ps(to, left, first);
+            _mm512_mask_storeu_ps(to + LANES, right, second);
+        }
     }
 }
 
@@ -252,14 +260,17 @@ static void rows_of(const struct host_gemm_bf16 *g, const struct stretch *s, siz
         const struct steps part = part_of(s, column);
         struct ahead ahead =
             ahead_of(g, s, row + (more ? 1 : 2) * SIDE, part_of(s, more ? column + SIDE : 0));
-        const struct tile t = {.c = g->c + row * g->c_ld + column,
-                               .ld = g->c_ld,
-                               .rows = g->m - row,
-                               .columns = g->n - column,
-                               .add = g->accumulate || !s->first,
-                               .last = s->last};
-        ahead.c = (uintptr_t)t.c;
-        ahead.row_bytes = t.ld * sizeof *t.c;
+        const struct tile t = {
+            .c = g->c + row * g->c_ld + column,
+            .rounded = s->last && g->rounded ? g->rounded + row * g->rounded_ld + column : NULL,
+            .ld = g->c_ld,
+            .rounded_ld = g->rounded_ld,
+            .rows = g->m - row,
+            .columns = g->n - column,
+            .add = g->accumulate || !s->first,
+            .last = s->last};
+        ahead.c = t.rounded ? (uintptr_t)t.rounded : (uintptr_t)t.c;
+        ahead.row_bytes = t.rounded ? t.rounded_ld * sizeof *t.rounded : t.ld * sizeof *t.c;
         WRITTEN();
         tile_of(s->panels[row / SIDE % 2], s->b.panels + column * s->b.pairs, steps, &ahead, &t);
         if (row + SIDE < g->m)

@@ -59,6 +59,11 @@ size_t host_gemm_bf16_pack_bytes(size_t m, size_t n, size_t k)
     return wide > amx ? wide : amx;
 }
 
+size_t host_gemm_bf16_k(host_gemm_bf16_function *gemm)
+{
+    return gemm && gemm == kernels[HOST_BF16_AMX].gemm ? GEMM_BF16_AMX_K : GEMM_BF16_K;
+}
+
 const char *host_gemm_bf16_words(host_gemm_bf16_function *gemm)
 {
     return !gemm                                 ? ""

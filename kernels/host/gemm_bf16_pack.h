@@ -55,6 +55,15 @@ static inline __m512 no_payload(__m512 sums)
     return _mm512_mask_blend_ps(nan, sums, (__m512)_mm512_set1_epi32(0x7fc00000));
 }
 
+/* Sums without a payload, rounded to nearest even. */
+static inline __m256i round_to_bf16(__m512 sums)
+{
+    const __m512i bits = (__m512i)sums, one = _mm512_set1_epi32(1);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), one);
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
+}
+
 #if defined(GEMM_PAIRS)
 typedef uint32_t word;
 enum { PAIR_WORDS = 1 };

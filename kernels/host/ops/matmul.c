@@ -11,14 +11,16 @@
  *
  * Of a batch each product is cut as it would be alone, so that it has the same bytes.
  *
- * Of bf16 each block is one call of an own kernel where there is one (gemm_bf16.h). Else operands
+ * Of bf16 each block is one call of an own kernel where there is one (gemm_bf16.h), which rounds C,
+ * too. That by AMX is so fast that packing counts more: its blocks have more rows, and no more are
+ * made than keep the workers busy. That decides no bits of it. Else operands
  * of bf16 and f16 are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at a
  * time, and the products add up in f32 in rising k, which bounds the workspace.
  */
 #include "host/work.h"
 #include "ops.h"
 
-enum { BLOCK_MIN = 256, BLOCKS_WANTED = 8, BLOCK_ROUND = 16 };
+enum { BLOCK_MIN = 256, BLOCKS_WANTED = 8, BLOCK_ROUND = 16, FAST_ROWS = 2048 };
 
 struct grid {
     size_t rows, columns;             /* of one block */
@@ -37,10 +39,9 @@ static size_t even_block(size_t total, size_t most)
     return least(round_up(pieces_of(total, count), BLOCK_ROUND), most);
 }
 
-static struct grid grid_of(size_t m, size_t n, size_t most)
+static struct grid grid_of(size_t m, size_t n, size_t rows, size_t columns, size_t wanted)
 {
-    size_t rows = most, columns = most;
-    while (pieces_of(m, rows) * pieces_of(n, columns) < BLOCKS_WANTED &&
+    while (pieces_of(m, rows) * pieces_of(n, columns) < wanted &&
            (rows > BLOCK_MIN || columns > BLOCK_MIN)) {
         if (rows >= columns)
             rows /= 2;
@@ -179,8 +180,8 @@ static void bf16_piece(void *arg, size_t index, unsigned worker)
     size_t row = b.rows.begin, column = b.columns.begin;
     size_t m = b.rows.end - row, n = b.columns.end - column;
     bool direct = a->c.dtype == HST_F32;
-    char *pack = (char *)a->work.data + worker * p->work_bytes;
-    float *c = (float *)(pack + host_gemm_bf16_pack_bytes(m, n, a->k));
+    float *c = (float *)((char *)a->work.data + worker * p->work_bytes);
+    bool between = !direct && a->k > host_gemm_bf16_k(p->gemm_bf16);
     p->gemm_bf16(&(struct host_gemm_bf16){
         .m = m,
         .n = n,
@@ -188,15 +189,26 @@ static void bf16_piece(void *arg, size_t index, unsigned worker)
         .a = a->a_transposed ? inside(&a->a, 0, row) : inside(&a->a, row, 0),
         .b = a->b_transposed ? inside(&a->b, column, 0) : inside(&a->b, 0, column),
         .c = direct ? inside(&a->c, row, column) : c,
+        .rounded = direct ? NULL : inside(&a->c, row, column),
         .a_ld = a->a.ld,
         .b_ld = a->b.ld,
         .c_ld = direct ? a->c.ld : n,
+        .rounded_ld = a->c.ld,
         .a_transposed = a->a_transposed,
         .b_transposed = a->b_transposed,
         .accumulate = a->accumulate,
-        .pack = pack});
-    if (!direct)
-        narrow(&a->c, b, c);
+        .pack = c + (between ? m * n : 0)});
+}
+
+/* More rows than others have: where no block needs C in f32 beside it. */
+static struct grid own_grid(const struct hst_matmul *a, const struct host_dev *dev)
+{
+    const size_t k = host_gemm_bf16_k(dev->gemm_bf16);
+    if (k == GEMM_BF16_K)
+        return grid_of(a->m, a->n, MATMUL_BLOCK, MATMUL_BLOCK, BLOCKS_WANTED);
+    const size_t rows = a->c.dtype == HST_F32 || a->k <= k ? FAST_ROWS : MATMUL_BLOCK;
+    const size_t wanted = dev->parallel.width > 1 ? 2 * (size_t)dev->parallel.width : 1;
+    return grid_of(a->m, a->n, rows, MATMUL_BLOCK, least(wanted, BLOCKS_WANTED));
 }
 
 /* The empty sum over k. */
@@ -222,8 +234,10 @@ int HOST_OP(matmul)(struct host_dev *dev, const void *args)
     }
     bool own = a->a.dtype == HST_BF16 && dev->gemm_bf16;
     bool wide = a->a.dtype != HST_F32 && !own;
+    size_t block = wide ? MATMUL_WIDE_BLOCK : MATMUL_BLOCK;
     struct product p = {.args = a,
-                        .grid = grid_of(a->m, a->n, wide ? MATMUL_WIDE_BLOCK : MATMUL_BLOCK),
+                        .grid = own ? own_grid(a, dev)
+                                    : grid_of(a->m, a->n, block, block, BLOCKS_WANTED),
                         .work_bytes = host_matmul_worker_bytes(a),
                         .gemm_bf16 = dev->gemm_bf16};
     host_split(dev, batch * blocks_of(&p), own ? bf16_piece : wide ? wide_piece : f32_piece, &p);

@@ -148,7 +148,7 @@ struct shape {
 
 struct matrices {
     struct host_gemm_bf16 gemm;
-    uint16_t *a, *b;
+    uint16_t *a, *b, *rounded;
     float *c, *want;
     char *pack;
     size_t a_count, b_count, c_count, pack_bytes;
@@ -186,8 +186,10 @@ static struct matrices open_case(const struct shape *s, bool a_transposed, bool 
     x.b = filled(b_transposed ? s->n : s->k, b_width, b_width + s->pad, &seed, s->special);
     x.c = malloc(x.c_count * sizeof *x.c);
     x.want = malloc(x.c_count * sizeof *x.c);
+    x.rounded = malloc(x.c_count * sizeof *x.rounded);
     x.pack = malloc(x.pack_bytes + GUARD);
-    assert_true(x.c && x.want && x.pack);
+    assert_true(x.c && x.want && x.rounded && x.pack);
+    memset(x.rounded, 0x55, x.c_count * sizeof *x.rounded);
     memset(x.pack, 0x55, x.pack_bytes + GUARD);
     for (size_t i = 0; i < x.c_count; i++)
         x.c[i] = x.want[i] = i % 31 ? wide(number(&seed, false)) : 0x1p-130f;
@@ -214,6 +216,7 @@ static void close_case(struct matrices *x)
     free(x->b);
     free(x->c);
     free(x->want);
+    free(x->rounded);
     free(x->pack);
 }
 
@@ -229,6 +232,28 @@ static void expect_definition(int kernel, struct matrices *x)
             fail_msg("%zu x %zu x %zu, %d%d: row %zu, column %zu is %a, not %a", x->gemm.m,
                      x->gemm.n, x->gemm.k, x->gemm.a_transposed, x->gemm.b_transposed,
                      i / x->gemm.c_ld, i % x->gemm.c_ld, (double)x->c[i], (double)x->want[i]);
+}
+
+static uint16_t rounded(float x)
+{
+    const uint32_t bits = bits_of(x);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* The same again, rounded: what is behind a row, and behind the last, is left. */
+static void expect_rounded(int kernel, struct matrices *x)
+{
+    struct host_gemm_bf16 *g = &x->gemm;
+    g->rounded = x->rounded;
+    g->rounded_ld = g->c_ld;
+    kernel_of(kernel)(g);
+    for (size_t i = 0; i < x->c_count; i++) {
+        const bool inside = i / g->c_ld < g->m && i % g->c_ld < g->n;
+        const uint16_t want = inside ? rounded(x->want[i]) : 0x5555;
+        if (x->rounded[i] != want)
+            fail_msg("%zu x %zu x %zu: row %zu, column %zu is %#x, not %#x", g->m, g->n, g->k,
+                     i / g->c_ld, i % g->c_ld, x->rounded[i], want);
+    }
 }
 
 static const struct shape shapes[] = {
@@ -248,6 +273,8 @@ static void every_layout_has_the_bytes_of_the_definition(int kernel)
             struct matrices x = open_case(&shapes[i], form & 1, form & 2);
             x.gemm.accumulate = form & 4;
             expect_definition(kernel, &x);
+            if (!x.gemm.accumulate)
+                expect_rounded(kernel, &x);
             close_case(&x);
         }
 }
@@ -330,6 +357,19 @@ static void amx_is_compared_with_its_definition(void **state)
     }
     close_case(&x);
 #endif
+}
+
+/* Many rows are packed a few at a time. */
+static void amx_takes_no_more_room_for_many_rows(void **state)
+{
+    (void)state;
+    static const struct shape shape = {300, 40, 70, 0, false};
+    host_gemm_bf16_function *gemm = kernel_of(BY_AMX);
+    struct matrices x = open_case(&shape, false, false);
+    gemm(&x.gemm);
+    for (size_t i = host_gemm_bf16_pack_bytes(1, shape.n, shape.k); i < x.pack_bytes; i++)
+        assert_int_equal(x.pack[i], 0x55);
+    close_case(&x);
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */
@@ -453,6 +493,7 @@ int main(void)
         cmocka_unit_test(parts_by_fma_have_the_bytes_of_the_whole),
         cmocka_unit_test(parts_by_amx_have_the_bytes_of_the_whole),
         cmocka_unit_test(amx_is_compared_with_its_definition),
+        cmocka_unit_test(amx_takes_no_more_room_for_many_rows),
         cmocka_unit_test(a_core_and_a_kernel_are_read_in_either_order),
         cmocka_unit_test(what_is_neither_or_twice_is_refused),
         cmocka_unit_test(a_core_without_avx512_takes_openblas),
