@@ -9,7 +9,6 @@
 #define GEMM_PAIRS
 #include "gemm_bf16.h"
 #include "gemm_bf16_pack.h"
-#include <string.h>
 
 enum {
     HALF = 16, /* rows of a tile, and pairs of terms in a row of it */
@@ -32,7 +31,8 @@ struct steps {
     size_t begin, end;
 };
 
-/* Of rows of memory each is a row of a tile in each step. */
+/* Of rows of memory each is a row of a tile in each step. Where there is none, the tile's row stays
+   as it was: its sums are not stored. */
 static void pack_a_rows(const struct side *s, size_t row, struct steps steps, word *panel)
 {
     for (size_t step = steps.begin; step < steps.end; step++) {
@@ -42,7 +42,6 @@ static void pack_a_rows(const struct side *s, size_t row, struct steps steps, wo
         word *to = panel + step * A_STEP_WORDS;
         for (size_t i = 0; i < have; i++, from += s->ld)
             _mm512_store_si512(to + i * LANES, _mm512_maskz_loadu_epi16(read, from));
-        memset(to + have * LANES, 0, (SIDE - have) * ROW_BYTES);
     }
 }
 

@@ -17,23 +17,41 @@ mutate(
 mutate(
     'kernels/host/gemm_bf16.c', 'kernels/gemm_bf16',
     ('what is below 2^-126 is zero in FMA too', 'zeros = 0x8040;', 'zeros = 0;'),
-    ('a NaN has no payload', 'nan, sum, (__m512)_mm512_set1_epi32(0x7fc00000)', 'nan, sum, sum'),
-    ('stretches are added up', 'tiles(g, &a, &b, k || g->accumulate)',
-     'tiles(g, &a, &b, g->accumulate)'),
-    ('the last of an odd k has no second term', '2 * pair + 1 < s->terms ? read : 0', 'read'),
+    ('stretches are added up', 'tiles(g, &a, &b, k || g->accumulate,',
+     'tiles(g, &a, &b, g->accumulate,'),
+    ('the last stretch alone is rounded', 'last && g->rounded', 'g->rounded'),
+)
+mutate(
+    'kernels/host/gemm_bf16_pack.h', 'kernels/gemm_bf16',
+    ('a NaN has no payload', 'nan, sums, (__m512)_mm512_set1_epi32(0x7fc00000)',
+     'nan, sums, sums'),
+    ('the last of an odd k has no second term', '2 * pair + 1 < s->terms ? there : 0', 'there'),
+    ('a tie goes to the even number', '_mm512_set1_epi32(0x7fff)), odd)',
+     '_mm512_set1_epi32(0x7fff)), one)'),
+)
+mutate(
+    'kernels/host/gemm_bf16_amx.c', 'kernels/gemm_bf16',
+    ('stretches are added up', 'g->accumulate || !s->first', 'g->accumulate'),
+    ('the panel in use is not that which is packed', 's->panels[row / SIDE % 2]);',
+     's->panels[0]);'),
+    ('the last of an odd k has no second term', '2 * pair + 1 < s->terms ? there : 0', 'there'),
+    ('the definition has even terms and odd ones apart', 'sums[i % 2] = _mm512_fmadd_ps(',
+     'sums[0] = _mm512_fmadd_ps('),
 )
 mutate(
     'kernels/host/gemm_bf16_choose.c', 'kernels/gemm_bf16',
-    ('an older core has the bytes of its processors', '!*wish->core || core_has_own(wish->core)',
-     'true'),
+    ('an older core has the bytes of its processors',
+     'if (!core_has(core, HOST_BF16_FMA) || ', 'if ('),
+    ('a core without AMX has the bytes of its processors',
+     'core_has(core, HOST_BF16_AMX) && ', ''),
+    ('what AMX makes is told', '", own GEMMs of bf16 by AMX"', '", own GEMMs of bf16"'),
     ('a word that stands twice is refused',
      'kernel != HOST_BF16_ANY ? wish->kernel != HOST_BF16_ANY',
      'kernel != HOST_BF16_ANY ? false'),
 )
 mutate(
     'kernels/host/device.c', 'kernels/gemm_bf16',
-    ('fp32 does not depend on who makes bf16', 'host->gemm_bf16 && host->bf16_asked',
-     'host->gemm_bf16'),
+    ('fp32 does not depend on who makes bf16', 'host->bf16_asked ? ', 'true ? '),
 )
 mutate(
     'kernels/host/blas_equal.c', 'kernels/cores',
