@@ -44,6 +44,8 @@ mutate(
      'if (!core_has(core, HOST_BF16_FMA) || ', 'if ('),
     ('a core without AMX has the bytes of its processors',
      'core_has(core, HOST_BF16_AMX) && ', ''),
+    ('AMX is not used without leave', 'XFEATURE_XTILEDATA) != 0)\n        return 0;',
+     'XFEATURE_XTILEDATA) != 0)\n        *fault = NULL;'),
     ('what AMX makes is told', '", own GEMMs of bf16 by AMX"', '", own GEMMs of bf16"'),
     ('a word that stands twice is refused',
      'kernel != HOST_BF16_ANY ? wish->kernel != HOST_BF16_ANY',

@@ -15,6 +15,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#endif
 
 enum { GUARD = 64 };
 enum { BY_VDPBF16PS, BY_FMA, BY_AMX, KERNELS };
@@ -437,6 +445,58 @@ static void amx_serves_where_it_is_there_and_no_older_core_is_named(void **state
     assert_ptr_equal(gemm, amx);
 }
 
+#if defined(__x86_64__)
+/* From here on this process is refused what arch_prctl is asked for. */
+static bool refuse_arch_prctl(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* What the child finds: 0, as it is wanted; 77, it cannot be tried. */
+static int choose_without_tiles(const host_gemm_bf16_function *amx)
+{
+    struct hst_dev_failure failure = {.why = HST_DEV_OK};
+    const struct host_wish any = {.kernel = HOST_BF16_ANY}, named = {.kernel = HOST_BF16_AMX};
+    host_gemm_bf16_function *gemm = NULL;
+    if (!refuse_arch_prctl())
+        return 77;
+    if (host_gemm_bf16_choose(&any, &gemm, &failure) || !gemm || gemm == amx)
+        return 1;
+    return host_gemm_bf16_choose(&named, &gemm, &failure) == -ENODEV &&
+                   strstr(failure.text, "registers this system does not let a process use")
+               ? 0
+               : 2;
+}
+#endif
+
+/* Old kernels, sandboxes, and who has handed out signal stacks that are too small for tiles. */
+static void without_leave_to_use_tiles_another_kernel_serves(void **state)
+{
+    (void)state;
+    host_gemm_bf16_function *amx = kernel_of(BY_AMX);
+#if defined(__x86_64__)
+    const pid_t child = fork();
+    int status = 0;
+    if (child == 0)
+        _exit(choose_without_tiles(amx));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+#else
+    assert_null(amx);
+#endif
+}
+
 static void a_kernel_that_is_named_serves_or_is_refused(void **state)
 {
     (void)state;
@@ -499,6 +559,7 @@ int main(void)
         cmocka_unit_test(what_is_neither_or_twice_is_refused),
         cmocka_unit_test(a_core_without_avx512_takes_openblas),
         cmocka_unit_test(amx_serves_where_it_is_there_and_no_older_core_is_named),
+        cmocka_unit_test(without_leave_to_use_tiles_another_kernel_serves),
         cmocka_unit_test(a_kernel_that_is_named_serves_or_is_refused),
         cmocka_unit_test(bits_depend_on_the_kernel_where_bf16_was_asked_for),
     };
