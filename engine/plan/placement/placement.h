@@ -104,9 +104,6 @@ struct unit_placement {
        its bucket, its shard in each part of that, and elements of a part. */
     uint32_t bucket;
     uint64_t bucket_first, bucket_elements;
-    /* byte offsets in each drive's file of the unit's first extent there (stripe: which drive) */
-    uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
-    uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
     /* where rows come together, in DRAM or HBM: the rank's part of what its node keeps of the
        unit's row */
     uint64_t secondary;
@@ -123,6 +120,10 @@ struct unit_placement {
                                  buffer pools */
     uint64_t kept;            /* of a slice, in the compute tier's arena: its unit's token_bytes */
     uint64_t saved; /* there: its activations, or PLACEMENT_NO_ADDRESS; see struct hst_unit_desc */
+    /* Byte offsets in each drive's file of the unit's first extent there (stripe: which drive).
+       They come last: searches of homes look at all of the others, over and over, and not at these. */
+    uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
+    uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
 };
 
 /* Bytes of a block of checkpoints on NVMe; a unit's last one may be shorter. */
