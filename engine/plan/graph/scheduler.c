@@ -92,6 +92,13 @@ bool scheduler_is_idle(const struct scheduler *scheduler)
 
 /* ---- reservations ---- */
 
+/* Field by field: to read the whole at once would wait until stores of its parts have ended. */
+static void copy_scheduled(struct scheduled *to, const struct scheduled *from)
+{
+    to->step_window = from->step_window;
+    to->node = from->node;
+}
+
 static void give_back(struct scheduler *scheduler, uint32_t pool, uint32_t buffer)
 {
     scheduler->free[pool][scheduler->free_count[pool]++] = buffer;
@@ -105,6 +112,7 @@ static void let_go(struct scheduler *scheduler, uint64_t step_window, uint32_t n
     const struct graph_reservation *reservation = &scheduler->graph->reservations[number];
     struct scheduler_reservation *l = &step_window_of(scheduler, step_window)->reservations[number];
     l->settled = true;
+    scheduler->turns[reservation->pool]++;
     if (l->retained != GRAPH_NONE) { /* nobody took it over */
         give_back(scheduler, reservation->pool, l->retained);
         l->retained = GRAPH_NONE;
@@ -186,6 +194,8 @@ void scheduler_open(struct scheduler *scheduler, unsigned phases)
         }
     }
     scheduler->opened++;
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        scheduler->turns[pool]++;
     pass_over(scheduler, number, false);
 }
 
@@ -213,15 +223,15 @@ static bool find_turn(const struct scheduler *scheduler, uint32_t pool,
     return false;
 }
 
-static bool is_turn(const struct scheduler *scheduler, uint64_t step_window, uint32_t number)
+static bool is_turn(struct scheduler *scheduler, uint64_t step_window, uint32_t number)
 {
-    uint32_t pool = scheduler->graph->reservations[number].pool;
-    struct scheduler_place place = scheduler->pool[pool];
-    return find_turn(scheduler, pool, &place) && place.step_window == step_window &&
-           scheduler->graph->pool[pool][place.at] == number;
+    const uint32_t pool = scheduler->graph->reservations[number].pool;
+    struct scheduler_place *place = &scheduler->pool[pool];
+    return find_turn(scheduler, pool, place) && place->step_window == step_window &&
+           scheduler->graph->pool[pool][place->at] == number;
 }
 
-static bool reservation_can_be_had(const struct scheduler *scheduler, uint64_t step_window,
+static bool reservation_can_be_had(struct scheduler *scheduler, uint64_t step_window,
                                    uint32_t number)
 {
     const struct graph_reservation *reservation = &scheduler->graph->reservations[number];
@@ -247,27 +257,40 @@ static void borrow(struct scheduler *scheduler, uint64_t step_window, uint32_t n
             : scheduler->free[reservation->pool][--scheduler->free_count[reservation->pool]];
     l->retained = GRAPH_NONE;
     l->settled = true;
+    scheduler->turns[reservation->pool]++;
     scheduler->holder[reservation->pool][l->buffer] =
         (struct scheduler_holder){step_window, number};
-    (void)find_turn(scheduler, reservation->pool, &scheduler->pool[reservation->pool]); /* is_turn
-                                                                                           stays
-                                                                                           cheap */
 }
 
 /* ---- nodes ---- */
 
-bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at)
+/* Moves a lane's place on to its next node. */
+static bool find_next(struct scheduler *scheduler, enum lane lane)
 {
     const struct graph *graph = scheduler->graph;
     struct scheduler_place *place = &scheduler->lane[lane];
     for (; place->step_window < scheduler->opened; place->step_window++, place->at = 0)
-        for (; place->at < graph->lane_count[lane]; place->at++) {
-            *at = (struct scheduled){place->step_window, graph->lane[lane][place->at]};
-            if (is_tracked(scheduler, at->step_window) &&
-                step_window_of(scheduler, at->step_window)->state[at->node] == STATE_WAITING)
+        for (; place->at < graph->lane_count[lane]; place->at++)
+            if (is_tracked(scheduler, place->step_window) &&
+                step_window_of(scheduler, place->step_window)
+                        ->state[graph->lane[lane][place->at]] == STATE_WAITING)
                 return true;
-        }
     return false;
+}
+
+/* Where a lane's place is. */
+static struct scheduled next_of(const struct scheduler *scheduler, enum lane lane)
+{
+    const struct scheduler_place *place = &scheduler->lane[lane];
+    return (struct scheduled){place->step_window, scheduler->graph->lane[lane][place->at]};
+}
+
+bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at)
+{
+    if (!find_next(scheduler, lane))
+        return false;
+    *at = next_of(scheduler, lane);
+    return true;
 }
 
 /* A node that is not run in its step window may be under way in the one before, and whoever waits
@@ -302,18 +325,19 @@ static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, s
     const struct graph *graph = scheduler->graph;
     const struct node *node = &graph->nodes[at.node];
     struct scheduler_met *met = &scheduler->met[node->lane];
-    if (met->at.step_window != at.step_window || met->at.node != at.node)
-        *met = (struct scheduler_met){.at = at};
+    const bool is_new = met->at.step_window != at.step_window || met->at.node != at.node;
     const uint32_t *deps = graph->deps + node->first_dep;
-    uint32_t done = met->deps;
-    met->waits = false;
+    uint32_t done = is_new ? 0 : met->deps;
+    copy_scheduled(&met->at, &at);
+    met->waits = met->lacks = false;
     for (; done < node->dep_count && !met->waits; done += !met->waits) {
         const uint64_t before = deps[done] / DEP_BEFORE;
         struct scheduled dep = {at.step_window - before, deps[done] % DEP_BEFORE};
         if (is_run_and_done(scheduler, dep) || is_done(scheduler, &dep))
             continue;
         met->waits = true;
-        met->on = *on = dep;
+        copy_scheduled(&met->on, &dep);
+        copy_scheduled(on, &dep);
     }
     met->deps = done;
     return met->waits;
@@ -322,14 +346,19 @@ static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, s
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at)
 {
     const struct node *node = &scheduler->graph->nodes[at.node];
+    struct scheduler_met *met = &scheduler->met[node->lane];
     struct scheduled ignored;
     if (first_undone_dep(scheduler, at, &ignored))
         return false;
-    for (unsigned i = 0; i < NODE_RESERVATIONS; i++)
-        if (node->reservation[i] != GRAPH_NONE &&
-            !reservation_can_be_had(scheduler, at.step_window, node->reservation[i]))
-            return false;
-    return true;
+    for (unsigned i = 0; i < NODE_RESERVATIONS && !met->lacks; i++) {
+        const uint32_t number = node->reservation[i];
+        if (number == GRAPH_NONE || reservation_can_be_had(scheduler, at.step_window, number))
+            continue;
+        met->lacks = true;
+        met->pool = scheduler->graph->reservations[number].pool;
+        met->turns = scheduler->turns[met->pool];
+    }
+    return !met->lacks;
 }
 
 /* A user of the reservation that is not done. */
@@ -370,7 +399,7 @@ static bool next_to_come_back(const struct scheduler *scheduler, uint32_t pool,
     return first.step_window != UINT64_MAX;
 }
 
-static bool reservation_waits_for(const struct scheduler *scheduler, uint64_t step_window,
+static bool reservation_waits_for(struct scheduler *scheduler, uint64_t step_window,
                                   uint32_t number, struct scheduled *on)
 {
     const struct graph_reservation *reservation = &scheduler->graph->reservations[number];
@@ -409,6 +438,19 @@ void scheduler_start(struct scheduler *scheduler, struct scheduled at)
     for (unsigned i = 0; i < NODE_RESERVATIONS; i++)
         if (node->reservation[i] != GRAPH_NONE)
             borrow(scheduler, at.step_window, node->reservation[i]);
+}
+
+enum scheduler_turn scheduler_start_next(struct scheduler *scheduler, enum lane lane,
+                                         struct scheduled *at)
+{
+    if (!find_next(scheduler, lane))
+        return TURN_NONE;
+    const struct scheduled next = next_of(scheduler, lane);
+    if (!scheduler_ready(scheduler, next))
+        return TURN_HELD;
+    scheduler_start(scheduler, next);
+    copy_scheduled(at, &next);
+    return TURN_STARTED;
 }
 
 void scheduler_done(struct scheduler *scheduler, struct scheduled at)

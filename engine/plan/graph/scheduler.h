@@ -54,6 +54,9 @@ struct scheduler_met {
     struct scheduled at, on; /* on: the first that was not, where `waits` */
     uint32_t deps;
     bool waits;
+    bool lacks;     /* else: a buffer of this pool could not be had */
+    uint32_t pool;
+    uint64_t turns; /* of the pool, by then */
 };
 
 struct scheduler {
@@ -63,6 +66,7 @@ struct scheduler {
                         tracked */
     struct scheduler_window step_window[SCHEDULER_WINDOWS];
     struct scheduler_place lane[LANE_COUNT], pool[POOL_COUNT];
+    uint64_t turns[POOL_COUNT]; /* changes of what a pool lends, and to whom */
     struct scheduler_met met[LANE_COUNT];
     uint32_t *free[POOL_COUNT]; /* stacks of idle buffers */
     uint32_t free_count[POOL_COUNT];
@@ -100,15 +104,16 @@ bool scheduler_is_idle(const struct scheduler *scheduler);
  * window is opened.
  */
 bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at);
-/** The state of what the lane's next node was found to wait for. Until that is STATE_DONE, or a
- * step window is opened, to ask for the node again tells nothing new. Null: it waits for no
- * other. */
-static inline const uint8_t *scheduler_held_by(const struct scheduler *scheduler, enum lane lane)
+/** True where the lane's next node, that was found not to be ready, is not ready yet: it still
+ * waits for what it waited for, and no step window was opened since. */
+static inline bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)
 {
     const struct scheduler_met *met = &scheduler->met[lane];
-    const uint64_t step_window = met->on.step_window;
-    return met->waits ? &scheduler->step_window[step_window % SCHEDULER_WINDOWS].state[met->on.node]
-                      : NULL;
+    const struct scheduler_window *on =
+        &scheduler->step_window[met->on.step_window % SCHEDULER_WINDOWS];
+    if (met->waits)
+        return on->state[met->on.node] != STATE_DONE;
+    return met->lacks && met->turns == scheduler->turns[met->pool];
 }
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at);
@@ -119,6 +124,12 @@ bool scheduler_ready(struct scheduler *scheduler, struct scheduled at);
 bool scheduler_waits_for(struct scheduler *scheduler, struct scheduled at, struct scheduled *on);
 /** Starts the lane's next node, which is ready: borrows its buffers. */
 void scheduler_start(struct scheduler *scheduler, struct scheduled at);
+/** What became of a lane's next node: there is none before the next step window is opened, it is
+ * not ready, or it was started. */
+enum scheduler_turn { TURN_NONE = 0, TURN_HELD, TURN_STARTED };
+/** Starts the lane's next node where it is ready, all at once: simulations do little else. */
+enum scheduler_turn scheduler_start_next(struct scheduler *scheduler, enum lane lane,
+                                         struct scheduled *at);
 /** The node is done: its buffers are free where it was their last user. */
 void scheduler_done(struct scheduler *scheduler, struct scheduled at);
 

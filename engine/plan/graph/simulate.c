@@ -39,8 +39,8 @@ struct lane_run {
     double dram;            /* bytes/s that it asks of host memory then */
     double speed;           /* now, of the full one */
     double start_s;         /* when it began */
-    uint64_t tried;         /* run.changes when its next node was last found not to be ready */
-    const uint8_t *held_by; /* see scheduler_held_by */
+    bool asked; /* its next node was found not to be ready, since a step window was opened */
+    bool ended; /* it has no next node before one is */
 };
 
 struct run {
@@ -49,9 +49,8 @@ struct run {
     struct lane_run lane[LANE_COUNT];
     enum lane used[LANE_COUNT]; /* those that have nodes, in their order */
     int used_count;
-    uint64_t
-        changes; /* of the scheduler, from 1 on: what was not ready is not asked again before */
     uint32_t step_windows;
+    double mixed_speed; /* sim_mixed_speed */
     double now_s;
     double ended_s[4];  /* of steps: the first, where measuring begins and ends, the last */
     double compute_s;   /* of the computation alone, of a step; known where there is a limit */
@@ -155,7 +154,7 @@ static void set_speeds(struct run *run)
     for (int i = 0; i < run->used_count; i++)
         l[run->used[i]].speed = 1;
     if (l[LANE_READ].busy && l[LANE_WRITE].busy)
-        l[LANE_READ].speed = l[LANE_WRITE].speed = sim_mixed_speed(r);
+        l[LANE_READ].speed = l[LANE_WRITE].speed = run->mixed_speed;
     if (r->shared_cores && l[LANE_COMPUTE].busy && l[LANE_UPDATE].busy)
         l[LANE_COMPUTE].speed = l[LANE_UPDATE].speed = 0.5;
     for (int i = 0; i < run->used_count; i++) {
@@ -197,12 +196,11 @@ static void note_step(struct run *run, struct scheduled at)
 static void end_node(struct run *run, enum lane lane)
 {
     struct lane_run *l = &run->lane[lane];
-    struct scheduled at = l->queue[l->first];
-    l->first = (l->first + 1) % l->room;
+    const struct scheduled at = {l->queue[l->first].step_window, l->queue[l->first].node};
+    l->first = l->first + 1 < l->room ? l->first + 1 : 0;
     l->count--;
     l->busy = false;
     scheduler_done(&run->scheduler, at);
-    run->changes++;
     if (run->in->node)
         run->in->node(run->in->context, at.step_window, at.node, l->start_s, run->now_s);
     note_step(run, at);
@@ -213,9 +211,10 @@ static void end_node(struct run *run, enum lane lane)
 static void serve(struct run *run, enum lane lane)
 {
     struct lane_run *l = &run->lane[lane];
-    struct scheduled at = l->queue[l->first];
-    const struct node *node = &run->in->graph->nodes[at.node];
-    bool nothing = node_kind_is_retained(node->kind) && scheduler_was_retained(&run->scheduler, at);
+    const struct scheduled *at = &l->queue[l->first];
+    const struct node *node = &run->in->graph->nodes[at->node];
+    bool nothing =
+        node_kind_is_retained(node->kind) && scheduler_was_retained(&run->scheduler, *at);
     l->busy = true;
     l->left_s = nothing ? 0 : sim_node_seconds(&run->in->rates, node);
     l->dram = l->left_s > 0 ? node->dram_bytes / l->left_s : 0;
@@ -227,18 +226,20 @@ static bool start_nodes(struct run *run, enum lane lane)
     struct lane_run *l = &run->lane[lane];
     struct scheduled at;
     bool any = false;
-    if (l->tried == run->changes || (l->held_by && *l->held_by != STATE_DONE))
+    if (l->ended || (l->asked && scheduler_is_held(&run->scheduler, lane)))
         return false;
-    while (scheduler_next(&run->scheduler, lane, &at) && scheduler_ready(&run->scheduler, at)) {
-        scheduler_start(&run->scheduler, at);
-        run->changes++;
+    enum scheduler_turn turn;
+    while ((turn = scheduler_start_next(&run->scheduler, lane, &at)) == TURN_STARTED) {
         if (l->count == 0)
             l->first = 0; /* memory that was used lately */
-        l->queue[(l->first + l->count++) % l->room] = at;
+        uint32_t end = l->first + l->count++;
+        end -= end >= l->room ? l->room : 0;
+        l->queue[end].step_window = at.step_window;
+        l->queue[end].node = at.node;
         any = true;
     }
-    l->tried = run->changes;
-    l->held_by = scheduler_held_by(&run->scheduler, lane);
+    l->asked = turn == TURN_HELD;
+    l->ended = turn == TURN_NONE;
     return any;
 }
 
@@ -256,8 +257,7 @@ static bool open_step_window(struct run *run)
         phases = PHASE_UPDATE | run->in->phases;
     scheduler_open(&run->scheduler, phases);
     for (int l = 0; l < LANE_COUNT; l++)
-        run->lane[l].held_by = NULL;
-    run->changes++;
+        run->lane[l].asked = run->lane[l].ended = false;
     return true;
 }
 
@@ -448,7 +448,7 @@ static void run_close(struct run *run)
 int simulate(const struct sim_in *in, struct sim *sim)
 {
     struct sim result = {0};
-    struct run run = {.in = in, .sim = &result, .changes = 1};
+    struct run run = {.in = in, .sim = &result, .mixed_speed = sim_mixed_speed(&in->rates)};
     run.step_windows = in->step_windows ? in->step_windows : STEP_WINDOWS_DEFAULT;
     int rc = run_open(&run);
     if (rc == 0 && in->limit_s > 0)
