@@ -138,6 +138,36 @@ static void last_that_fits(const struct scope *s, struct choice *c, uint32_t *nu
     measure(s, c, p);
 }
 
+/*
+ * The same of states, of which there are so many tiles that halves take long. Each tile that leaves
+ * DRAM makes it less, by much the same, and nothing else less or more: so a guess by proportion is
+ * near, and whatever is tried the answer is the same. *p holds what the choice takes, `most_bytes`
+ * DRAM with `to` of them.
+ */
+static void last_states(const struct scope *s, struct choice *c, uint32_t to, uint64_t most_bytes,
+                        struct placement *p)
+{
+    uint32_t *number = &c->leaves[LEAVE_STATES], from = *number;
+    double fitting = (double)p->dram_bytes, lacking = (double)most_bytes;
+    bool halve = false;
+    while (from - to > 1) {
+        const uint32_t span = from - to;
+        const double part = (lacking - (double)s->in->dram_budget) / (lacking - fitting);
+        const double guess = halve || !(part > 0 && part < 1) ? span / 2.0 : part * span;
+        *number = to + (guess < 1 ? 1 : guess < span - 1 ? (uint32_t)guess : span - 1);
+        if (fits(s, c, p, fits_memory)) {
+            from = *number;
+            fitting = (double)p->dram_bytes;
+        } else {
+            to = *number;
+            lacking = (double)p->dram_bytes;
+        }
+        halve = from - to > span / 2;
+    }
+    *number = from;
+    measure(s, c, p);
+}
+
 static uint64_t hbm_of(const struct placement *p)
 {
     return p->hbm_bytes;
@@ -224,12 +254,24 @@ static bool leave_dram(const struct scope *s, const struct placement_how *how,
         if (range->classes && *range->classes < i + 1)
             *range->classes = i + 1;
         uint32_t low = range->low.leaves[class];
+        const uint64_t bytes = p->dram_bytes;
         let_go(s, c, &c->leaves[class], range->high.leaves[class], dram_of, p);
         found = fits_memory(s->in, p);
-        if (found && c->leaves[class] > low)
+        if (found && c->leaves[class] > low && class == LEAVE_STATES)
+            last_states(s, c, low, bytes, p);
+        else if (found && c->leaves[class] > low)
             last_that_fits(s, c, &c->leaves[class], c->leaves[class], low, fits_memory, p);
     }
     return found;
+}
+
+/* Bytes on drives. */
+static uint64_t lay_on_drives(const struct placement_in *in, const struct choice *c,
+                              struct placement *p)
+{
+    if (in->has_nvme)
+        lay_out(in, c, p);
+    return in->has_nvme ? p->nvme_bytes : 0;
 }
 
 /* Resident units are loaded and saved by way of DRAM, which takes some of it: they stay only where
@@ -239,23 +281,21 @@ static bool prefer_resident(const struct scope *s, const struct placement_how *h
                             struct placement *p)
 {
     const struct choice with = *c;
-    lay_out(s->in, c, p);
-    const uint64_t nvme_bytes = p->nvme_bytes, dram_bytes = p->dram_bytes;
+    const uint64_t dram_bytes = p->dram_bytes, nvme_bytes = lay_on_drives(s->in, c, p);
     *c = range->low;
     leave_hbm(s, range, c, p);
     bool without = leave_dram(s, how, range, c, p);
-    lay_out(s->in, c, p);
     bool better = found != without ? found
-                  : found          ? nvme_bytes <= p->nvme_bytes
+                  : found          ? nvme_bytes <= lay_on_drives(s->in, c, p)
                                    : dram_bytes <= p->dram_bytes;
     if (!better)
         return without;
     *c = with;
-    lay_out(s->in, c, p);
+    measure(s, c, p);
     return found;
 }
 
-/* *c is the choice whose layout *p holds: the first that fits, or the smallest. */
+/* *c is the choice that *p is measured of: the first that fits, or the smallest. */
 static bool search(const struct scope *s, const struct placement_how *how,
                    const struct choice_range *range, struct choice *c, struct placement *p)
 {
@@ -263,10 +303,7 @@ static bool search(const struct scope *s, const struct placement_how *how,
     leave_hbm(s, range, c, p);
     bool filled = fill_resident(s, how, range, c, p);
     bool found = leave_dram(s, how, range, c, p);
-    if (filled)
-        return prefer_resident(s, how, range, found, c, p);
-    lay_out(s->in, c, p);
-    return found;
+    return filled ? prefer_resident(s, how, range, found, c, p) : found;
 }
 
 /* The rest of HBM holds weights of more units: the graph keeps them there for the backward. */
@@ -425,20 +462,23 @@ static bool search_depths(const struct scope *s, const struct placement_how *how
     const struct placement_in *in = s->in;
     struct choice_range range = choices(in, how);
     range.classes = classes;
+    struct choice choice = range.low;
     uint32_t most = in->compute_tier == HST_TIER_HBM ? PLACEMENT_DEVICE_DEPTHS : 1, full;
     for (uint32_t depth = how->buffer_pools; depth < PLACEMENT_POOL_DEPTHS; depth++)
         for (uint32_t device = how->device_pools; device < most; device++) {
-            struct choice choice;
             range.low.depths = POOL_DEPTHS[depth];
             range.low.device_depths = DEVICE_DEPTHS[device];
             *found = search(s, how, &range, &choice, p);
-            if (!*found || !placement_drives_fit(in, p, &full))
+            if (!*found)
                 continue;
-            fill_reservations(s, &choice, p);
-            fill_saved(s, &choice, p);
-            lay_out(in, &choice, p);
-            return true;
+            struct choice filled = choice; /* what fills memory takes no room on drives */
+            fill_reservations(s, &filled, p);
+            fill_saved(s, &filled, p);
+            lay_out(in, &filled, p);
+            if (placement_drives_fit(in, p, &full))
+                return true;
         }
+    lay_out(in, &choice, p);
     return false;
 }
 
