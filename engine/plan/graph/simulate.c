@@ -33,22 +33,20 @@ struct ending {
 struct lane_run {
     struct scheduled *queue; /* started, in order; the first one is served */
     uint32_t first, count, room;
-    bool busy;
-    double left_s;          /* of the node that is served, at full speed */
-    double until_s;         /* its end, from now on, at its speed */
-    double dram;            /* bytes/s that it asks of host memory then */
-    double speed;           /* now, of the full one */
-    double start_s;         /* when it began */
-    bool asked; /* its next node was found not to be ready, since a step window was opened */
-    bool ended; /* it has no next node before one is */
+    double left_s;  /* of the node that is served, at full speed */
+    double until_s; /* its end, from now on, at its speed */
+    double dram;    /* bytes/s that it asks of host memory then */
+    double speed;   /* now, of the full one */
+    double start_s; /* when it began */
 };
 
 struct run {
     const struct sim_in *in;
     struct scheduler scheduler;
     struct lane_run lane[LANE_COUNT];
-    enum lane used[LANE_COUNT]; /* those that have nodes, in their order */
-    int used_count;
+    /* Sets of lanes: those that have nodes; that serve one; that may do something now; whose next
+       node was found not to be ready; that have none before a step window is opened. */
+    uint32_t used, busy, awake, held, over;
     uint32_t step_windows;
     double mixed_speed; /* sim_mixed_speed */
     double now_s;
@@ -146,26 +144,43 @@ double sim_mixed_speed(const struct sim_rates *rates)
     return limited ? least(rates->mixed / (rates->read + rates->write), 1) : 1;
 }
 
+static uint32_t set_of(enum lane lane)
+{
+    return 1u << lane;
+}
+
+/* Takes the first lane out of a set that has any. */
+static enum lane take_lane(uint32_t *set)
+{
+    const int lane = __builtin_ctz(*set);
+    *set &= *set - 1;
+    return (enum lane)lane;
+}
+
+static bool are_busy(const struct run *run, enum lane a, enum lane b)
+{
+    return (run->busy & set_of(a)) && (run->busy & set_of(b));
+}
+
 static void set_speeds(struct run *run)
 {
     const struct sim_rates *r = &run->in->rates;
     struct lane_run *l = run->lane;
     double dram = 0;
-    for (int i = 0; i < run->used_count; i++)
-        l[run->used[i]].speed = 1;
-    if (l[LANE_READ].busy && l[LANE_WRITE].busy)
+    for (uint32_t set = run->busy; set;)
+        l[take_lane(&set)].speed = 1;
+    if (are_busy(run, LANE_READ, LANE_WRITE))
         l[LANE_READ].speed = l[LANE_WRITE].speed = run->mixed_speed;
-    if (r->shared_cores && l[LANE_COMPUTE].busy && l[LANE_UPDATE].busy)
+    if (r->shared_cores && are_busy(run, LANE_COMPUTE, LANE_UPDATE))
         l[LANE_COMPUTE].speed = l[LANE_UPDATE].speed = 0.5;
-    for (int i = 0; i < run->used_count; i++) {
-        const struct lane_run *of = &l[run->used[i]];
-        dram += of->busy ? of->speed * of->dram : 0;
-    }
-    if (r->dram <= 0 || dram <= r->dram)
+    if (r->dram <= 0)
         return;
-    for (int i = 0; i < LANE_COUNT; i++)
-        if (l[i].dram > 0)
-            l[i].speed *= r->dram / dram;
+    for (uint32_t set = run->busy; set;) {
+        const struct lane_run *of = &l[take_lane(&set)];
+        dram += of->speed * of->dram;
+    }
+    for (uint32_t set = dram > r->dram ? run->busy : 0; set;)
+        l[take_lane(&set)].speed *= r->dram / dram;
 }
 
 /* ---- what ends ---- */
@@ -193,14 +208,27 @@ static void note_step(struct run *run, struct scheduled at)
             run->ended_s[i] = run->now_s;
 }
 
+/* What held a lane may hold it no more. */
+static void wake(struct run *run)
+{
+    for (uint32_t set = run->held; set;) {
+        const enum lane lane = take_lane(&set);
+        if (scheduler_is_held(&run->scheduler, lane))
+            continue;
+        run->awake |= set_of(lane);
+        run->held &= ~set_of(lane);
+    }
+}
+
 static void end_node(struct run *run, enum lane lane)
 {
     struct lane_run *l = &run->lane[lane];
     const struct scheduled at = {l->queue[l->first].step_window, l->queue[l->first].node};
     l->first = l->first + 1 < l->room ? l->first + 1 : 0;
     l->count--;
-    l->busy = false;
+    run->busy &= ~set_of(lane);
     scheduler_done(&run->scheduler, at);
+    wake(run);
     if (run->in->node)
         run->in->node(run->in->context, at.step_window, at.node, l->start_s, run->now_s);
     note_step(run, at);
@@ -215,7 +243,7 @@ static void serve(struct run *run, enum lane lane)
     const struct node *node = &run->in->graph->nodes[at->node];
     bool nothing =
         node_kind_is_retained(node->kind) && scheduler_was_retained(&run->scheduler, *at);
-    l->busy = true;
+    run->busy |= set_of(lane);
     l->left_s = nothing ? 0 : sim_node_seconds(&run->in->rates, node);
     l->dram = l->left_s > 0 ? node->dram_bytes / l->left_s : 0;
     l->start_s = run->now_s;
@@ -226,8 +254,6 @@ static bool start_nodes(struct run *run, enum lane lane)
     struct lane_run *l = &run->lane[lane];
     struct scheduled at;
     bool any = false;
-    if (l->ended || (l->asked && scheduler_is_held(&run->scheduler, lane)))
-        return false;
     enum scheduler_turn turn;
     while ((turn = scheduler_start_next(&run->scheduler, lane, &at)) == TURN_STARTED) {
         if (l->count == 0)
@@ -238,8 +264,10 @@ static bool start_nodes(struct run *run, enum lane lane)
         l->queue[end].node = at.node;
         any = true;
     }
-    l->asked = turn == TURN_HELD;
-    l->ended = turn == TURN_NONE;
+    run->held |= turn == TURN_HELD ? set_of(lane) : 0;
+    run->over |= turn == TURN_NONE ? set_of(lane) : 0;
+    if (any)
+        wake(run);
     return any;
 }
 
@@ -256,27 +284,37 @@ static bool open_step_window(struct run *run)
     if (next == drain)
         phases = PHASE_UPDATE | run->in->phases;
     scheduler_open(&run->scheduler, phases);
-    for (int l = 0; l < LANE_COUNT; l++)
-        run->lane[l].asked = run->lane[l].ended = false;
+    run->awake = run->used;
+    run->held = run->over = 0;
     return true;
 }
 
-/* Starts all that may start now, and ends what takes no time. */
+/* Starts what may start in a lane, and ends what takes no time. False where there was neither. */
+static bool visit_lane(struct run *run, enum lane lane)
+{
+    const struct lane_run *l = &run->lane[lane];
+    run->awake &= ~set_of(lane);
+    const bool asks = !((run->held | run->over) & set_of(lane));
+    const bool started = asks && start_nodes(run, lane);
+    if (!(run->busy & set_of(lane)) && l->count > 0)
+        serve(run, lane);
+    if (!(run->busy & set_of(lane)) || l->left_s > 0)
+        return started;
+    end_node(run, lane);
+    run->awake |= set_of(lane);
+    return true;
+}
+
+/* All that may start now, and what takes no time, lane by lane in their order. */
 static void settle(struct run *run)
 {
     bool any = true;
     while (any) {
         any = open_step_window(run);
-        for (int i = 0; i < run->used_count; i++) {
-            const enum lane lane = run->used[i];
-            const struct lane_run *l = &run->lane[lane];
-            any |= start_nodes(run, lane);
-            if (!l->busy && l->count > 0)
-                serve(run, lane);
-            if (l->busy && l->left_s <= 0) {
-                end_node(run, lane);
-                any = true;
-            }
+        for (uint32_t from = 0, set; (set = run->awake >> from) != 0;) {
+            const enum lane lane = (enum lane)(from + (uint32_t)__builtin_ctz(set));
+            from = lane + 1u;
+            any |= visit_lane(run, lane);
         }
         count_buffers(run);
     }
@@ -289,7 +327,7 @@ static void settle(struct run *run)
 static enum lane blamed(struct run *run)
 {
     enum lane lane = LANE_COMPUTE;
-    while (!run->lane[lane].busy) {
+    while (!(run->busy & set_of(lane))) {
         struct scheduled head, on;
         if (!scheduler_next(&run->scheduler, lane, &head) ||
             !scheduler_waits_for(&run->scheduler, head, &on))
@@ -303,12 +341,13 @@ static void account(struct run *run, double seconds)
 {
     if (run->ended_s[1] == 0 || run->ended_s[2] > 0)
         return; /* before or after what is measured */
-    run->stalled_s += run->lane[LANE_COMPUTE].busy ? 0 : seconds;
+    const bool stalls = !(run->busy & set_of(LANE_COMPUTE));
+    run->stalled_s += stalls ? seconds : 0;
     if (run->in->brief)
         return;
-    for (int l = 0; l < LANE_COUNT; l++)
-        run->sim->busy_s[l] += run->lane[l].busy ? seconds : 0;
-    if (!run->lane[LANE_COMPUTE].busy)
+    for (uint32_t set = run->busy; set;)
+        run->sim->busy_s[take_lane(&set)] += seconds;
+    if (stalls)
         run->sim->stall_s[blamed(run)] += seconds;
 }
 
@@ -327,7 +366,7 @@ static struct ending ending_of(const struct run *run)
         const struct scheduler_place *place = &scheduler->lane[l];
         e.started[l] = (place->step_window - e.step_window) * g->lane_count[l] + place->at;
         e.under_way[l] = run->lane[l].count;
-        e.left_s[l] = run->lane[l].busy ? run->lane[l].left_s : 0;
+        e.left_s[l] = run->busy & set_of((enum lane)l) ? run->lane[l].left_s : 0;
     }
     return e;
 }
@@ -389,10 +428,8 @@ static bool jump(struct run *run)
 {
     double seconds = INFINITY;
     set_speeds(run);
-    for (int i = 0; i < run->used_count; i++) {
-        struct lane_run *lane = &run->lane[run->used[i]];
-        if (!lane->busy)
-            continue;
+    for (uint32_t set = run->busy; set;) {
+        struct lane_run *lane = &run->lane[take_lane(&set)];
         lane->until_s = lane->left_s / lane->speed;
         seconds = least(seconds, lane->until_s);
     }
@@ -400,12 +437,12 @@ static bool jump(struct run *run)
         return false;
     account(run, seconds);
     run->now_s += seconds;
-    for (int i = 0; i < run->used_count; i++) {
-        struct lane_run *lane = &run->lane[run->used[i]];
-        if (!lane->busy)
-            continue;
-        bool ends = lane->until_s <= seconds * (1 + SAME_TIME);
+    for (uint32_t set = run->busy; set;) {
+        const enum lane of = take_lane(&set);
+        struct lane_run *lane = &run->lane[of];
+        const bool ends = lane->until_s <= seconds * (1 + SAME_TIME);
         lane->left_s = ends ? 0 : lane->left_s - seconds * lane->speed;
+        run->awake |= ends ? set_of(of) : 0;
     }
     return true;
 }
@@ -429,8 +466,7 @@ static int run_open(struct run *run)
 {
     int rc = scheduler_init(&run->scheduler, run->in->graph);
     for (int l = 0; l < LANE_COUNT && rc == 0; l++) {
-        if (run->in->graph->lane_count[l] > 0)
-            run->used[run->used_count++] = (enum lane)l;
+        run->used |= run->in->graph->lane_count[l] > 0 ? set_of((enum lane)l) : 0;
         run->lane[l].room = SCHEDULER_WINDOWS * run->in->graph->lane_count[l] + 1;
         run->lane[l].queue = malloc(run->lane[l].room * sizeof *run->lane[l].queue);
         rc = run->lane[l].queue ? 0 : -ENOMEM;
