@@ -111,7 +111,9 @@ static void mark_wide(const struct placement_in *in, struct placement *p)
     for (uint32_t u = 1; u < last; u++)
         between = most(between, view_bytes(in, u));
     for (uint32_t u = 0; u < units; u++)
-        p->units[u].wide = last > 1 && (u == 0 || u == last) && view_bytes(in, u) > between;
+        p->units[u].wide = false;
+    for (uint32_t u = 0; last > 1 && u < units; u += last)
+        p->units[u].wide = view_bytes(in, u) > between;
 }
 
 /* Rows of gradients pass by buffers of the host's, in which ranks exchange them. */
@@ -197,6 +199,21 @@ static void place_acts_pools(const struct placement_in *in, const struct choice 
     }
     take_pool(p, HST_TIER_DRAM, &p->act_buffers, c->depths.acts);
     take_pool(p, HST_TIER_HBM, &p->device_acts, c->device_depths.acts);
+}
+
+/* ---- what the slices of a unit share ---- */
+
+void buffer_pools_place_kept(const struct placement_in *in, struct placement *p)
+{
+    const struct layout *layout = in->layout;
+    for (uint32_t u = 0; u < layout->unit_count; u++) {
+        if (!layout_is_slice(layout, u))
+            continue;
+        uint64_t bytes = sat_times(layout->units[u].slice_token_bytes, in->batch_tokens);
+        bool first = layout->units[u].first_row == 0;
+        p->units[u].kept = first ? lay_out_take(p, p->compute_tier, HST_CLASS_BUFFERS, bytes)
+                                 : p->units[u - 1].kept;
+    }
 }
 
 /* ---- streamed tiles ---- */

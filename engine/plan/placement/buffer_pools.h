@@ -15,5 +15,7 @@ void buffer_pools_place_secondary(const struct placement_in *in, const struct ch
 /** Once what is updated has homes: which tiles the device updates, though they are offloaded. */
 void buffer_pools_stream(const struct placement_in *in, const struct choice *choice,
                          struct placement *p);
+/** Places what the slices of a unit share. */
+void buffer_pools_place_kept(const struct placement_in *in, struct placement *p);
 
 #endif

@@ -74,6 +74,12 @@ static void take_copies(struct placement *p, enum hst_class class, struct run ru
     *sum = sat_add(*sum, sat_times(run.total, copies));
 }
 
+/* False where memory alone is laid out. */
+static bool has_drives(const struct placement *p)
+{
+    return p->stripe.drives > 0;
+}
+
 /* Scratch. */
 static void take_on_drives(struct placement *p, enum hst_class class, struct run run,
                            uint64_t *starts)
@@ -173,7 +179,7 @@ static void take_weights(const struct placement_in *in, bool frozen, struct plac
             continue;
         if (home->weights.tier != HST_TIER_NVME)
             home->weights = take_memory(p, u, HST_CLASS_WEIGHTS, weights_bytes(in, u));
-        else if (!in->stored)
+        else if (!in->stored && has_drives(p))
             take_on_drives(p, HST_CLASS_WEIGHTS, tiles_of(in, u), home->weights_at);
     }
 }
@@ -220,6 +226,15 @@ static uint64_t records_bytes(const struct placement_in *in, struct record_sizes
     return sat_add(sat_times(count - 1, r->bytes[0]), record_size(r, rest));
 }
 
+/* Of its first tiles, so many. */
+static struct run records_run(const struct placement_in *in, struct record_sizes *r, uint32_t unit,
+                              uint32_t count)
+{
+    const struct layout_unit *u = &in->layout->units[unit];
+    return (struct run){u->first_tile, count, records_bytes(in, r, unit, 1, false),
+                        records_bytes(in, r, unit, count, count == u->tile_count)};
+}
+
 /* Elements of a shard in memory behind so many tiles. */
 static uint64_t room_left(const struct placement_in *in, uint32_t unit, uint32_t tiles)
 {
@@ -240,12 +255,11 @@ static void place_states(const struct placement_in *in, uint32_t nvme_tiles, str
             continue;
         uint32_t most = placement_is_resident(p, u) ? 0 : unit->tile_count;
         uint32_t out = nvme_tiles < most ? nvme_tiles : most;
-        struct run run = {unit->first_tile, out, records_bytes(in, &records, u, 1, false),
-                          records_bytes(in, &records, u, out, out == unit->tile_count)};
         nvme_tiles -= out;
         home->nvme_states = out;
-        if (!in->stored)
-            take_on_drives(p, HST_CLASS_STATES, run, home->nvme_states_at);
+        if (!in->stored && has_drives(p))
+            take_on_drives(p, HST_CLASS_STATES, records_run(in, &records, u, out),
+                           home->nvme_states_at);
         uint64_t rest = records_of(in, &records, room_left(in, u, out));
         home->states_at = take_memory(p, u, HST_CLASS_STATES, rest).offset;
     }
@@ -289,9 +303,7 @@ static void place_store(const struct placement_in *in, struct placement *p)
         return;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct layout_unit *unit = &in->layout->units[u];
-        struct run states = {unit->first_tile, unit->tile_count,
-                             records_bytes(in, &records, u, 1, false),
-                             records_bytes(in, &records, u, unit->tile_count, true)};
+        const struct run states = records_run(in, &records, u, unit->tile_count);
         const bool one = in->derived_weights || unit->frozen;
         take_copies(p, HST_CLASS_WEIGHTS, tiles_of(in, u), one ? 1 : 2, one ? derived : slots,
                     starts);
@@ -331,7 +343,6 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
         turns = take_turns(in, p);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_placement *home = &p->units[u];
-        struct run run = tiles_of(in, u);
         if (in->layout->units[u].frozen) {
             home->grads = (struct address){placement_memory(p, u), 0, PLACEMENT_NO_ADDRESS};
             continue;
@@ -343,8 +354,8 @@ static void place_grads(const struct placement_in *in, uint32_t nvme_units, stru
         home->grads = (struct address){.tier = HST_TIER_NVME};
         if (!leaves_memory(p, u, &nvme_units))
             home->grads = take_memory(p, u, HST_CLASS_GRADS, grads_bytes(in, u));
-        else if (in->deferred)
-            take_on_drives(p, HST_CLASS_GRADS, run, home->grads_at);
+        else if (in->deferred && has_drives(p))
+            take_on_drives(p, HST_CLASS_GRADS, tiles_of(in, u), home->grads_at);
     }
 }
 
@@ -482,19 +493,6 @@ static void place_host_side(const struct placement_in *in, uint64_t largest_tile
                                       sat_times(largest_tile, sizeof(float)));
 }
 
-/* It places what the slices of a unit share. */
-static void place_kept(const struct placement_in *in, struct placement *p)
-{
-    const struct layout *layout = in->layout;
-    for (uint32_t u = 0; u < layout->unit_count; u++) {
-        if (!layout_is_slice(layout, u))
-            continue;
-        uint64_t bytes = sat_times(layout->units[u].slice_token_bytes, in->batch_tokens);
-        bool first = layout->units[u].first_row == 0;
-        p->units[u].kept = first ? take_near(p, HST_CLASS_BUFFERS, bytes) : p->units[u - 1].kept;
-    }
-}
-
 static uint32_t ways_of(const struct placement_in *in)
 {
     return in->ways > 0 ? in->ways : 1;
@@ -531,7 +529,7 @@ static void place_buffers(const struct placement_in *in, const struct choice *c,
     p->tied = take_near(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
     place_ways(in, p);
     p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
-    place_kept(in, p);
+    buffer_pools_place_kept(in, p);
     p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
     p->client_host = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
     buffer_pools_place(in, c, p);
@@ -577,7 +575,8 @@ static void lay_out_on(const struct placement_in *in, const struct choice *c, ui
         buckets_place(in, p);
     else
         place_grads(in, c->leaves[LEAVE_GRADS], p);
-    buffer_pools_stream(in, c, p);
+    if (has_drives(p)) /* they take no memory of their own */
+        buffer_pools_stream(in, c, p);
     place_acts(in, c, p);
     place_room_rest(in, p);
     uint64_t hidden =
