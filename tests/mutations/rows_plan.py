@@ -49,7 +49,7 @@ mutate(
     ('the order is heeded', 'enum leaving class = how->order[i];',
      'enum leaving class = PLACEMENT_USUAL.order[i];'),
     ('drives are not filled beyond their budget',
-     'if (!*found || !placement_drives_fit(in, p, &full))', 'if (!*found)'),
+     'if (placement_drives_fit(in, p, &full))', 'if (1)'),
 )
 mutate(
     'engine/plan/search/placement_refuse.c', 'engine/placement_refusals',
@@ -354,8 +354,16 @@ mutate(
 mutate(
     'engine/plan/graph/simulate.c', 'engine/simulate engine/schedule',
     ('a lane is tried again when a node is done',
-     '    scheduler_done(&run->scheduler, at);\n    run->changes++;',
+     '    scheduler_done(&run->scheduler, at);\n    wake(run);',
      '    scheduler_done(&run->scheduler, at);'),
+    ('and when a pool lends to the next', '    if (any)\n        wake(run);\n', ''),
+)
+mutate(
+    'engine/plan/graph/scheduler.c', 'engine/simulate engine/schedule',
+    ('a lane that lacks a buffer is tried again when one is let go',
+     '    scheduler->turns[reservation->pool]++;\n    if (l->retained', '    if (l->retained'),
+    ('and when another has had its turn',
+     '    scheduler->turns[reservation->pool]++;\n    scheduler->holder', '    scheduler->holder'),
 )
 mutate(
     'engine/session/ranks/ranks.c', 'e2e/rank_room',

@@ -45,7 +45,7 @@ mutate(
     ('and with a drain', '    slices_begin(engine);\n    engine->step', '    engine->step'),
 )
 mutate(
-    'engine/plan/placement/lay_out.c', 'engine/slices',
+    'engine/plan/placement/buffer_pools.c', 'engine/slices',
     ('slices share what they keep', 'p->units[u - 1].kept', 'p->units[u - 1].kept + 4096'),
 )
 mutate(

@@ -194,8 +194,6 @@ void scheduler_open(struct scheduler *scheduler, unsigned phases)
         }
     }
     scheduler->opened++;
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        scheduler->turns[pool]++;
     pass_over(scheduler, number, false);
 }
 
@@ -264,6 +262,13 @@ static void borrow(struct scheduler *scheduler, uint64_t step_window, uint32_t n
 
 /* ---- nodes ---- */
 
+/* Where a lane's place is. */
+static struct scheduled next_of(const struct scheduler *scheduler, enum lane lane)
+{
+    const struct scheduler_place *place = &scheduler->lane[lane];
+    return (struct scheduled){place->step_window, scheduler->graph->lane[lane][place->at]};
+}
+
 /* Moves a lane's place on to its next node. */
 static bool find_next(struct scheduler *scheduler, enum lane lane)
 {
@@ -276,13 +281,6 @@ static bool find_next(struct scheduler *scheduler, enum lane lane)
                         ->state[graph->lane[lane][place->at]] == STATE_WAITING)
                 return true;
     return false;
-}
-
-/* Where a lane's place is. */
-static struct scheduled next_of(const struct scheduler *scheduler, enum lane lane)
-{
-    const struct scheduler_place *place = &scheduler->lane[lane];
-    return (struct scheduled){place->step_window, scheduler->graph->lane[lane][place->at]};
 }
 
 bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at)
