@@ -352,14 +352,14 @@ mutate(
     ('keys and values are two', '{m->kv_width, c->hidden, 2}', '{m->kv_width, c->hidden, 1}'),
 )
 mutate(
-    'engine/plan/graph/simulate.c', 'engine/simulate engine/schedule',
+    'engine/plan/graph/simulate.c', 'engine/simulate engine/scheduler',
     ('a lane is tried again when a node is done',
      '    scheduler_done(&run->scheduler, at);\n    wake(run);',
      '    scheduler_done(&run->scheduler, at);'),
     ('and when a pool lends to the next', '    if (any)\n        wake(run);\n', ''),
 )
 mutate(
-    'engine/plan/graph/scheduler.c', 'engine/simulate engine/schedule',
+    'engine/plan/graph/scheduler.c', 'engine/scheduler',
     ('a lane that lacks a buffer is tried again when one is let go',
      '    scheduler->turns[reservation->pool]++;\n    if (l->retained', '    if (l->retained'),
     ('and when another has had its turn',

@@ -327,7 +327,7 @@ static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, s
     const uint32_t *deps = graph->deps + node->first_dep;
     uint32_t done = is_new ? 0 : met->deps;
     copy_scheduled(&met->at, &at);
-    met->waits = met->lacks = false;
+    met->waits = false;
     for (; done < node->dep_count && !met->waits; done += !met->waits) {
         const uint64_t before = deps[done] / DEP_BEFORE;
         struct scheduled dep = {at.step_window - before, deps[done] % DEP_BEFORE};
@@ -346,6 +346,7 @@ bool scheduler_ready(struct scheduler *scheduler, struct scheduled at)
     const struct node *node = &scheduler->graph->nodes[at.node];
     struct scheduler_met *met = &scheduler->met[node->lane];
     struct scheduled ignored;
+    met->lacks = false;
     if (first_undone_dep(scheduler, at, &ignored))
         return false;
     for (unsigned i = 0; i < NODE_RESERVATIONS && !met->lacks; i++) {

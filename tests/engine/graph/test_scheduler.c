@@ -5,6 +5,8 @@
  * right bytes (memory_model.h).   test_engine_walk SEED replays one.
  */
 #include "memory_model.h"
+#include "plan/graph/graph_build.h"
+#include "plan/graph/simulate.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -27,6 +29,8 @@ static struct seeds seeds;
 struct lane_state {
     struct scheduled node[IN_FLIGHT]; /* started, in order */
     uint32_t count, most;
+    struct scheduled held; /* its next node, that was not ready when so many were opened; 0: none */
+    uint64_t opened;
 };
 
 struct run {
@@ -127,7 +131,15 @@ static bool may_start(struct run *r, enum lane lane, struct scheduled *at)
     struct scheduled on;
     if (!scheduler_next(&r->scheduler, lane, at))
         return false;
+    struct lane_state *l = &r->lane[lane];
+    const bool asked = l->opened == r->scheduler.opened && l->held.node == at->node &&
+                       l->held.step_window == at->step_window;
+    const bool held = asked && scheduler_is_held(&r->scheduler, lane);
     bool ready = scheduler_ready(&r->scheduler, *at);
+    if (ready && held)
+        fail_msg("%s: node %u is ready, and said to be held", r->c.name, at->node);
+    l->held = *at;
+    l->opened = ready ? 0 : r->scheduler.opened;
     bool waits = scheduler_waits_for(&r->scheduler, *at, &on);
     assert_true(ready != waits);
     if (waits && (is_done(r, on) || on.step_window > at->step_window ||
@@ -135,7 +147,7 @@ static bool may_start(struct run *r, enum lane lane, struct scheduled *at)
         fail_msg("%s: node %u of period %llu waits for node %u of period %llu, done or later",
                  r->c.name, at->node, (unsigned long long)at->step_window, on.node,
                  (unsigned long long)on.step_window);
-    return ready && r->lane[lane].count < r->lane[lane].most;
+    return ready && l->count < l->most;
 }
 
 /* ---- step windows ---- */
@@ -342,10 +354,42 @@ static void test_every_node_runs_once_on_the_right_bytes_in_whatever_order_nodes
     free(r);
 }
 
+/* A read behind 10 s of computation and a copy behind none have a buffer each of one pool, the read
+ * first: the copy begins when the read has its own, and both are over 5 s later, when the last
+ * computation begins, of a second. */
+static void test_a_lane_begins_when_its_turn_in_a_pool_has_come(void **state)
+{
+    const struct graph_in in = {.buffers[POOL_ACTS] = 2};
+    struct graph g = {.buffers[POOL_ACTS] = 2};
+    struct build b = {.in = &in, .graph = &g};
+    struct sim sim;
+    (void)state;
+    assert_int_equal(build_open(&b), 0);
+    const struct node none = {0};
+    const uint32_t before = build_node(&b, NODE_NORM, LANE_COMPUTE, PHASE_FORWARD, none);
+    const uint32_t read = build_node(&b, NODE_READ_ACTS, LANE_READ, PHASE_FORWARD, none);
+    const uint32_t copy = build_node(&b, NODE_FETCH_ACTS, LANE_H2D, PHASE_FORWARD, none);
+    const uint32_t last = build_node(&b, NODE_NORM, LANE_COMPUTE, PHASE_FORWARD, none);
+    build_use(&b, read, build_reservation(&b, POOL_ACTS));
+    build_use(&b, copy, build_reservation(&b, POOL_ACTS));
+    build_dep(&b, read, before);
+    build_dep(&b, last, read);
+    build_dep(&b, last, copy);
+    g.nodes[before].work = 10;
+    g.nodes[read].work = g.nodes[copy].work = 5;
+    g.nodes[last].work = 1;
+    assert_int_equal(build_close(&b), 0);
+    const struct sim_in of = {.graph = &g, .rates = {.read = 1, .h2d = 1, .norm = 1}};
+    assert_int_equal(simulate(&of, &sim), 0);
+    assert_true(sim.step_s == 10 + 5 + 1);
+    graph_free(&g);
+}
+
 int main(int argc, char **argv)
 {
     seeds = seeds_of(argc, argv, RUNS);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_lane_begins_when_its_turn_in_a_pool_has_come),
         cmocka_unit_test(test_every_node_runs_once_on_the_right_bytes_in_whatever_order_nodes_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
