@@ -121,7 +121,7 @@ struct unit_placement {
     uint64_t kept;            /* of a slice, in the compute tier's arena: its unit's token_bytes */
     uint64_t saved; /* there: its activations, or PLACEMENT_NO_ADDRESS; see struct hst_unit_desc */
     /* Byte offsets in each drive's file of the unit's first extent there (stripe: which drive).
-       They come last: searches of homes look at all of the others, over and over, and not at these. */
+       They come last: searches look at all of the others, over and over, and not at these. */
     uint64_t weights_at[STRIPE_DRIVES_MAX], nvme_states_at[STRIPE_DRIVES_MAX];
     uint64_t grads_at[STRIPE_DRIVES_MAX], acts_at[STRIPE_DRIVES_MAX];
 };
