@@ -49,7 +49,7 @@ mutate(
     ('the order is heeded', 'enum leaving class = how->order[i];',
      'enum leaving class = PLACEMENT_USUAL.order[i];'),
     ('drives are not filled beyond their budget',
-     'if (placement_drives_fit(in, p, &full))', 'if (1)'),
+     'if (!*found || !placement_drives_fit(in, p, &full))', 'if (!*found)'),
 )
 mutate(
     'engine/plan/search/placement_refuse.c', 'engine/placement_refusals',

@@ -84,7 +84,7 @@ mutate(
 )
 mutate(
     'engine/plan/search/placement_search.c', 'engine/saved tools/cli_room',
-    ('they take what is left', '            fill_saved(s, &filled, p);\n', ''),
+    ('they take what is left', '            fill_saved(s, &choice, p);\n', ''),
     ('what is to be near is not sent offloaded for them',
      'in->compute_tier == HST_TIER_DRAM || !offloaded || placement_may_be_offloaded(in)', 'true'),
 )

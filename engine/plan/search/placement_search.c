@@ -469,14 +469,14 @@ static bool search_depths(const struct scope *s, const struct placement_how *how
             range.low.depths = POOL_DEPTHS[depth];
             range.low.device_depths = DEVICE_DEPTHS[device];
             *found = search(s, how, &range, &choice, p);
-            if (!*found)
+            if (*found)
+                lay_out(in, &choice, p);
+            if (!*found || !placement_drives_fit(in, p, &full))
                 continue;
-            struct choice filled = choice; /* what fills memory takes no room on drives */
-            fill_reservations(s, &filled, p);
-            fill_saved(s, &filled, p);
-            lay_out(in, &filled, p);
-            if (placement_drives_fit(in, p, &full))
-                return true;
+            fill_reservations(s, &choice, p);
+            fill_saved(s, &choice, p);
+            lay_out(in, &choice, p);
+            return true;
         }
     lay_out(in, &choice, p);
     return false;
