@@ -244,6 +244,26 @@ static void a_planned_gpu_needs_no_less_than_one_that_is_here(void **state)
     suite_close(&dev);
 }
 
+/* As one that is here, where its products are its own. */
+static void a_planned_gpu_has_the_products_that_are_asked_for(void **state)
+{
+    (void)state;
+    const struct hst_dev_planned gpu = {.memory_bytes = (uint64_t)80 << 30, .compute_major = 9};
+    const struct hst_matmul product = {.m = 64, .n = 64, .k = 64};
+    const char *usual = getenv("HOISTWAY_MATMUL");
+    char *before = usual ? strdup(usual) : NULL;
+    struct hst_dev *dev;
+    assert_int_equal(hst_dev_planned_open(&gpu, &dev), 0);
+    assert_int_equal(setenv("HOISTWAY_MATMUL", "own", 1), 0);
+    assert_int_equal(hst_matmul_work_bytes(dev, &product), 0);
+    assert_int_equal(unsetenv("HOISTWAY_MATMUL"), 0);
+    assert_true(hst_matmul_work_bytes(dev, &product) >= (size_t)32 << 20);
+    if (before)
+        assert_int_equal(setenv("HOISTWAY_MATMUL", before, 1), 0);
+    free(before);
+    hst_dev_close(&dev);
+}
+
 static void a_planned_gpu_knows_sizes_and_computes_nothing(void **state)
 {
     (void)state;
@@ -282,6 +302,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_failure_has_a_fix_in_one_line),
         cmocka_unit_test(a_senseless_configuration_is_refused),
         cmocka_unit_test(a_planned_gpu_needs_no_less_than_one_that_is_here),
+        cmocka_unit_test(a_planned_gpu_has_the_products_that_are_asked_for),
         cmocka_unit_test(a_planned_gpu_knows_sizes_and_computes_nothing),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -163,7 +163,7 @@ struct hst_dev_planned {
  * Opens a device that tells how much memory its operations need, by the formulas of the CUDA
  * plugin, and no more: without a GPU, a driver or NVIDIA's libraries. Streams of it do nothing;
  * memory and operations are -ENOTSUP. Where a library has less than its formula the plan has room
- * to spare. Errors: -EINVAL, -ENOMEM.
+ * to spare. HOISTWAY_MATMUL=own counts for it, too. Errors: -EINVAL, -ENOMEM.
  */
 int hst_dev_planned_open(const struct hst_dev_planned *planned, struct hst_dev **dev);
 
