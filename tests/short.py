@@ -2,7 +2,8 @@
 """The short form of a test that takes long: `./run test` has that one, with HST_TEST_SHORT set, and
 `NAME-whole` in suite `all` has each row, but where `part` says otherwise. What is left out changes
 from day to day: TURN. `./run test` takes the day of the commit, so that a commit is always tested
-by the same rows. With HST_TEST_SHORT=2, as sanitizers have it, half as much is taken."""
+by the same rows. With HST_TEST_SHORT=2, as sanitizers have it, a third to a half of that is
+taken."""
 import os
 import time
 import unittest
@@ -66,5 +67,5 @@ def by_turns(_loader, cases, _pattern):
     always = [case for case in runs if SHORT == 1 and
               hasattr(getattr(case, case._testMethodName), 'every_day')]
     chosen = unittest.TestSuite([*always, *some([c for c in runs if c not in always], CASES)])
-    _rows_turn = TURN // CASES
+    _rows_turn = TURN // (CASES * SHORT)
     return chosen

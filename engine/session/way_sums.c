@@ -260,15 +260,18 @@ static int add(struct hst_engine *engine, uint32_t unit, const struct ways_addit
 }
 
 /* Says whether the way at hand is added to the one before right away, and is so in f32 as it was
- * accumulated: that addition reads the accumulator itself, which saves a copy of it. */
-static bool joins_at_once(const struct hst_engine *engine, uint32_t way, struct row row,
+ * accumulated: that addition, which then counts as made, reads the accumulator itself. */
+static bool joins_at_once(struct hst_engine *engine, uint32_t way, struct row row,
                           struct ways_addition *addition)
 {
     const struct ways *ways = &engine->ways;
     struct ways_counter ahead = engine->way.counter;
-    return hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1}) == HST_F32 &&
-           !ways->tree.quant && ways_counter_next(ways, &ahead, addition) && addition->each == 1 &&
-           !(addition->last && row.shard > 0);
+    if (hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1}) != HST_F32 || ways->tree.quant ||
+        !ways_counter_next(ways, &ahead, addition) || addition->each != 1 ||
+        (addition->last && row.shard > 0))
+        return false;
+    engine->way.counter = ahead;
+    return true;
 }
 
 /* The accumulated gradient of the way at hand goes into its buffer, or joins the way before it. */
@@ -278,12 +281,8 @@ static int take_way(struct hst_engine *engine, uint32_t unit, uint32_t buffer)
     const uint32_t way = ways->first + engine->way.at;
     struct row row = row_of_grads(engine, unit);
     struct ways_addition addition;
-    struct hst_sum_node node = {way, 1};
     const bool joins = joins_at_once(engine, way, row, &addition);
-    if (joins) {
-        ways_counter_next(ways, &engine->way.counter, &addition);
-        node = (struct hst_sum_node){addition.first, 2};
-    }
+    const struct hst_sum_node node = {joins ? addition.first : way, joins ? 2 : 1};
     if (!joins || !addition.last)
         row = (struct row){.data = buffer_at(engine, joins ? addition.out : buffer),
                            .dtype = hst_sum_type(&ways->tree, node)};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides who makes GEMMs of bf16: an own kernel, by AMX, by VDPBF16PS or by FMA, or OpenBLAS.
- * Whether an own kernel serves, and whether it is that by AMX, decides bits, so it follows from the
- * processor and from what was named. Which of the other two decides none, so it may follow from
- * time. It has to: VDPBF16PS does two terms at once, but takes four times as long as FMA on Emerald
- * Rapids (measured), and CPUID does not tell.
+ * Whether an own kernel serves, and whether it is the one by AMX, decides bits. That follows from
+ * the processor, from what was named, and for AMX from whether the system lets this process use it.
+ * So hst_dev_math says which of them it is. Which of the other two serves decides no bits, so it
+ * may follow from time. It has to: VDPBF16PS does two terms at once, but takes four times as long
+ * as FMA on Emerald Rapids (measured), and CPUID does not tell.
  */
 #include "base/failure.h"
 #include "cores.h"
@@ -183,13 +184,11 @@ static struct trial *trial_open(void)
     return t;
 }
 
-/* Bits: a NaN is equal to itself, -0 not to 0. It ends the trial. */
-static bool trial_close(struct trial *t)
+/* Bits: a NaN is equal to itself, -0 not to 0. */
+static bool trial_agrees(const struct trial *t)
 {
     const void *one = t->c[0], *other = t->c[1];
-    const bool equal = memcmp(one, other, sizeof t->c[0]) == 0;
-    free(t);
-    return equal;
+    return memcmp(one, other, sizeof t->c[0]) == 0;
 }
 
 /* 1: VDPBF16PS is the quicker one; 0: it is not, or has other bytes and so is not what it is taken
@@ -204,7 +203,8 @@ static int trial_run(bool *equal)
         const double s = seconds_of(&kernels[i % 2], t, t->c[i % 2]);
         least[i % 2] = s < least[i % 2] ? s : least[i % 2];
     }
-    *equal = trial_close(t);
+    *equal = trial_agrees(t);
+    free(t);
     return *equal && least[HOST_BF16_VDPBF16PS] < least[HOST_BF16_FMA];
 }
 #else
@@ -229,10 +229,15 @@ static int amx_trial(const char **fault)
     struct trial *t = trial_open();
     if (!t)
         return -ENOMEM;
-    const struct host_gemm_bf16 gemm = trial_gemm(t, t->c[0]), defined = trial_gemm(t, t->c[1]);
-    host_gemm_bf16_amx(&gemm);
-    host_gemm_bf16_amx_defined(&defined);
-    *fault = trial_close(t) ? NULL : OTHER_SUMS;
+    struct host_gemm_bf16 gemm = trial_gemm(t, t->c[0]), defined = trial_gemm(t, t->c[1]);
+    *fault = NULL;
+    for (int i = 0; i < 2; i++) { /* then on top of what C holds, as gradients are */
+        host_gemm_bf16_amx(&gemm);
+        host_gemm_bf16_amx_defined(&defined);
+        *fault = trial_agrees(t) ? *fault : OTHER_SUMS;
+        gemm.accumulate = defined.accumulate = true;
+    }
+    free(t);
     return 0;
 }
 #else

@@ -3,7 +3,8 @@
 #define HST_KERNELS_HOST_WORK_H
 /*
  * The extents that both an operation and the size of its workspace are made of. All are part of the
- * numbers: changing one may change the last bits of results, never who computes them.
+ * numbers, but for products by AMX: changing one may change the last bits of results, never who
+ * computes them.
  */
 #include <hoistway/kernels.h>
 

@@ -3,6 +3,8 @@
 #include "suite.h"
 #include <errno.h>
 #include <hoistway/measure.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 enum { MIB = 1 << 20 };

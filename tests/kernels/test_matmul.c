@@ -115,6 +115,7 @@ static void many_blocks_and_a_deep_k_match(void **state)
     for (enum hst_dtype in = HST_BF16; in <= HST_F16; in++) {
         suite_run(product_case, &(struct shape){520, 530, 24, in, in, true, true, false, 0, 0});
         suite_run(product_case, &(struct shape){20, 30, 4100, in, in, true, false, false, 0, 0});
+        suite_run(product_case, &(struct shape){520, 530, 1030, in, in, false, false, false, 0, 0});
         suite_run(product_case,
                   &(struct shape){20, 30, 4100, in, HST_F32, false, true, true, 0, 0});
     }

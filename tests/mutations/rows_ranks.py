@@ -170,8 +170,8 @@ mutate(
     ('so is each of several', 'rc || joins ? rc : give_back_buffer(engine, unit, way, buffer)',
      'rc'),
     ('a way joins that of its own parameters', '+ param->offset * sizeof(float);', ';'),
-    ('what is rounded does not join at once', '(struct hst_sum_node){way, 1}) == HST_F32 &&',
-     '(struct hst_sum_node){way, 1}) &&'),
+    ('what is rounded does not join at once', '(struct hst_sum_node){way, 1}) != HST_F32 ||',
+     '(struct hst_sum_node){way, 1}) == 99 ||'),
 )
 mutate(
     'engine/session/ranks/ranks.c', 'engine/ranks',

@@ -128,8 +128,9 @@ static int compare(struct hst_engine *engine, const char *what, const char *text
         if (strcmp(all, all + r * sizeof own) != 0)
             rc = report_fail(&engine->report, HST_E_RANKS_DIFFER, -EINVAL,
                              "ranks do not agree: %s is '%.80s' for rank 0 and '%.80s' for rank "
-                             "%u. Fix: start all of them alike",
-                             what, all, all + r * sizeof own, r);
+                             "%u. Fix: start all of them alike%s",
+                             what, all, all + r * sizeof own, r,
+                             text == engine->math ? ", or name one --host-math for all" : "");
     free(all);
     return rc;
 }

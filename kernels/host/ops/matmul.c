@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products: C is cut into a grid of blocks that its shape alone decides, and each block is
- * one single-threaded BLAS call over the whole of K.
+ * Matrix products: C is cut into a grid of blocks that its shape alone decides (but for products by
+ * AMX, whose grid decides no bits), and each block is one single-threaded call over the whole of K.
  *
  * Blocks are 512 at most each way, halved to no less than 256 until 8 of them exist. Measured at
  * the shapes of a small Llama (k from 512 to 2048), a BLAS call on 512 × 512 reaches 95 % of its
@@ -12,10 +12,10 @@
  * Of a batch each product is cut as it would be alone, so that it has the same bytes.
  *
  * Of bf16 each block is one call of an own kernel where there is one (gemm_bf16.h), which rounds C,
- * too. That by AMX is so fast that packing counts more: its blocks have more rows, and no more are
- * made than keep the workers busy. That decides no bits of it. Else operands
- * of bf16 and f16 are widened into the worker's part of the workspace, MATMUL_WIDE_K of K at a
- * time, and the products add up in f32 in rising k, which bounds the workspace.
+ * too. The one by AMX is so fast that packing counts more: its blocks have more rows where two for
+ * each worker are left. Else operands of bf16 and f16 are widened into the worker's part of the
+ * workspace, MATMUL_WIDE_K of K at a time, and the products add up in f32 in rising k, which bounds
+ * the workspace.
  */
 #include "host/work.h"
 #include "ops.h"
@@ -200,7 +200,7 @@ static void bf16_piece(void *arg, size_t index, unsigned worker)
         .pack = c + (between ? m * n : 0)});
 }
 
-/* More rows than others have: where no block needs C in f32 beside it. */
+/* Blocks by AMX have more rows than others where no block needs C in f32 beside it. */
 static struct grid own_grid(const struct hst_matmul *a, const struct host_dev *dev)
 {
     const size_t k = host_gemm_bf16_k(dev->gemm_bf16);
@@ -208,7 +208,7 @@ static struct grid own_grid(const struct hst_matmul *a, const struct host_dev *d
         return grid_of(a->m, a->n, MATMUL_BLOCK, MATMUL_BLOCK, BLOCKS_WANTED);
     const size_t rows = a->c.dtype == HST_F32 || a->k <= k ? FAST_ROWS : MATMUL_BLOCK;
     const size_t wanted = dev->parallel.width > 1 ? 2 * (size_t)dev->parallel.width : 1;
-    return grid_of(a->m, a->n, rows, MATMUL_BLOCK, least(wanted, BLOCKS_WANTED));
+    return grid_of(a->m, a->n, rows, MATMUL_BLOCK, wanted);
 }
 
 /* The empty sum over k. */

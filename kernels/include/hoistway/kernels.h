@@ -78,7 +78,8 @@ struct hst_dev_config {
      * bits of its own, "vdpbf16ps" or "fma", which have the same, or "blas", which widens bf16 for
      * OpenBLAS. Without a word of it: "amx" where the processor has it and the system lets a
      * process use it, else the quicker one of the next two; "blas" where the processor has no
-     * AVX-512. A core that is named counts as the processor.
+     * AVX-512. A core that is named counts as the processor. Opening a host device asks the system
+     * for AMX once a process; from then on sigaltstack refuses stacks that are too small for it.
      */
     const char *host_math;
 };

@@ -354,7 +354,7 @@ static void amx_is_compared_with_its_definition(void **state)
     (void)state;
     if (!amx_serves())
         skip();
-#if defined(__x86_64__)
+#if defined(HOST_AMX)
     struct matrices x = open_case(&shapes[SHAPES - 2], false, false);
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         x.gemm.accumulate = accumulate;
@@ -461,7 +461,7 @@ static bool refuse_arch_prctl(void)
 }
 
 /* What the child finds: 0, as it is wanted; 77, it cannot be tried. */
-static int choose_without_tiles(const host_gemm_bf16_function *amx)
+static int choose_without_tiles(host_gemm_bf16_function *amx)
 {
     struct hst_dev_failure failure = {.why = HST_DEV_OK};
     const struct host_wish any = {.kernel = HOST_BF16_ANY}, named = {.kernel = HOST_BF16_AMX};
