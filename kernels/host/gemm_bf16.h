@@ -43,7 +43,7 @@ host_gemm_bf16_function host_gemm_bf16_vdpbf16ps, host_gemm_bf16_fma;
  * in rising k, which are multiplied and added with one rounding. All else is as above.
  *
  * That is how TDPBF16PS is defined (Intel's manual, volume 2), whatever MXCSR says, and how it
- * computes on Emerald Rapids, where 107 million sums were compared.
+ * computes on Emerald Rapids.
  */
 host_gemm_bf16_function host_gemm_bf16_amx;
 /* The same by FMA, slow, and with neither operand transposed: what that by AMX is compared with. */
