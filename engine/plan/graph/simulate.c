@@ -179,8 +179,10 @@ static void set_speeds(struct run *run)
         const struct lane_run *of = &l[take_lane(&set)];
         dram += of->speed * of->dram;
     }
-    for (uint32_t set = dram > r->dram ? run->busy : 0; set;)
-        l[take_lane(&set)].speed *= r->dram / dram;
+    for (uint32_t set = dram > r->dram ? run->busy : 0; set;) {
+        struct lane_run *of = &l[take_lane(&set)];
+        of->speed *= of->dram > 0 ? r->dram / dram : 1;
+    }
 }
 
 /* ---- what ends ---- */
