@@ -245,6 +245,7 @@ static void test_memory_is_shared_in_proportion(void **state)
     build_operand(&b, (struct operand){.bytes = 50});
     build_node(&b, NODE_FETCH_ACTS, LANE_H2D, PHASE_FORWARD, (struct node){0});
     build_operand(&b, (struct operand){.bytes = 100});
+    build_node(&b, NODE_RECOMPUTE, LANE_COMPUTE, PHASE_FORWARD, (struct node){.work = 1.25});
     uint32_t forward = build_node(&b, NODE_FORWARD, LANE_COMPUTE, PHASE_FORWARD, (struct node){0});
     build_dep(&b, forward, 0);
     build_dep(&b, forward, 1);
@@ -254,6 +255,10 @@ static void test_memory_is_shared_in_proportion(void **state)
     assert_int_equal(simulate(&si, &sim), 0);
     assert_close(sim.first_s, 2);
     assert_close(sim.step_s, 1.5); /* 150 bytes */
+    si.rates.flops_per_s = 1; /* a GPU moves none of them: its computation is not slowed */
+    assert_int_equal(simulate(&si, &sim), 0);
+    assert_close(sim.step_s, 1.5);
+    si.rates.flops_per_s = 0;
     si.rates.dram = 1000;
     assert_int_equal(simulate(&si, &sim), 0);
     assert_close(sim.first_s, 1);
