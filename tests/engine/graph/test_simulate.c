@@ -255,7 +255,7 @@ static void test_memory_is_shared_in_proportion(void **state)
     assert_int_equal(simulate(&si, &sim), 0);
     assert_close(sim.first_s, 2);
     assert_close(sim.step_s, 1.5); /* 150 bytes */
-    si.rates.flops_per_s = 1; /* a GPU moves none of them: its computation is not slowed */
+    si.rates.flops_per_s = 1;      /* a GPU moves none of them: its computation is not slowed */
     assert_int_equal(simulate(&si, &sim), 0);
     assert_close(sim.step_s, 1.5);
     si.rates.flops_per_s = 0;
