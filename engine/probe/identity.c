@@ -71,29 +71,12 @@ static void put_gemm(const struct hst_gemm *p, struct identity *id)
         (int)p->dtype, p->a_transposed, p->b_transposed, p->accumulate, p->times, p->batch);
 }
 
-/* Who makes a host's products, which only a device tells that was asked for some. */
-static void put_math(const struct hst_probe *probe, struct identity *id)
-{
-    char math[HST_DEV_MATH_BYTES];
-    if (!probe->dev || !(hst_dev_flags(probe->dev) & HST_DEV_HOST_MEMORY))
-        return;
-    for (uint32_t i = 0; i < probe->gemm_count; i++) {
-        const enum hst_dtype dtype = probe->gemms[i].dtype;
-        const struct hst_matmul product = {
-            .m = 1, .n = 1, .k = 1, .a.dtype = dtype, .b.dtype = dtype, .c.dtype = dtype};
-        (void)hst_matmul_work_bytes(probe->dev, &product);
-    }
-    hst_dev_math(probe->dev, math, sizeof math);
-    put(id, "products by %s\n", math);
-}
-
 void identity_of(const struct hst_probe *probe, struct identity *id)
 {
     id->used = 0;
     id->cut = false;
     put_processor(probe, id);
     put_device(probe, id);
-    put_math(probe, id);
     if (probe->host_math)
         put(id, "host math %s\n", probe->host_math);
     put(id, "parts %x, memory %" PRIu64 ", written %" PRIu64 ", backend %d\n", probe->parts,

@@ -105,7 +105,7 @@ bool scheduler_is_idle(const struct scheduler *scheduler);
  */
 bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct scheduled *at);
 /** True where the lane's next node, that was found not to be ready, is not ready yet: it still
- * waits for what it waited for, and no step window was opened since. */
+ * waits for what it waited for. To be asked only where no step window was opened since. */
 static inline bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)
 {
     const struct scheduler_met *met = &scheduler->met[lane];

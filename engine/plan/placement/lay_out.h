@@ -42,7 +42,8 @@ uint64_t lay_out_take(struct placement *p, enum hst_tier tier, enum hst_class cl
 
 /** *p keeps its array of units, the rest is rewritten. Sizes that overflow stay at UINT64_MAX. */
 void lay_out(const struct placement_in *in, const struct choice *choice, struct placement *p);
-/** The same in memory, for its bytes. What is on drives has no place, and no bytes in the files. */
+/** The same in memory, for its bytes. What is on drives has no place and no bytes in the files, and
+ * no tile is streamed. */
 void lay_out_memory(const struct placement_in *in, const struct choice *choice,
                     struct placement *p);
 

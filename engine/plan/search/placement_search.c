@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the homes: tries choices from everything where it is computed with on, letting go of one
- * class after the other, and of no more of each than must. Every candidate is laid out completely.
+ * class after the other, and of no more of each than must. A candidate that fits is laid out whole.
  */
 #include "plan/search/placement_search.h"
 #include "plan/search/placement_memo.h"
@@ -139,10 +139,10 @@ static void last_that_fits(const struct scope *s, struct choice *c, uint32_t *nu
 }
 
 /*
- * The same of states, of which there are so many tiles that halves take long. Each tile that leaves
- * DRAM makes it less, by much the same, and nothing else less or more: so a guess by proportion is
- * near, and whatever is tried the answer is the same. *p holds what the choice takes, `most_bytes`
- * DRAM with `to` of them.
+ * The same of states, of which there are so many tiles that halves take long. From the first tile
+ * on none that leaves DRAM takes more of it than it frees, mostly much the same: so a guess by
+ * proportion is near, and whatever is tried the answer is the same. *p holds what the choice takes,
+ * `most_bytes` DRAM with `to` of them.
  */
 static void last_states(const struct scope *s, struct choice *c, uint32_t to, uint64_t most_bytes,
                         struct placement *p)

@@ -120,6 +120,8 @@ static int take_least(struct hst_engine *engine, uint64_t *value, uint32_t *whos
 
 static int compare(struct hst_engine *engine, const char *what, const char *text)
 {
+    const bool of_host =
+        text == engine->math && (hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY) != 0;
     char own[TEXT_BYTES] = "";
     snprintf(own, sizeof own, "%s", text);
     char *all = share(engine, what, own, sizeof own);
@@ -130,7 +132,7 @@ static int compare(struct hst_engine *engine, const char *what, const char *text
                              "ranks do not agree: %s is '%.80s' for rank 0 and '%.80s' for rank "
                              "%u. Fix: start all of them alike%s",
                              what, all, all + r * sizeof own, r,
-                             text == engine->math ? ", or name one --host-math for all" : "");
+                             of_host ? ", or name one --host-math for all" : "");
     free(all);
     return rc;
 }
