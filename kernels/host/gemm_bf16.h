@@ -94,7 +94,7 @@ int host_gemm_bf16_choose(const struct host_wish *wish, host_gemm_bf16_function 
 /* Terms that it sums without a store of C between. Pure. */
 size_t host_gemm_bf16_k(host_gemm_bf16_function *gemm);
 
-/* What hst_dev_math says of it, behind OpenBLAS's name; null is allowed. Pure. */
+/* The words that hst_dev_math has for it, behind OpenBLAS's name; null is allowed. Pure. */
 const char *host_gemm_bf16_words(host_gemm_bf16_function *gemm);
 
 #endif

@@ -31,7 +31,7 @@ struct steps {
     size_t begin, end;
 };
 
-/* Of rows of memory each is a row of a tile in each step. Where there is none, the tile's row stays
+/* Each row of memory is a row of a tile in each step. Where there is none, the tile's row stays
    as it was: its sums are not stored. */
 static void pack_a_rows(const struct side *s, size_t row, struct steps steps, word *panel)
 {
@@ -80,7 +80,7 @@ static void pack_a_columns(const struct side *s, size_t row, struct steps steps,
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* What to fetch while a tile is computed: lines of memory, in groups, and the tile of C. */
+/* Memory to fetch while a tile is computed: lines of memory, in groups, and the tile of C. */
 struct ahead {
     uintptr_t from;
     size_t line_bytes, group_bytes; /* from a line to the next, and from a group to the next */

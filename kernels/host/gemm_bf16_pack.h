@@ -2,7 +2,7 @@
 #ifndef HST_KERNELS_GEMM_BF16_PACK_H
 #define HST_KERNELS_GEMM_BF16_PACK_H
 /*
- * How GEMMs of bf16 pack their operands: into panels of so many rows or columns, in which a word of
+ * GEMMs of bf16 pack their operands: into panels of so many rows or columns, in which a word of
  * each follows a word of the one before. A word is what a lane multiplies at once: a pair of terms,
  * where GEMM_PAIRS is defined, or one term as f32, where the second term of a pair lies before the
  * first because it is added first.
@@ -27,7 +27,7 @@ static inline __mmask16 lanes(size_t count)
     return (__mmask16)((1u << least(count, LANES)) - 1);
 }
 
-/* Of a row of 32 terms, of which so many are there. */
+/* The mask of a row of 32 terms, of which so many are there. */
 static inline __mmask32 halves(size_t terms)
 {
     return (__mmask32)((UINT64_C(1) << least(terms, 2 * LANES)) - 1);

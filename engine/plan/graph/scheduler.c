@@ -262,7 +262,7 @@ static void borrow(struct scheduler *scheduler, uint64_t step_window, uint32_t n
 
 /* ---- nodes ---- */
 
-/* Where a lane's place is. */
+/* A lane's place. */
 static struct scheduled next_of(const struct scheduler *scheduler, enum lane lane)
 {
     const struct scheduler_place *place = &scheduler->lane[lane];

@@ -124,7 +124,7 @@ bool scheduler_ready(struct scheduler *scheduler, struct scheduled at);
 bool scheduler_waits_for(struct scheduler *scheduler, struct scheduled at, struct scheduled *on);
 /** Starts the lane's next node, which is ready: borrows its buffers. */
 void scheduler_start(struct scheduler *scheduler, struct scheduled at);
-/** What became of a lane's next node: there is none before the next step window is opened, it is
+/** The fate of a lane's next node: there is none before the next step window is opened, it is
  * not ready, or it was started. */
 enum scheduler_turn { TURN_NONE = 0, TURN_HELD, TURN_STARTED };
 /** Starts the lane's next node where it is ready, all at once: simulations do little else. */

@@ -210,7 +210,7 @@ static void note_step(struct run *run, struct scheduled at)
             run->ended_s[i] = run->now_s;
 }
 
-/* What held a lane may hold it no more. */
+/* A lane's reason to wait may be gone. */
 static void wake(struct run *run)
 {
     for (uint32_t set = run->held; set;) {
