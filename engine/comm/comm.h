@@ -136,8 +136,8 @@ int comm_join(const struct comm_config *config, struct comm **comm, struct comm_
 int comm_close(struct comm **comm);
 /**
  * Ends all other ranks, as far as the transport can, and with them this process, with `status`.
- * What MPI_Abort has not ended after 5 s, _exit does. Returns where there is one rank: it has
- * nobody to end.
+ * mpirun of Open MPI ends them once this one has gone, else MPI_Abort does. What that has not
+ * ended after 5 s, _exit does. Returns where there is one rank: it has nobody to end.
  */
 void comm_abort(struct comm *comm, int status);
 void comm_info(struct comm *comm, struct comm_info *info);

@@ -146,9 +146,11 @@ static int verb_list(int argc, char **argv)
     if (!cli_ready(&verb, argc, argv, &code))
         return code;
     int native = ckpt_source_open(&source, &operands, "ckpt list", &error);
-    native = native ? native : ckpt_list(&source, options.json, SIZE_MAX, &error);
-    code = native ? ckpt_source_fail(&source, native, &error) : CLI_EXIT_OK;
-    return ckpt_source_close(&source, ckpt_source_goes_on(&source, native, &error), code);
+    bool goes_on = ckpt_source_goes_on(&source, native, &error);
+    if (native == 0)
+        native = ckpt_list(&source, options.json, SIZE_MAX, &goes_on, &error);
+    code = native ? ckpt_source_fail(&source, goes_on, &error) : CLI_EXIT_OK;
+    return ckpt_source_close(&source, goes_on, code);
 }
 
 /* ---- the verb ---- */

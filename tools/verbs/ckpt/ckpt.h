@@ -55,19 +55,20 @@ int ckpt_source_copies(const struct ckpt_source *source, uint64_t *steps, size_t
                        size_t *count, struct hst_error *error);
 /** With this error what comes next may be begun: it is one process's, or all of them have it. */
 bool ckpt_source_goes_on(const struct ckpt_source *source, int native, struct hst_error *error);
-/** Tells an error once, by whom it is of; returns its exit code. native: what the call returned,
- * which may have left *error empty. */
-int ckpt_source_fail(const struct ckpt_source *source, int native, struct hst_error *error);
+/** Tells an error once, by whom it is of; returns its exit code. goes_on: what
+ * ckpt_source_goes_on has said of it, which fills *error. */
+int ckpt_source_fail(const struct ckpt_source *source, bool goes_on, const struct hst_error *error);
 /** Leaves the others, or ends them with `code` where this one does not go on with them. Returns
  * the exit code. */
 int ckpt_source_close(struct ckpt_source *source, bool goes_on, int code);
 
 /**
  * Prints what a store holds. A version that is damaged has a row that says so. Text has at most so
- * many rows, of the last version and the newest kept ones. Errors, with *error: those of
- * hst_ckpt_open, of the first that cannot be opened.
+ * many rows, of the last version and the newest kept ones. *goes_on: as of ckpt_source_goes_on,
+ * whatever was opened after an error. Errors, with *error: those of hst_ckpt_open, of the first
+ * that cannot be opened.
  */
-int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most,
+int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most, bool *goes_on,
               struct hst_error *error);
 
 /* Bytes on their way, told on stderr. */

@@ -209,8 +209,9 @@ static int work_with(struct options *options, const char *name,
     if (native == 0)
         native = ckpt_source_step(&source, options->step, &ckpt, &error);
     native = native ? native : work(options, ckpt, &error);
-    const int code = native ? ckpt_source_fail(&source, native, &error) : CLI_EXIT_OK;
-    return ckpt_source_close(&source, ckpt_source_goes_on(&source, native, &error), code);
+    const bool goes_on = ckpt_source_goes_on(&source, native, &error);
+    const int code = native ? ckpt_source_fail(&source, goes_on, &error) : CLI_EXIT_OK;
+    return ckpt_source_close(&source, goes_on, code);
 }
 
 static int run(struct cli_verb *verb, int argc, char **argv, struct options *options,

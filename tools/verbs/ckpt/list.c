@@ -384,22 +384,24 @@ static bool open_copies(const struct ckpt_source *source, const struct copies *c
 }
 
 /* A version that is damaged has a row; what is no store of this user's is refused. */
-int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most,
+int ckpt_list(const struct ckpt_source *source, bool json, size_t rows_most, bool *goes_on,
               struct hst_error *error)
 {
     struct copies copies = {.count = 0};
     int native = find_copies(source, &copies, error);
+    *goes_on = ckpt_source_goes_on(source, native, error);
     if (native)
         return native;
     struct row *rows = calloc(copies.count + 1, sizeof *rows);
     if (!rows)
         return fail(error, FAIL_BUDGET, -ENOMEM, "no memory. Fix: end other programs.");
     native = open_row(source, HST_NO_VERSION, &rows[0]);
-    bool shown = (native == 0 || rows[0].error.code == HST_E_STORE_DAMAGED) &&
-                 ckpt_source_goes_on(source, native, &rows[0].error);
+    *goes_on = ckpt_source_goes_on(source, native, &rows[0].error);
+    bool shown = *goes_on && (native == 0 || rows[0].error.code == HST_E_STORE_DAMAGED);
     struct hst_error first = rows[0].error;
     size_t count = 1;
-    shown = shown && open_copies(source, &copies, rows, &count, &native, &first);
+    if (shown)
+        shown = *goes_on = open_copies(source, &copies, rows, &count, &native, &first);
     if (shown && json)
         print_json(source->store, rows, count);
     else if (shown)

@@ -143,12 +143,11 @@ bool ckpt_source_goes_on(const struct ckpt_source *source, int native, struct hs
     return native == 0 || !source->ranks || hst_ckpt_ranks_agreed(source->ranks, native, error);
 }
 
-int ckpt_source_fail(const struct ckpt_source *source, int native, struct hst_error *error)
+int ckpt_source_fail(const struct ckpt_source *source, bool goes_on, const struct hst_error *error)
 {
-    const bool all = ckpt_source_goes_on(source, native, error);
     if (error->native == -ECANCELED)
         return CLI_EXIT_STOPPED_AT_ONCE;
-    return source->ranks && all && voice_is_other() ? (int)cli_exit_code(error) : cli_fail(error);
+    return source->ranks && goes_on && voice_is_other() ? (int)cli_exit_code(error) : cli_fail(error);
 }
 
 int ckpt_source_close(struct ckpt_source *source, bool goes_on, int code)

@@ -153,7 +153,8 @@ static int verify_opened(struct run *run, struct hst_ckpt *ckpt, uint32_t replic
 
 static int exit_of(const struct run *run, int native, struct hst_error *error)
 {
-    const int code = ckpt_source_fail(&run->source, native, error);
+    const bool goes_on = ckpt_source_goes_on(&run->source, native, error);
+    const int code = ckpt_source_fail(&run->source, goes_on, error);
     if (error->native == -ECANCELED)
         return code;
     switch (error->code) {

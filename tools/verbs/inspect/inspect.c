@@ -287,8 +287,10 @@ static int inspect(const struct cli_operands *operands, const struct inspect_opt
         return native;
     if (kind == KIND_STORE)
         native = refuse_views(first, &o->views, error);
+    bool goes_on; /* there is no other rank */
     if (kind == KIND_STORE && !native)
-        return ckpt_list(&source, o->json, o->all || o->json ? SIZE_MAX : SCREEN_LINES - 3, error);
+        return ckpt_list(&source, o->json, o->all || o->json ? SIZE_MAX : SCREEN_LINES - 3,
+                         &goes_on, error);
     if (native)
         return native;
     if (operands->count > 1)
