@@ -32,6 +32,13 @@ def launcher(ranks):
     return ['mpirun', *root, '--oversubscribe', '--bind-to', 'none', '-n', str(ranks)]
 
 
+def as_mpich():
+    """What follows a launcher where ranks are not to know of mpirun of Open MPI: they would be ended
+    by MPI_Abort then, which says so."""
+    return ['bash', '-c', 'export PMI_SIZE=$OMPI_COMM_WORLD_SIZE PMI_RANK=$OMPI_COMM_WORLD_RANK; '
+            'unset ${!OMPI_COMM_WORLD_*}; exec "$@"', 'bash']
+
+
 def shard_bytes(ranks, units):
     """Of f32, of units of so many elements: each is cut into as many shards of whole blocks."""
     return sum(-(-elements // (4096 * ranks)) * 4096 * 4 for elements in units)

@@ -333,6 +333,11 @@ class Keeps(Case):
                                 (3, 'clean', None)])
         for words, rank in zip(text, range(2)):
             self.assertIn(f'not on all ranks: no rank finds r0000{rank}.d0.blk', ' '.join(words))
+        done = subprocess.run([*two, *mpi.as_mpich(), PROGRAM, 'ckpt', 'list',
+                               self.path('part{rank}')], capture_output=True, text=True,
+                              timeout=120, env=environment())
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertNotIn('MPI_ABORT', done.stderr)  # what all know of ends nobody
 
     def exported(self, step, code=0):
         """By two ranks. -> sums, or what is told."""

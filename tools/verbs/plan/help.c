@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,47 +171,75 @@ static int find_drive(struct plan *p, double rough_s)
 }
 
 /* Twice as many, until computation is nine tenths of a step, or memory ends. */
-static int find_tokens(struct plan *p, double rough_s)
-{
-    struct variant v = as_it_is(p);
+struct tokens_search {
+    const struct plan *p;
+    struct variant v; /* the last that was tried */
     struct hst_prediction told;
-    for (unsigned i = 0; i < TOKENS_DOUBLINGS && v.tokens < TOKENS_MOST; i++) {
-        v.tokens *= 2;
-        p->tried_tokens = v.tokens;
-        const int native = simulate_variant(p, &v, &told);
-        if (native || told.step_s <= 0)
-            return native;
-        if (told.compute_s < PLAN_FULL * told.step_s)
-            continue;
-        p->full_tokens = v.tokens;
-        keep(p, "tokens", v.tokens, rough_s, &v, &told);
-        return 0;
+    bool full;
+    int native;
+};
+
+static void *search_tokens(void *context)
+{
+    struct tokens_search *s = context;
+    for (unsigned i = 0; i < TOKENS_DOUBLINGS && s->v.tokens < TOKENS_MOST && !s->full; i++) {
+        s->v.tokens *= 2;
+        s->native = simulate_variant(s->p, &s->v, &s->told);
+        if (s->native || s->told.step_s <= 0)
+            break;
+        s->full = s->told.compute_s >= PLAN_FULL * s->told.step_s;
     }
-    return 0;
+    return NULL;
 }
 
-static int find_all(struct plan *p)
+static void keep_tokens(struct plan *p, double rough_s, const struct tokens_search *s)
 {
-    const struct hst_prediction *now = &p->t.result.prediction;
-    const bool full = now->compute_s >= PLAN_FULL * now->step_s;
+    if (s->v.tokens > p->t.run.batch_tokens)
+        p->tried_tokens = s->v.tokens;
+    if (!s->full)
+        return;
+    p->full_tokens = s->v.tokens;
+    keep(p, "tokens", s->v.tokens, rough_s, &s->v, &s->told);
+}
+
+/* All but more tokens. */
+static int find_rest(struct plan *p, double rough_s)
+{
     struct variant v = as_it_is(p);
-    struct hst_prediction rough;
-    p->full_tokens = full ? v.tokens : 0;
-    int native = simulate_variant(p, &v, &rough);
-    if (native || rough.step_s <= 0)
-        return native;
-    native = find_drive(p, rough.step_s);
+    int native = find_drive(p, rough_s);
     if (!native && may_have_dram(p)) {
         v.dram_bytes *= 2;
-        native = try_variant(p, "dram", v.dram_bytes, rough.step_s, &v);
+        native = try_variant(p, "dram", v.dram_bytes, rough_s, &v);
     }
     v = as_it_is(p);
     if (!native && may_have_state(p)) {
         v.state = HST_STATE_BF16;
-        native = try_variant(p, "state", 0, rough.step_s, &v);
+        native = try_variant(p, "state", 0, rough_s, &v);
     }
-    if (!native && !full)
-        native = find_tokens(p, rough.step_s);
+    return native;
+}
+
+/* More tokens are about half of the work: they are tried beside the rest. */
+static int find_all(struct plan *p)
+{
+    const struct hst_prediction *now = &p->t.result.prediction;
+    const bool full = now->compute_s >= PLAN_FULL * now->step_s;
+    const struct variant v = as_it_is(p);
+    struct tokens_search tokens = {.p = p, .v = v};
+    struct hst_prediction rough;
+    pthread_t beside;
+    p->full_tokens = full ? v.tokens : 0;
+    const bool begun = !full && pthread_create(&beside, NULL, search_tokens, &tokens) == 0;
+    int native = simulate_variant(p, &v, &rough);
+    const bool fits = !native && rough.step_s > 0;
+    native = fits ? find_rest(p, rough.step_s) : native;
+    if (begun)
+        pthread_join(beside, NULL);
+    else if (fits && !full)
+        search_tokens(&tokens);
+    native = native ? native : tokens.native;
+    if (fits && !native && !full)
+        keep_tokens(p, rough.step_s, &tokens);
     return native;
 }
 
