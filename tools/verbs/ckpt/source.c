@@ -147,7 +147,8 @@ int ckpt_source_fail(const struct ckpt_source *source, bool goes_on, const struc
 {
     if (error->native == -ECANCELED)
         return CLI_EXIT_STOPPED_AT_ONCE;
-    return source->ranks && goes_on && voice_is_other() ? (int)cli_exit_code(error) : cli_fail(error);
+    return source->ranks && goes_on && voice_is_other() ? (int)cli_exit_code(error)
+                                                        : cli_fail(error);
 }
 
 int ckpt_source_close(struct ckpt_source *source, bool goes_on, int code)
