@@ -33,8 +33,8 @@ def launcher(ranks):
 
 
 def as_mpich():
-    """What follows a launcher where ranks are not to know of mpirun of Open MPI: they would be ended
-    by MPI_Abort then, which says so."""
+    """What follows a launcher where ranks are not to know of mpirun of Open MPI. They would be
+    ended by MPI_Abort then, which says so."""
     return ['bash', '-c', 'export PMI_SIZE=$OMPI_COMM_WORLD_SIZE PMI_RANK=$OMPI_COMM_WORLD_RANK; '
             'unset ${!OMPI_COMM_WORLD_*}; exec "$@"', 'bash']
 
