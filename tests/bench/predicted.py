@@ -141,7 +141,8 @@ def main():
     off = [abs(case['predicted_s'] / case['step_s'] - 1) for case in last]
     held = [case['held_bytes'] / case['planned_bytes'] for case in last]
     print(f'predictions are off by {statistics.median(off):.1%} (median; wanted: <= 10 %), '
-          f'{max(off):.1%} (worst; <= 25 %); memory is {min(held):.3f} to {max(held):.3f} of the plan (0.87 to 1.05)')
+          f'{max(off):.1%} (worst; <= 25 %); memory is {min(held):.3f} to {max(held):.3f} of the '
+          'plan (0.87 to 1.05)')
 
 
 if __name__ == '__main__':
