@@ -76,7 +76,7 @@ class Bench:
         return json.loads(self.run('plan', *self.options(*row), '--probe', '--json')[0])
 
     def train(self, row):
-        """-> a step's seconds, the median behind the second; the memory that training held, and what
+        """-> a step's seconds, the median behind the second; the memory that training held; what
         it had planned to, which is another plan's than before where rates have changed since"""
         log = os.path.join(self.folder, 'log')
         _, most_kib = self.run('train', *self.options(*row), '--init=random', '--data',
