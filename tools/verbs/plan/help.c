@@ -143,104 +143,119 @@ static void keep(struct plan *p, const char *what, uint64_t amount, double rough
             what, amount, step_s, more * now->step_s / step_s, told->compute_s / told->step_s};
 }
 
-static int try_variant(struct plan *p, const char *what, uint64_t amount, double rough_s,
-                       const struct variant *v)
-{
-    struct hst_prediction told;
-    const int native = simulate_variant(p, v, &told);
-    if (native == 0)
-        keep(p, what, amount, rough_s, v, &told);
-    return native;
-}
+/* ---- questions, each of which is answered by a thread of its own ---- */
 
-/* Beside one drive, another is what the prediction has as drives twice as fast: one figure. */
-static int find_drive(struct plan *p, double rough_s)
-{
-    const struct hst_prediction *now = &p->t.result.prediction;
-    const uint32_t drives = plan_drives(p);
-    const double quick_s = with_quick_drives(p);
-    struct variant v = as_it_is(p);
-    if (quick_s <= 0)
-        return 0;
-    v.drives = (drives + 1.0) / drives;
-    if (drives > 1)
-        return try_variant(p, "drive", drives + 1, rough_s, &v);
-    keep(p, "drive", 2, now->step_s, &v,
-         &(struct hst_prediction){.step_s = quick_s, .compute_s = now->compute_s});
-    return 0;
-}
+enum { OF_ROUGH, OF_DRIVE, OF_DRAM, OF_STATE, OF_TOKENS, QUESTIONS };
 
-/* Twice as many, until computation is nine tenths of a step, or memory ends. */
-struct tokens_search {
+struct question {
     const struct plan *p;
-    struct variant v; /* the last that was tried */
-    struct hst_prediction told;
-    bool full;
+    struct variant v;
+    bool is_asked, is_beside; /* beside: `thread` answers it */
+    pthread_t thread;
+    struct hst_prediction told; /* of v */
     int native;
+    bool full; /* of OF_TOKENS: computation is nine tenths of the step */
 };
 
-static void *search_tokens(void *context)
+static void *answer_one(void *context)
 {
-    struct tokens_search *s = context;
-    for (unsigned i = 0; i < TOKENS_DOUBLINGS && s->v.tokens < TOKENS_MOST && !s->full; i++) {
-        s->v.tokens *= 2;
-        s->native = simulate_variant(s->p, &s->v, &s->told);
-        if (s->native || s->told.step_s <= 0)
+    struct question *q = context;
+    q->native = simulate_variant(q->p, &q->v, &q->told);
+    return NULL;
+}
+
+/* Twice as many tokens, until computation is nine tenths of a step, or memory ends. */
+static void *answer_tokens(void *context)
+{
+    struct question *q = context;
+    for (unsigned i = 0; i < TOKENS_DOUBLINGS && q->v.tokens < TOKENS_MOST && !q->full; i++) {
+        q->v.tokens *= 2;
+        answer_one(q);
+        if (q->native || q->told.step_s <= 0)
             break;
-        s->full = s->told.compute_s >= PLAN_FULL * s->told.step_s;
+        q->full = q->told.compute_s >= PLAN_FULL * q->told.step_s;
     }
     return NULL;
 }
 
-static void keep_tokens(struct plan *p, double rough_s, const struct tokens_search *s)
+static void ask(struct question *q, void *answer(void *))
 {
-    if (s->v.tokens > p->t.run.batch_tokens)
-        p->tried_tokens = s->v.tokens;
-    if (!s->full)
-        return;
-    p->full_tokens = s->v.tokens;
-    keep(p, "tokens", s->v.tokens, rough_s, &s->v, &s->told);
+    q->is_asked = true;
+    q->is_beside = pthread_create(&q->thread, NULL, answer, q) == 0;
+    if (!q->is_beside)
+        answer(q);
 }
 
-/* All but more tokens. */
-static int find_rest(struct plan *p, double rough_s)
+/* Asks all that may help, and what their answers are compared with. */
+static void ask_all(struct plan *p, bool full, struct question *q)
 {
-    struct variant v = as_it_is(p);
-    int native = find_drive(p, rough_s);
-    if (!native && may_have_dram(p)) {
-        v.dram_bytes *= 2;
-        native = try_variant(p, "dram", v.dram_bytes, rough_s, &v);
-    }
-    v = as_it_is(p);
-    if (!native && may_have_state(p)) {
-        v.state = HST_STATE_BF16;
-        native = try_variant(p, "state", 0, rough_s, &v);
+    const uint32_t drives = plan_drives(p);
+    for (int i = 0; i < QUESTIONS; i++)
+        q[i] = (struct question){.p = p, .v = as_it_is(p)};
+    if (!full)
+        ask(&q[OF_TOKENS], answer_tokens);
+    q[OF_DRIVE].v.drives = (drives + 1.0) / drives;
+    if (drives > 1 && with_quick_drives(p) > 0)
+        ask(&q[OF_DRIVE], answer_one);
+    q[OF_DRAM].v.dram_bytes *= 2;
+    if (may_have_dram(p))
+        ask(&q[OF_DRAM], answer_one);
+    q[OF_STATE].v.state = HST_STATE_BF16;
+    if (may_have_state(p))
+        ask(&q[OF_STATE], answer_one);
+    answer_one(&q[OF_ROUGH]);
+}
+
+static int hear_all(struct question *q)
+{
+    int native = q[OF_ROUGH].native;
+    for (int i = 0; i < QUESTIONS; i++) {
+        if (q[i].is_beside)
+            pthread_join(q[i].thread, NULL);
+        native = native ? native : q[i].native;
     }
     return native;
 }
 
-/* More tokens are about half of the work: they are tried beside the rest. */
+/* ---- answers ---- */
+
+static void keep_drive(struct plan *p, double rough_s, const struct question *q)
+{
+    const struct hst_prediction *now = &p->t.result.prediction;
+    const double quick_s = with_quick_drives(p);
+    if (q->is_asked)
+        keep(p, "drive", plan_drives(p) + 1, rough_s, &q->v, &q->told);
+    else if (quick_s > 0) /* beside one drive, another is what drives twice as fast are */
+        keep(p, "drive", 2, now->step_s, &q->v,
+             &(struct hst_prediction){.step_s = quick_s, .compute_s = now->compute_s});
+}
+
+static void keep_tokens(struct plan *p, double rough_s, const struct question *q)
+{
+    if (q->v.tokens > p->t.run.batch_tokens)
+        p->tried_tokens = q->v.tokens;
+    if (!q->full)
+        return;
+    p->full_tokens = q->v.tokens;
+    keep(p, "tokens", q->v.tokens, rough_s, &q->v, &q->told);
+}
+
 static int find_all(struct plan *p)
 {
     const struct hst_prediction *now = &p->t.result.prediction;
     const bool full = now->compute_s >= PLAN_FULL * now->step_s;
-    const struct variant v = as_it_is(p);
-    struct tokens_search tokens = {.p = p, .v = v};
-    struct hst_prediction rough;
-    pthread_t beside;
-    p->full_tokens = full ? v.tokens : 0;
-    const bool begun = !full && pthread_create(&beside, NULL, search_tokens, &tokens) == 0;
-    int native = simulate_variant(p, &v, &rough);
-    const bool fits = !native && rough.step_s > 0;
-    native = fits ? find_rest(p, rough.step_s) : native;
-    if (begun)
-        pthread_join(beside, NULL);
-    else if (fits && !full)
-        search_tokens(&tokens);
-    native = native ? native : tokens.native;
-    if (fits && !native && !full)
-        keep_tokens(p, rough.step_s, &tokens);
-    return native;
+    struct question q[QUESTIONS];
+    p->full_tokens = full ? p->t.run.batch_tokens : 0;
+    ask_all(p, full, q);
+    const int native = hear_all(q);
+    const double rough_s = q[OF_ROUGH].told.step_s;
+    if (native || rough_s <= 0)
+        return native;
+    keep_drive(p, rough_s, &q[OF_DRIVE]);
+    keep(p, "dram", q[OF_DRAM].v.dram_bytes, rough_s, &q[OF_DRAM].v, &q[OF_DRAM].told);
+    keep(p, "state", 0, rough_s, &q[OF_STATE].v, &q[OF_STATE].told);
+    keep_tokens(p, rough_s, &q[OF_TOKENS]);
+    return 0;
 }
 
 int plan_find_help(struct plan *p, struct hst_error *error)
