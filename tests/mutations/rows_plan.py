@@ -239,11 +239,12 @@ mutate(
     ('a drive more is one beside those that are there', '(drives + 1.0) / drives', '2.0'),
     ('what gains nothing is left out',
      ' && more * now->step_s >= least_gain(p, rough_s) * step_s)', ')'),
-    ('a second drive is drives twice as fast', 'if (drives > 1)', 'if (drives > 0)'),
+    ('a second drive is drives twice as fast', 'if (drives > 1 &&', 'if (drives > 0 &&'),
     ('ranks have drives of their own', ' || strstr(name, "{rank}")', ''),
-    ('a step that is full is known', 'p->full_tokens = v.tokens;', ''),
-    ('tokens are more until computation is busy', 'if (told.compute_s < PLAN_FULL * told.step_s)',
-     'if (0)'),
+    ('a step that is full is known', 'p->full_tokens = q->v.tokens;', ''),
+    ('tokens are more until computation is busy',
+     'q->full = q->told.compute_s >= PLAN_FULL * q->told.step_s;', 'q->full = true;'),
+    ('all that is asked is waited for', '            pthread_join(q[i].thread, NULL);', '            ;'),
     ('states are told of AdamW alone', ' && c->optimizer == HST_OPTIMIZER_ADAMW;', ';'),
 )
 mutate(
