@@ -244,7 +244,8 @@ mutate(
     ('a step that is full is known', 'p->full_tokens = q->v.tokens;', ''),
     ('tokens are more until computation is busy',
      'q->full = q->told.compute_s >= PLAN_FULL * q->told.step_s;', 'q->full = true;'),
-    ('all that is asked is waited for', '            pthread_join(q[i].thread, NULL);', '            ;'),
+    ('all that is asked is waited for', '            pthread_join(q[i].thread, NULL);',
+     '            ;'),
     ('states are told of AdamW alone', ' && c->optimizer == HST_OPTIMIZER_ADAMW;', ';'),
 )
 mutate(
