@@ -18,6 +18,7 @@ struct llama_run {
     uint64_t batch_tokens;       /* tokens of a step, of all ranks; a multiple of T·ways */
     uint64_t micro_batch_tokens; /* tokens of a micro-batch: see llama_micro_batch_tokens */
     uint32_t ways, ranks;        /* of the engine (config.h, hst_engine_part); 0: 1 */
+    bool halves;                 /* a layer is two units, attention and MLP, in place of one */
     bool documents;              /* a sequence is several, each by itself: see llama_batch */
     /* what they cost is that of documents of one length, so many tokens (llama_document_tokens);
        0: of whole sequences. It decides what is predicted, and nothing that is computed */

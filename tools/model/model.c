@@ -135,12 +135,48 @@ static bool layer_has(const struct llama *model, size_t param)
            (param < LAYER_Q_BIAS ? model->config.qk_norm : model->config.qkv_bias);
 }
 
-size_t llama_layer_place(const struct llama *model, enum layer_param param)
+bool llama_part_has(const struct llama *model, enum layer_part part, enum layer_param param)
+{
+    const bool mlp = param >= LAYER_POST_NORM && param <= LAYER_DOWN;
+    return layer_has(model, param) && (part == LAYER_WHOLE || (part == LAYER_MLP ? mlp : !mlp));
+}
+
+size_t llama_part_place(const struct llama *model, enum layer_part part, enum layer_param param)
 {
     size_t place = 0;
     for (size_t i = 0; i < (size_t)param; i++)
-        place += layer_has(model, i);
+        place += llama_part_has(model, part, (enum layer_param)i);
     return place;
+}
+
+size_t llama_layer_place(const struct llama *model, enum layer_param param)
+{
+    return llama_part_place(model, LAYER_WHOLE, param);
+}
+
+uint32_t llama_layer_units(const struct llama *model)
+{
+    return model->run.halves ? 2 : 1;
+}
+
+uint32_t llama_unit_count(const struct llama *model)
+{
+    return model->config.layers * llama_layer_units(model) + 3;
+}
+
+struct unit_place llama_unit_place(const struct llama *model, uint32_t index)
+{
+    const uint32_t each = llama_layer_units(model), count = llama_unit_count(model);
+    if (index == 0)
+        return (struct unit_place){.kind = UNIT_EMBEDDING};
+    if (index + 2 >= count)
+        return (struct unit_place){.kind = index + 2 == count ? UNIT_NORM : UNIT_HEAD};
+    const uint32_t at = index - 1;
+    return (struct unit_place){.kind = UNIT_LAYER,
+                               .layer = at / each,
+                               .part = each == 1        ? LAYER_WHOLE
+                                       : at % each == 0 ? LAYER_ATTENTION
+                                                        : LAYER_MLP};
 }
 
 static void describe_layer(struct llama *m, uint32_t layer)
@@ -280,14 +316,26 @@ uint64_t llama_document_tokens(double pairs, double tokens)
     return length > 1 ? (uint64_t)(length + 0.5) : 1;
 }
 
-uint64_t llama_layer_flops(const struct llama *model, uint32_t layer)
+static uint64_t attention_flops(const struct llama *model, uint32_t layer)
 {
-    uint64_t h = model->config.hidden, f = model->config.intermediate;
-    uint64_t weights = 2 * h * model->q_width + 2 * h * model->kv_width + 3 * h * f;
+    const uint64_t h = model->config.hidden;
+    const uint64_t weights = 2 * h * model->q_width + 2 * h * model->kv_width;
     const uint64_t tokens = llama_seen_tokens(model);
     const double pairs = llama_seen_pairs(tokens, llama_layer_window(model, layer));
     /* Scores and their use: 2·2·q for each of the keys that a token sees, the mean of all. */
     return 2 * weights + (uint64_t)(4 * pairs * (double)model->q_width / (double)tokens);
+}
+
+uint64_t llama_part_flops(const struct llama *model, uint32_t layer, enum layer_part part)
+{
+    const uint64_t h = model->config.hidden, f = model->config.intermediate;
+    return (part == LAYER_MLP ? 0 : attention_flops(model, layer)) +
+           (part == LAYER_ATTENTION ? 0 : 2 * 3 * h * f);
+}
+
+uint64_t llama_layer_flops(const struct llama *model, uint32_t layer)
+{
+    return llama_part_flops(model, layer, LAYER_WHOLE);
 }
 
 uint64_t llama_head_flops(const struct llama *model)

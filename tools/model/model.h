@@ -8,7 +8,8 @@
 #define LOGIT_CHUNK_TOKENS 2048u
 #define WEIGHT_BLOCK_ROWS  8192u
 
-/* Units in their order; layers as many as the model has, one of each of the others. */
+/* Units in their order; layers as many as the model has, or twice as many halves, one of each of
+ * the others. */
 enum unit_kind { UNIT_EMBEDDING, UNIT_LAYER, UNIT_NORM, UNIT_HEAD, UNIT_KIND_COUNT };
 
 /* A layer has these, though not every model's; each of the other units has one parameter. K and V,
@@ -30,6 +31,10 @@ enum layer_param {
     LAYER_V_BIAS,
     LAYER_PARAM_MAX,
 };
+
+/* A unit is so much of a layer: all of it, or with llama_run.halves the attention block or the MLP
+ * block, each with its norm and its residual addition. */
+enum layer_part { LAYER_WHOLE, LAYER_ATTENTION, LAYER_MLP };
 
 struct tensor_name {
     char text[64];
@@ -66,6 +71,22 @@ struct llama {
 /** It gives the place of a parameter among those of a layer of this model; LAYER_PARAM_MAX: how
  * many. */
 size_t llama_layer_place(const struct llama *model, enum layer_param param);
+/** Likewise among those of a part of a layer; which one of them a part has. */
+size_t llama_part_place(const struct llama *model, enum layer_part part, enum layer_param param);
+bool llama_part_has(const struct llama *model, enum layer_part part, enum layer_param param);
+
+/** A layer is so many units. */
+uint32_t llama_layer_units(const struct llama *model);
+/** All units: those of layers, and embedding, norm and head. */
+uint32_t llama_unit_count(const struct llama *model);
+/** It tells what the unit of this index is, 0 being the embedding; of a layer: which, and how much
+ * of it. */
+struct unit_place {
+    enum unit_kind kind;
+    uint32_t layer;
+    enum layer_part part;
+};
+struct unit_place llama_unit_place(const struct llama *model, uint32_t index);
 
 /** Tokens of a step that this rank has, and those of a way, in which micro-batches are cut. */
 uint64_t llama_part_tokens(const struct llama *model);
@@ -82,7 +103,9 @@ void llama_window_layers(const struct llama *model, uint32_t layers[2]);
 uint64_t llama_seen_tokens(const struct llama *model);
 /** Queries and keys that see each other in a sequence of so many tokens; window 0: none. Pure. */
 double llama_seen_pairs(uint64_t tokens, uint64_t window);
-/** FLOPs of the forward per token of a layer, attention included, and of the head. */
+/** FLOPs of the forward per token of a layer, attention included, of a part of it, and of the
+ * head. */
 uint64_t llama_layer_flops(const struct llama *model, uint32_t layer);
+uint64_t llama_part_flops(const struct llama *model, uint32_t layer, enum layer_part part);
 uint64_t llama_head_flops(const struct llama *model);
 #endif

@@ -109,7 +109,7 @@ static size_t carve_layer(struct llama *part, void *base, struct layer_room *r)
     take_optional(part, &area, r);
     part->device.cos = work_take(&area, angles, sizeof(float));
     part->device.sin = work_take(&area, angles, sizeof(float));
-    layer_work_carve(part, &area, &r->work);
+    layer_work_carve(part, LAYER_WHOLE, &area, &r->work);
     return area.size_bytes;
 }
 

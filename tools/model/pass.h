@@ -19,6 +19,7 @@ struct pass {
     struct hst_stream *stream;
     enum hst_dtype dtype;
     const struct hst_param_view *param; /* of the unit */
+    enum layer_part part;               /* of a layer, which it is */
     size_t first_row, rows;             /* what is here of its matrix, where that has blocks */
     size_t tokens, sequences;           /* of the micro-batch */
     /* its part of the batch's (llama.h); measuring, any that are not null stand for them */

@@ -78,7 +78,7 @@ static void embedding_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_HIDDEN_GRAD);
 }
 
-/* The hidden state as it arrives at a layer or the norm; it is the unit's checkpoint: kept, left,
+/* The hidden state as it arrives at a layer, a half of one, or the norm; it is the unit's checkpoint: kept, left,
  * or taken from where it was kept. */
 static void *acquire_input(struct visit *v, struct pass *p)
 {
@@ -120,12 +120,12 @@ static struct layer_work layer_work_of(const struct visit *v, struct pass *p)
 {
     struct work_area area = area_of(v);
     struct layer_work work;
-    layer_work_carve(p->model, &area, &work);
+    layer_work_carve(p->model, p->part, &area, &work);
     p->op_work = work.op;
     if (v->view->saved.data) {
         size_t each = v->view->saved.size_bytes / v->step->micro_count;
         area = (struct work_area){.base = (char *)v->view->saved.data + v->micro * each};
-        layer_saved_carve(p->model, &area, &work);
+        layer_saved_carve(p->model, p->part, &area, &work);
     }
     return work;
 }
@@ -244,14 +244,9 @@ static void head_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_HIDDEN);
 }
 
-static enum unit_kind kind_of(const struct llama *model, uint32_t unit)
+static struct unit_place place_of(const struct llama *model, uint32_t unit)
 {
-    uint32_t index = unit - model->first_unit, layers = model->config.layers;
-    if (index == 0)
-        return UNIT_EMBEDDING;
-    if (index <= layers)
-        return UNIT_LAYER;
-    return index == layers + 1 ? UNIT_NORM : UNIT_HEAD;
+    return llama_unit_place(model, unit - model->first_unit);
 }
 
 static struct pass pass_of(const struct visit *v)
@@ -269,8 +264,10 @@ static struct pass pass_of(const struct visit *v)
         .tokens = (size_t)v->at.tokens,
         .sequences = (size_t)(v->at.tokens / model->run.seq_len),
     };
-    if (kind_of(model, v->unit) == UNIT_LAYER)
-        p.window = llama_layer_window(model, v->unit - model->first_unit - 1);
+    const struct unit_place at = place_of(model, v->unit);
+    p.part = at.part;
+    if (at.kind == UNIT_LAYER)
+        p.window = llama_layer_window(model, at.layer);
     if (step->documents) {
         p.first = model->device.first + first_token(v);
         p.position = model->device.position + first_token(v);
@@ -308,7 +305,7 @@ static micro_fn *micro_of(const struct step *step, const struct hst_visit *visit
         [UNIT_NORM] = {norm_micro_forward, norm_micro_backward},
         [UNIT_HEAD] = {head_micro_forward, head_micro_backward},
     };
-    enum unit_kind kind = kind_of(step->model, visit->unit);
+    enum unit_kind kind = place_of(step->model, visit->unit).kind;
     return visit->sweep == HST_BACKWARD ? units[kind].backward : units[kind].forward;
 }
 
@@ -432,7 +429,7 @@ static int evaluate_units(const struct step *step)
 {
     const struct llama *model = step->model;
     const struct hst_visit *visits = NULL;
-    const uint32_t units = model->config.layers + 3; /* embedding, norm and head */
+    const uint32_t units = llama_unit_count(model);
     size_t count = 0;
     int rc = hst_engine_visits(step->engine, &visits, &count);
     for (uint32_t u = model->first_unit; rc == 0 && u < model->first_unit + units; u++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells the engine what the model consists of: the embedding, the layers, the final norm, the head.
+ * Tells the engine what the model consists of: the embedding, the layers whole or in halves, the final norm, the
+ * head.
  * The workspace of a unit is found by running its own passes in measure mode.
  */
 #include "model/layer/blocks.h"
@@ -135,23 +136,36 @@ static int add_embedding(struct llama *model, struct hst_engine *engine, uint32_
     return hst_unit_add(engine, &desc, unit);
 }
 
-static int add_layer(struct llama *model, struct hst_engine *engine, uint32_t layer, uint32_t *unit)
+/* Tensors of a layer stay in one order, of which a half has some. */
+static uint32_t params_of(const struct llama *model, const struct unit_place *at,
+                          struct hst_param_desc params[LAYER_PARAM_MAX])
 {
+    const size_t first = 1 + at->layer * llama_layer_place(model, LAYER_PARAM_MAX);
+    uint32_t count = 0;
+    for (size_t i = 0; i < LAYER_PARAM_MAX; i++)
+        if (llama_part_has(model, at->part, (enum layer_param)i))
+            params[count++] =
+                param_of(&model->tensors[first + llama_layer_place(model, (enum layer_param)i)]);
+    return count;
+}
+
+static int add_layer(struct llama *model, struct hst_engine *engine, const struct unit_place *at,
+                     uint32_t *unit)
+{
+    static const char *const parts[] = {
+        [LAYER_WHOLE] = "", [LAYER_ATTENTION] = ".self_attn", [LAYER_MLP] = ".mlp"};
     struct work_area area = {0}, saved = {0};
     struct layer_work work;
-    layer_work_carve(model, &area, &work);
-    layer_saved_carve(model, &saved, &work);
+    layer_work_carve(model, at->part, &area, &work);
+    layer_saved_carve(model, at->part, &saved, &work);
     struct hst_param_desc params[LAYER_PARAM_MAX];
-    const size_t count = llama_layer_place(model, LAYER_PARAM_MAX);
-    for (size_t i = 0; i < count; i++)
-        params[i] = param_of(&model->tensors[1 + layer * count + i]);
     char name[32];
-    snprintf(name, sizeof name, "layers.%u", (unsigned)layer);
+    snprintf(name, sizeof name, "layers.%u%s", (unsigned)at->layer, parts[at->part]);
     struct hst_unit_desc desc = {
         .name = name,
         .params = params,
-        .param_count = (uint32_t)count,
-        .flops_per_token = llama_layer_flops(model, layer),
+        .param_count = params_of(model, at, params),
+        .flops_per_token = llama_part_flops(model, at->layer, at->part),
         .act_bytes_per_token = hidden_bytes(model),
         .work_bytes = area.size_bytes,
         .flags = HST_UNIT_RECOMPUTE,
@@ -217,14 +231,15 @@ int llama_add_units(struct llama *model, struct hst_engine *engine)
     if (rc == 0)
         rc = add_embedding(model, engine, &model->first_unit);
     uint32_t unit = model->first_unit;
-    for (uint32_t i = 0; rc == 0 && i < model->config.layers; i++)
-        rc = add_layer(model, engine, i, &unit);
+    struct unit_place at = {.kind = UNIT_LAYER};
+    for (uint32_t i = 1; rc == 0 && (at = llama_unit_place(model, i)).kind == UNIT_LAYER; i++)
+        rc = add_layer(model, engine, &at, &unit);
     if (rc == 0)
         rc = add_norm(model, engine, &unit);
     if (rc == 0)
         rc = add_head(model, engine, &unit);
     /* Units of another client in between would break the arithmetic on indices. */
-    if (rc == 0 && unit != model->first_unit + model->config.layers + 2)
+    if (rc == 0 && unit + 1 != model->first_unit + llama_unit_count(model))
         rc = -EINVAL;
     return rc;
 }

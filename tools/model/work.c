@@ -34,28 +34,40 @@ static size_t greater(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* A micro-batch's, as far as a part of a layer has the attention or the MLP; else 0, of which
+ * work_take takes nothing. */
+static size_t attention_tokens(const struct llama *model, enum layer_part part)
+{
+    return part == LAYER_MLP ? 0 : model->run.micro_batch_tokens;
+}
+
+static size_t mlp_tokens(const struct llama *model, enum layer_part part)
+{
+    return part == LAYER_ATTENTION ? 0 : model->run.micro_batch_tokens;
+}
+
 /* It takes what GEMMs and attention give, but for the MLP's. */
-static void take_attention(const struct llama *model, struct work_area *area,
+static void take_attention(const struct llama *model, enum layer_part part, struct work_area *area,
                            struct layer_work *work)
 {
-    size_t tokens = model->run.micro_batch_tokens, element = hst_dtype_bytes(model->dtype);
+    size_t tokens = attention_tokens(model, part), element = hst_dtype_bytes(model->dtype);
     work->lse = work_take(area, tokens * model->config.heads, sizeof(float));
     work->q_made = work_take(area, tokens * model->q_width, element);
     work->k_made = work_take(area, tokens * model->kv_width, element);
     work->v = work_take(area, tokens * model->kv_width, element);
     work->o = work_take(area, tokens * model->q_width, element);
-    work->x1 = work_take(area, tokens * model->config.hidden, element);
+    work->x1 = work_take(area, part == LAYER_WHOLE ? tokens * model->config.hidden : 0, element);
     if (!model->config.qk_norm) {
         work->q = work->q_made;
         work->k = work->k_made;
     }
 }
 
-static void take_normed_heads(const struct llama *model, struct work_area *area,
-                              struct layer_work *work)
+static void take_normed_heads(const struct llama *model, enum layer_part part,
+                              struct work_area *area, struct layer_work *work)
 {
     const struct llama_config *c = &model->config;
-    size_t tokens = model->run.micro_batch_tokens, element = hst_dtype_bytes(model->dtype);
+    size_t tokens = attention_tokens(model, part), element = hst_dtype_bytes(model->dtype);
     work->rstd_q = work->rstd_k = NULL;
     if (!c->qk_norm)
         return;
@@ -65,26 +77,31 @@ static void take_normed_heads(const struct llama *model, struct work_area *area,
     work->rstd_k = work_take(area, tokens * c->kv_heads, sizeof(float));
 }
 
-static void take_mlp(const struct llama *model, struct work_area *area, struct layer_work *work)
+static void take_mlp(const struct llama *model, enum layer_part part, struct work_area *area,
+                     struct layer_work *work)
 {
-    size_t count = model->run.micro_batch_tokens * model->config.intermediate;
+    size_t count = mlp_tokens(model, part) * model->config.intermediate;
     work->gate = work_take(area, count, hst_dtype_bytes(model->dtype));
     work->up = work_take(area, count, hst_dtype_bytes(model->dtype));
 }
 
-void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work)
+/* Operations have as much workspace in a half as in a whole layer: a library may choose by it how
+ * it computes. */
+void layer_work_carve(const struct llama *model, enum layer_part part, struct work_area *area,
+                      struct layer_work *work)
 {
     const struct llama_config *c = &model->config;
     size_t tokens = model->run.micro_batch_tokens, h = c->hidden, f = c->intermediate;
+    size_t attention = attention_tokens(model, part), mlp = mlp_tokens(model, part);
     size_t element = hst_dtype_bytes(model->dtype);
-    work->rstd1 = work_take(area, tokens, sizeof(float));
-    work->rstd2 = work_take(area, tokens, sizeof(float));
-    work->n1 = work_take(area, tokens * h, element);
-    work->n2 = work_take(area, tokens * h, element);
-    take_normed_heads(model, area, work);
-    take_attention(model, area, work);
-    size_t down = linear_sum_count(tokens, (struct linear){h, f}, model->dtype);
-    size_t out = linear_sum_count(tokens, (struct linear){h, model->q_width}, model->dtype);
+    work->rstd1 = work_take(area, attention, sizeof(float));
+    work->rstd2 = work_take(area, mlp, sizeof(float));
+    work->n1 = work_take(area, attention * h, element);
+    work->n2 = work_take(area, mlp * h, element);
+    take_normed_heads(model, part, area, work);
+    take_attention(model, part, area, work);
+    size_t down = linear_sum_count(mlp, (struct linear){h, f}, model->dtype);
+    size_t out = linear_sum_count(attention, (struct linear){h, model->q_width}, model->dtype);
     work->sum = work_take(area, greater(tokens * h, greater(down, out)), sizeof(float));
     work->dn = model->dtype == HST_F32 ? work->sum : work_take(area, tokens * h, element);
     work->op.size_bytes = model->layer_op_bytes;
@@ -92,20 +109,21 @@ void layer_work_carve(const struct llama *model, struct work_area *area, struct 
     work->saved = false;
 
     size_t shared = area->used_bytes;
-    take_mlp(model, area, work);
-    work->act = work_take(area, tokens * f, element);
+    take_mlp(model, part, area, work);
+    work->act = work_take(area, mlp * f, element);
     area->used_bytes = shared;
-    work->dout = work_take(area, tokens * model->q_width, element);
-    work->dq = work_take(area, tokens * model->q_width, element);
-    work->dk = work_take(area, tokens * model->kv_width, element);
-    work->dv = work_take(area, tokens * model->kv_width, element);
+    work->dout = work_take(area, attention * model->q_width, element);
+    work->dq = work_take(area, attention * model->q_width, element);
+    work->dk = work_take(area, attention * model->kv_width, element);
+    work->dv = work_take(area, attention * model->kv_width, element);
 }
 
-void layer_saved_carve(const struct llama *model, struct work_area *area, struct layer_work *work)
+void layer_saved_carve(const struct llama *model, enum layer_part part, struct work_area *area,
+                       struct layer_work *work)
 {
     work->saved = true;
-    take_attention(model, area, work);
-    take_mlp(model, area, work);
+    take_attention(model, part, area, work);
+    take_mlp(model, part, area, work);
 }
 
 void norm_work_carve(const struct llama *model, struct work_area *area, struct norm_work *work)

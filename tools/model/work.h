@@ -33,7 +33,8 @@ struct layer_work {
     /* [q], [kv] as GEMMs give them; q and k themselves where heads are not normed */
     void *q_made, *k_made;
     float *rstd_q, *rstd_k; /* [tokens, heads], [tokens, kv_heads]; null where they are not */
-    void *x1;               /* [h] residual stream between attention and MLP, backward only */
+    /* [h] residual stream between attention and MLP, backward only; a half's is its checkpoint */
+    void *x1;
     float *sum;             /* [h] gradients of several weights added; scratch for tall weights */
     /* [h] the sum rounded (f32: the same buffer); before: output of O, DOWN */
     void *dn;
@@ -42,10 +43,13 @@ struct layer_work {
     struct hst_work op;
     bool saved; /* what GEMMs and attention give lasts until the backward */
 };
-void layer_work_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
+/** A half has its own of these; the others are null. */
+void layer_work_carve(const struct llama *model, enum layer_part part, struct work_area *area,
+                      struct layer_work *work);
 /** Puts lse, q_made, k_made, v, o, x1, gate and up elsewhere, where they last from the forward to
  * the backward. The rest, norms, rotations and act, costs little to make again. */
-void layer_saved_carve(const struct llama *model, struct work_area *area, struct layer_work *work);
+void layer_saved_carve(const struct llama *model, enum layer_part part, struct work_area *area,
+                       struct layer_work *work);
 
 struct norm_work {
     float *rstd; /* [tokens] */

@@ -104,7 +104,7 @@ static size_t carve(struct launches *l, void *base)
     m->device.sin = work_take(&area, angles, sizeof(float));
     l->x = work_take(&area, (size_t)TOKENS * HIDDEN, hst_dtype_bytes(m->dtype));
     l->dx = work_take(&area, (size_t)TOKENS * HIDDEN, hst_dtype_bytes(m->dtype));
-    layer_work_carve(m, &area, &l->work);
+    layer_work_carve(m, LAYER_WHOLE, &area, &l->work);
     return area.size_bytes;
 }
 

@@ -88,7 +88,7 @@ static void carve_layer(struct layer_room *r, struct work_area *area)
     m->device.sin = work_take(area, angles, sizeof(float));
     for (size_t i = 0; i < llama_layer_place(m, LAYER_PARAM_MAX); i++)
         r->param[i] = take_param(m, area, 1 + i);
-    layer_work_carve(m, area, &r->layer);
+    layer_work_carve(m, LAYER_WHOLE, area, &r->layer);
 }
 
 static void carve_head(struct layer_room *r, struct work_area *area)

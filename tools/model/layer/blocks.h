@@ -10,10 +10,10 @@
 void embedding_forward(struct pass *p, const uint32_t *ids, void *x);
 void embedding_backward(struct pass *p, const uint32_t *ids, const void *dx);
 
-/** x ← layer(x), in place. */
+/** x ← layer(x), in place; of a half (pass.part) x ← x + attention, or x ← x + MLP. */
 void layer_forward(struct pass *p, const struct layer_work *w, void *x);
-/** Computes the layer again from its checkpoint, as far as its forward has not saved it, then dx ←
- * the gradient through it, in place. */
+/** Computes the layer, or the half, again from its checkpoint, as far as its forward has not saved
+ * it, then dx ← the gradient through it, in place. */
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx);
 
 /** x ← n, the head's input, in place. */

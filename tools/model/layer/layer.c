@@ -2,7 +2,8 @@
 /*
  * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). x is kept
  * from forward to backward, and where there is room what GEMMs and attention give; else the
- * backward computes that again, all but the last product.
+ * backward computes that again, all but the last product. Either equation may be a unit by itself,
+ * with x or x1 for its checkpoint. x1 is rounded before it is normed, so bits do not depend on that.
  */
 #include "model/layer/blocks.h"
 #include "model/layer/linear.h"
@@ -23,42 +24,54 @@ static struct linear shape_of(const struct llama *model, enum layer_param param)
     return (struct linear){f, h};
 }
 
+static size_t place(const struct pass *p, enum layer_param param)
+{
+    return llama_part_place(p->model, p->part, param);
+}
+
+static const struct hst_param_view *view_of(const struct pass *p, enum layer_param param)
+{
+    return &p->param[place(p, param)];
+}
+
 static void forward(struct pass *p, enum layer_param param, const void *x, void *y)
 {
-    linear_forward(p, p->tokens, shape_of(p->model, param), p->param[param].data, x, y);
+    linear_forward(p, p->tokens, shape_of(p->model, param), view_of(p, param)->data, x, y);
 }
 
 /* k and v, gate and up: neighbours of one shape, `first` and the one behind it. */
 static void forward_two(struct pass *p, enum layer_param first, const void *x, void *y,
                         void *y_next)
 {
+    const struct hst_param_view *two = view_of(p, first);
     linear_forward_two(p, p->tokens, shape_of(p->model, first),
-                       (const void *[]){p->param[first].data, p->param[first + 1].data}, x,
-                       (void *[]){y, y_next});
+                       (const void *[]){two[0].data, two[1].data}, x, (void *[]){y, y_next});
 }
 
 static void weight_grad_two(struct pass *p, enum layer_param first, const void *dy,
                             const void *dy_next, const void *x)
 {
+    const struct hst_param_view *two = view_of(p, first);
     linear_weight_grad_two(p, p->tokens, shape_of(p->model, first), (const void *[]){dy, dy_next},
-                           x, (float *[]){p->param[first].grad, p->param[first + 1].grad});
+                           x, (float *[]){two[0].grad, two[1].grad});
 }
 
 static void weight_grad(struct pass *p, enum layer_param param, const void *dy, const void *x)
 {
-    linear_weight_grad(p, p->tokens, shape_of(p->model, param), dy, x, p->param[param].grad);
+    linear_weight_grad(p, p->tokens, shape_of(p->model, param), dy, x, view_of(p, param)->grad);
 }
 
 static void input_grad_sum(struct pass *p, enum layer_param param, const void *dy, float *sum,
                            bool accumulate)
 {
-    linear_input_grad_sum(p, p->tokens, shape_of(p->model, param), p->param[param].data, dy, sum,
+    linear_input_grad_sum(p, p->tokens, shape_of(p->model, param), view_of(p, param)->data, dy, sum,
                           accumulate);
 }
 
 static void input_grad(struct pass *p, enum layer_param param, const void *dy, void *dx, float *sum)
 {
-    linear_input_grad(p, p->tokens, shape_of(p->model, param), p->param[param].data, dy, dx, sum);
+    linear_input_grad(p, p->tokens, shape_of(p->model, param), view_of(p, param)->data, dy, dx,
+                      sum);
 }
 
 static size_t hidden_count(const struct pass *p)
@@ -85,11 +98,6 @@ static struct hst_attention attention_args(const struct pass *p, const struct la
         .first = p->first,
         .window = p->window,
     };
-}
-
-static size_t place(const struct pass *p, enum layer_param param)
-{
-    return llama_layer_place(p->model, param);
 }
 
 /* q, k and v: with a bias, where the model has one. */
@@ -141,45 +149,87 @@ static void turn_heads_backward(struct pass *p, const struct layer_work *w)
                             w->dk);
 }
 
-/* dn = O·attention(norm(x)) */
-static void attention_half(struct pass *p, const struct layer_work *w, const void *x)
+/* o = attention(norm(x)) */
+static void attention_inside(struct pass *p, const struct layer_work *w, const void *x)
 {
-    pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
+    pass_rmsnorm(p, x, place(p, LAYER_INPUT_NORM), w->n1, w->rstd1);
     head_products(p, w);
     turn_heads(p, w);
     pass_attention(p, attention_args(p, w));
-    forward(p, LAYER_O, w->o, w->dn);
 }
 
-/* x1 = x + dn, act = swiglu(norm(x1)); x1 may be x. */
-static void mlp_inside(struct pass *p, const struct layer_work *w, const void *x, void *x1)
+/* x1 = x + O·o, n2 = norm(x1); x1 may be x. A whole layer adds and norms in one operation. */
+static void attention_to_mlp(struct pass *p, const struct layer_work *w, const void *x, void *x1)
 {
-    pass_add_rmsnorm(p, x, w->dn, x1, LAYER_POST_NORM, w->n2, w->rstd2);
-    forward_two(p, LAYER_GATE, w->n2, w->gate, w->up);
+    forward(p, LAYER_O, w->o, w->dn);
+    pass_add_rmsnorm(p, x, w->dn, x1, place(p, LAYER_POST_NORM), w->n2, w->rstd2);
+}
+
+/* n2 = norm(x1) */
+static void mlp_norm(struct pass *p, const struct layer_work *w, const void *x1)
+{
+    pass_rmsnorm(p, x1, place(p, LAYER_POST_NORM), w->n2, w->rstd2);
+}
+
+static void swiglu(struct pass *p, const struct layer_work *w)
+{
     pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
+}
+
+/* act = swiglu of n2 */
+static void mlp_inside(struct pass *p, const struct layer_work *w)
+{
+    forward_two(p, LAYER_GATE, w->n2, w->gate, w->up);
+    swiglu(p, w);
+}
+
+/* y = x + W·inside, the product rounded before it is added; y may be x. */
+static void add_product(struct pass *p, const struct layer_work *w, enum layer_param param,
+                        const void *inside, const void *x, void *y)
+{
+    forward(p, param, inside, w->dn);
+    pass_add(p, hidden_count(p), x, w->dn, y);
 }
 
 void layer_forward(struct pass *p, const struct layer_work *w, void *x)
 {
-    void *x1 = w->saved ? w->x1 : x;
-    attention_half(p, w, x);
-    mlp_inside(p, w, x, x1);
-    forward(p, LAYER_DOWN, w->act, w->dn);
-    pass_add(p, hidden_count(p), x1, w->dn, x);
+    void *x1 = p->part == LAYER_WHOLE && w->saved ? w->x1 : x;
+    if (p->part != LAYER_MLP)
+        attention_inside(p, w, x);
+    if (p->part == LAYER_ATTENTION) {
+        add_product(p, w, LAYER_O, w->o, x, x);
+        return;
+    }
+    if (p->part == LAYER_WHOLE)
+        attention_to_mlp(p, w, x, x1);
+    else
+        mlp_norm(p, w, x);
+    mlp_inside(p, w);
+    add_product(p, w, LAYER_DOWN, w->act, x1, x);
 }
 
-/* It recomputes what is not saved, to the bit as the forward had it. */
-static void complete(struct pass *p, const struct layer_work *w, const void *x)
+/* To the bit as the forward had it, of what is not saved; as is mlp_again. */
+static void attention_again(struct pass *p, const struct layer_work *w, const void *x)
 {
-    pass_rmsnorm(p, x, LAYER_INPUT_NORM, w->n1, w->rstd1);
+    if (!w->saved) {
+        attention_inside(p, w, x);
+        return;
+    }
+    pass_rmsnorm(p, x, place(p, LAYER_INPUT_NORM), w->n1, w->rstd1);
     if (p->model->config.qk_norm) /* else q and k were turned in place */
         turn_heads(p, w);
-    pass_rmsnorm(p, w->x1, LAYER_POST_NORM, w->n2, w->rstd2);
-    pass_swiglu(p, p->tokens * p->model->config.intermediate, w->gate, w->up, w->act);
+}
+
+static void mlp_again(struct pass *p, const struct layer_work *w)
+{
+    if (w->saved)
+        swiglu(p, w);
+    else
+        mlp_inside(p, w);
 }
 
 /* dx, the gradient of y, becomes that of x1. */
-static void mlp_backward(struct pass *p, const struct layer_work *w, void *dx)
+static void mlp_backward(struct pass *p, const struct layer_work *w, const void *x1, void *dx)
 {
     void *dact = w->act; /* act is not needed once the weight has its gradient */
     weight_grad(p, LAYER_DOWN, dx, w->act);
@@ -189,12 +239,11 @@ static void mlp_backward(struct pass *p, const struct layer_work *w, void *dx)
     input_grad_sum(p, LAYER_GATE, w->gate, w->sum, false);
     input_grad_sum(p, LAYER_UP, w->up, w->sum, true);
     linear_round(p, hidden_count(p), w->sum, w->dn);
-    pass_rmsnorm_backward(p, w->x1, LAYER_POST_NORM, w->rstd2, w->dn, dx, true);
+    pass_rmsnorm_backward(p, x1, place(p, LAYER_POST_NORM), w->rstd2, w->dn, dx, true);
 }
 
 /* dx, the gradient of x1, becomes that of x. */
-static void attention_half_backward(struct pass *p, const struct layer_work *w, const void *x,
-                                    void *dx)
+static void attention_backward(struct pass *p, const struct layer_work *w, const void *x, void *dx)
 {
     weight_grad(p, LAYER_O, dx, w->o);
     input_grad(p, LAYER_O, dx, w->dout, w->sum);
@@ -212,17 +261,22 @@ static void attention_half_backward(struct pass *p, const struct layer_work *w, 
     input_grad_sum(p, LAYER_K, w->dk, w->sum, true);
     input_grad_sum(p, LAYER_V, w->dv, w->sum, true);
     linear_round(p, hidden_count(p), w->sum, w->dn);
-    pass_rmsnorm_backward(p, x, LAYER_INPUT_NORM, w->rstd1, w->dn, dx, true);
+    pass_rmsnorm_backward(p, x, place(p, LAYER_INPUT_NORM), w->rstd1, w->dn, dx, true);
 }
 
 void layer_backward(struct pass *p, const struct layer_work *w, const void *checkpoint, void *dx)
 {
-    if (w->saved) {
-        complete(p, w, checkpoint);
-    } else {
-        attention_half(p, w, checkpoint);
-        mlp_inside(p, w, checkpoint, w->x1);
+    const void *x1 = p->part == LAYER_WHOLE ? w->x1 : checkpoint;
+    if (p->part != LAYER_MLP)
+        attention_again(p, w, checkpoint);
+    if (p->part != LAYER_ATTENTION) {
+        if (p->part == LAYER_WHOLE && !w->saved)
+            attention_to_mlp(p, w, checkpoint, w->x1);
+        else
+            mlp_norm(p, w, x1);
+        mlp_again(p, w);
+        mlp_backward(p, w, x1, dx);
     }
-    mlp_backward(p, w, dx);
-    attention_half_backward(p, w, checkpoint, dx);
+    if (p->part != LAYER_MLP)
+        attention_backward(p, w, checkpoint, dx);
 }
