@@ -62,6 +62,8 @@ void llama_destroy(struct llama **model);
 int llama_add_units(struct llama *model, struct hst_engine *engine);
 /** FLOPs of one step's forward and backward without recomputation: 6·N·B + attention. */
 double llama_step_flops(const struct llama *model);
+/** What it was created with. Owned by the model. */
+const struct llama_config *llama_model_config(const struct llama *model);
 uint64_t llama_parameter_count(const struct llama *model);
 /** The GEMMs of a step's micro-batch with weights of this dtype, to be measured. Returns how
  * many. */

@@ -266,6 +266,11 @@ const struct llama_tensor *llama_tensor(const struct llama *model, size_t i)
     return i < model->tensor_count ? &model->tensors[i] : NULL;
 }
 
+const struct llama_config *llama_model_config(const struct llama *model)
+{
+    return &model->config;
+}
+
 uint64_t llama_part_tokens(const struct llama *model)
 {
     return part_of(model->run.batch_tokens, model->run.ranks);

@@ -109,8 +109,15 @@ int other_run_refuse(struct hst_engine *engine, const char *was, const char *is)
     return strcmp(was, is) == 0 ? 0 : refuse(engine, was, is);
 }
 
-/* The settings of the version that the store holds. */
-static bool settings_of(const struct store_set *set, char settings[VERSION_SETTINGS_BYTES])
+/* What the version that the store holds says: its settings, and of the client's cursor as much as
+ * there is room for. */
+struct said {
+    char settings[VERSION_SETTINGS_BYTES];
+    void *cursor; /* null: it is not wanted */
+    size_t room_bytes, cursor_bytes;
+};
+
+static bool said_by(const struct store_set *set, struct said *said)
 {
     struct version_text text;
     struct hst_error ignored;
@@ -125,9 +132,14 @@ static bool settings_of(const struct store_set *set, char settings[VERSION_SETTI
         version_text_split(&look->about.cursor, &text) &&
         text.settings_bytes < VERSION_SETTINGS_BYTES) {
         char math[HST_DEV_MATH_BYTES];
-        memcpy(settings, text.settings, text.settings_bytes);
-        settings[text.settings_bytes] = '\0';
-        version_math_take(settings, math, sizeof math);
+        const size_t bytes =
+            text.cursor_bytes < said->room_bytes ? text.cursor_bytes : said->room_bytes;
+        memcpy(said->settings, text.settings, text.settings_bytes);
+        said->settings[text.settings_bytes] = '\0';
+        version_math_take(said->settings, math, sizeof math);
+        if (said->cursor && bytes > 0)
+            memcpy(said->cursor, text.cursor, bytes);
+        said->cursor_bytes = text.cursor_bytes;
         known = true;
     }
     look_close(look);
@@ -138,7 +150,9 @@ static bool settings_of(const struct store_set *set, char settings[VERSION_SETTI
 int other_run_explain(struct hst_engine *engine, int rc)
 {
     struct store_directory directories[STRIPE_DRIVES_MAX];
-    char was[VERSION_SETTINGS_BYTES], is[VERSION_SETTINGS_BYTES];
+    struct said said = {.cursor = NULL};
+    const char *was = said.settings;
+    char is[VERSION_SETTINGS_BYTES];
     struct hst_error ignored;
     bool open = engine->drive_count > 0;
     uint64_t digest;
@@ -153,7 +167,7 @@ int other_run_explain(struct hst_engine *engine, int rc)
                store_directory_open(engine->drives[d].path, &directories[d], &ignored) == 0;
     const struct store_set set = {
         .directories = directories, .drives = engine->drive_count, .number = engine->ranks.rank};
-    open = open && settings_of(&set, was);
+    open = open && said_by(&set, &said);
     for (uint32_t d = 0; d < STRIPE_DRIVES_MAX; d++)
         store_directory_close(&directories[d]);
     if (!open || !version_settings_digest(was, &digest) || digest == layout_digest(&engine->layout))
@@ -166,11 +180,10 @@ int other_run_explain(struct hst_engine *engine, int rc)
     return refuse(engine, was, is);
 }
 
-/* They are those of one rank's files, under the names that they have. */
-static uint32_t ways_of(const struct shares *shares, uint32_t nth)
+/* It is of one rank's files, under the names that they have. */
+static bool said_by_share(const struct shares *shares, uint32_t nth, struct said *said)
 {
     struct share_directories directories;
-    char settings[VERSION_SETTINGS_BYTES];
     struct hst_error ignored;
     const struct share_found *found = &shares->own[nth];
     bool known = share_directories_open(shares, nth, &directories, &ignored) == 0;
@@ -178,22 +191,36 @@ static uint32_t ways_of(const struct shares *shares, uint32_t nth)
                                   .drives = directories.drives,
                                   .number = found->rank,
                                   .forming = found->forming};
-    known = known && settings_of(&set, settings);
+    known = known && said_by(&set, said);
     share_directories_close(&directories);
-    return known ? version_settings_ways(settings) : 0;
+    return known;
+}
+
+/* The files of any rank that are found say it. */
+static bool said_by_store(const char *store, const struct hst_store_place *place, struct said *said)
+{
+    struct shares shares = {.replicas = UINT32_MAX}; /* their names alone tell files apart */
+    bool known = false;
+    const bool listed = shares_list(&shares, store, place) == 0;
+    for (unsigned forming = 0; forming < 2; forming++)
+        for (uint32_t i = 0; i < shares.count && listed && !known; i++)
+            if (shares.own[i].forming == forming)
+                known = said_by_share(&shares, i, said);
+    shares_free(&shares);
+    return known;
 }
 
 uint32_t hst_store_ways(const char *store, const struct hst_store_place *place)
 {
-    struct shares shares = {.replicas = UINT32_MAX}; /* their names alone tell files apart */
-    uint32_t ways = 0;
-    const bool listed = shares_list(&shares, store, place) == 0;
-    for (unsigned forming = 0; forming < 2; forming++)
-        for (uint32_t i = 0; i < shares.count && listed && ways == 0; i++)
-            if (shares.own[i].forming == forming)
-                ways = ways_of(&shares, i);
-    shares_free(&shares);
-    return ways;
+    struct said said = {.cursor = NULL};
+    return said_by_store(store, place, &said) ? version_settings_ways(said.settings) : 0;
+}
+
+size_t hst_store_cursor(const char *store, const struct hst_store_place *place, void *cursor,
+                        size_t cursor_bytes)
+{
+    struct said said = {.cursor = cursor, .room_bytes = cursor_bytes};
+    return said_by_store(store, place, &said) ? said.cursor_bytes : 0;
 }
 
 /* Other bits are no reason to stop, but one to say so: the run is not that which an uninterrupted

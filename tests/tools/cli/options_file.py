@@ -26,7 +26,7 @@ VALUES = {
     'state': 'bf16', 'grain': 64, 'hbm': 1 << 30, 'dram': 5 << 30, 'nvme': 1 << 40,
     'durability': 'step', 'update': 'deferred', 'activations': 'recompute', 'gpu-update': 0.25,
     'keep': 3, 'keep-every': 10, 'place': 'states=nvme,weights=dram', 'threads': 2,
-    'device': 'host', 'host-math': 'Haswell', 'io': 'threads', 'ways': 4, 'zero-stage': '2',
+    'device': 'host', 'layers': 'halves', 'host-math': 'Haswell', 'io': 'threads', 'ways': 4, 'zero-stage': '2',
     'reduce': 'f32', 'hop': 4, 'comm': 'mpi', 'gather': 'int8', 'secondary': 'node',
     'peer-timeout': 30.5, 'export-dtype': 'fp32', 'quiet': True,
     'eval-split': 0.05, 'eval-every': '5%', 'keep-best': True, 'patience': 3, 'samples': 4,

@@ -144,7 +144,7 @@ class Program(Case):
             'batch-tokens seq-len lr betas eps weight-decay group clip schedule lr-end warmup '
             'decay epochs seed order precision loss-scale loss-scaling skip-nonfinite state grain '
             'store hbm dram nvme durability update activations gpu-update keep keep-every place '
-            'threads device host-math io ways zero-stage reduce hop comm gather secondary '
+            'threads device layers host-math io ways zero-stage reduce hop comm gather secondary '
             'peer-timeout world rank rendezvous '
             'resume allow-config-change export export-dtype log trace csv tfevents '
             'html quiet eval eval-split eval-every keep-best patience '

@@ -89,8 +89,9 @@ int ckpt_model_open(const char *directory, struct hst_ckpt *ckpt, struct ckpt_mo
         return native;
     const struct llama_run run = {.seq_len = 1,
                                   .batch_tokens = 1,
-                                  .micro_batch_tokens = 1}; /* nothing is run: the least that can
-                                                               be */
+                                  .micro_batch_tokens = 1, /* nothing is run: the least that can
+                                                              be */
+                                  .halves = train_layers_halved(info.cursor, info.cursor_bytes)};
     native = llama_create(hf_model_config(model->source), &run, &model->llama, error);
     if (native)
         return native;

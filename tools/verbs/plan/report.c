@@ -64,14 +64,15 @@ static void print_update(const struct plan *p, FILE *out)
 static void print_checkpoints(const struct plan *p, FILE *out)
 {
     uint32_t saved = p->decision.saved_units, able = p->decision.savable_units;
+    const char *half = p->t.run.halves ? "half " : "";
     if (saved > 0)
-        fprintf(out, "activations of %u of %u layer%s are kept for the backward%s\n", saved, able,
-                text_s(able), saved < able ? ", the others' are recomputed" : "");
+        fprintf(out, "activations of %u of %u %slayer%s are kept for the backward%s\n", saved, able,
+                half, text_s(able), saved < able ? ", the others' are recomputed" : "");
     if (p->decision.checkpoint_every > 1)
         fprintf(out,
-                "the activation checkpoint of one layer in %u is kept, the others are "
+                "the activation checkpoint of one %slayer in %u is kept, the others are "
                 "recomputed\n",
-                p->decision.checkpoint_every);
+                half, p->decision.checkpoint_every);
 }
 
 static void print_homes(const struct plan *p, FILE *out)
@@ -396,6 +397,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_whole(json, "batch_tokens", t->run.batch_tokens);
     json_put_whole(json, "grain_tokens", t->run.micro_batch_tokens);
     json_put_whole(json, "micro_batches", micro_batches(p));
+    json_put_text(json, "layers", t->run.halves ? "halves" : "whole");
     json_put_whole(json, "ranks", train_options_ranks(t->options));
     json_put_whole(json, "nodes", train_options_ranks(t->options) / p->locals);
     put_length(json, p);

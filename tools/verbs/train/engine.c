@@ -6,6 +6,8 @@
 #include "verbs/train/run.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The engine refuses it too; here the command line has the words of its own options. */
@@ -83,6 +85,7 @@ int train_device_choose(struct train *t)
                            .micro_batch_tokens = train_micro_batch(t, batch),
                            .ways = ways,
                            .ranks = train_options_ranks(o),
+                           .halves = o->layers == TRAIN_LAYERS_HALVES,
                            .documents = data_holds_documents(t->data),
                            .document_tokens = document_tokens(t),
                            .evaluates_other = t->eval.data && data_holds_documents(t->eval.data) !=
@@ -176,7 +179,7 @@ static void take_groups(struct train *t)
     t->result.group_count = n;
 }
 
-int train_engine_plan(struct train *t, enum hst_plan plan)
+static int make_engine(struct train *t, enum hst_plan plan)
 {
     const struct train_options *o = t->options;
     struct hst_config config = o->engine;
@@ -218,6 +221,58 @@ int train_engine_plan(struct train *t, enum hst_plan plan)
     take_groups(t);
     native = native ? native : told;
     return native ? train_engine_failed(t, native, "planning") : 0;
+}
+
+/* It makes a plan beside the one that does not fit, which stays what is told. */
+static bool would_fit_in_halves(const struct train *t, enum hst_plan plan)
+{
+    struct hst_error error = {0};
+    struct train *halved = malloc(sizeof *halved);
+    if (!halved)
+        return false;
+    *halved = *t;
+    halved->engine = NULL;
+    halved->model = NULL;
+    halved->error = &error;
+    halved->aside = true;
+    halved->run.halves = true;
+    int native = llama_create(llama_model_config(t->model), &halved->run, &halved->model, &error);
+    native = native ? native : make_engine(halved, plan);
+    hst_engine_destroy(&halved->engine);
+    llama_destroy(&halved->model);
+    free(halved);
+    return native == 0;
+}
+
+/* Of several ranks that train each would have to try it, beside what they do together. */
+static bool may_be_halved(const struct train *t, enum hst_plan plan)
+{
+    const bool alone = train_options_ranks(t->options) == 1 || plan != HST_PLAN_TO_TRAIN;
+    return alone && !t->aside && !t->run.halves && !t->options->resume &&
+           t->error->code == HST_E_BUDGET && t->result.memory.parameters > 0;
+}
+
+/* Smaller units are the first thing to try: they cost no budget and no token. */
+static void name_halves(struct train *t, enum hst_plan plan)
+{
+    static const char word[] = "Fix: ", halves[] = "--layers halves, or ";
+    char *fix = strstr(t->error->message, word), rest[sizeof t->error->message];
+    if (!fix || strlen(t->error->message) + sizeof halves > sizeof t->error->message ||
+        !may_be_halved(t, plan) ||
+        !would_fit_in_halves(t, plan == HST_PLAN_TO_TRAIN ? HST_PLAN_HERE : plan))
+        return;
+    fix += sizeof word - 1;
+    snprintf(rest, sizeof rest, "%s", fix);
+    snprintf(fix, sizeof t->error->message - (size_t)(fix - t->error->message), "%s%s", halves,
+             rest);
+}
+
+int train_engine_plan(struct train *t, enum hst_plan plan)
+{
+    const int native = make_engine(t, plan);
+    if (native == -ENOSPC || native == -EDQUOT)
+        name_halves(t, plan);
+    return native;
 }
 
 const char *train_precision_name(const struct train *t)

@@ -38,6 +38,30 @@ size_t train_window_line(const struct llama_config *c, uint64_t seq_len, char *t
                             c->window, layers);
 }
 
+/* Units are what a store's tiles are cut of, so it has to say which a model has. */
+#define HALVES "layers halves\n"
+
+size_t train_layers_line(bool halves, char *text, size_t bytes)
+{
+    return halves ? (size_t)snprintf(text, bytes, HALVES) : 0;
+}
+
+bool train_layers_halved(const void *cursor, size_t bytes)
+{
+    return bytes > 0 && memmem(cursor, bytes, "\n" HALVES, strlen("\n" HALVES)) != NULL;
+}
+
+int train_layers_failed(const struct train_options *o, bool halved, struct hst_error *error)
+{
+    static const char *const names[] = {"whole", "halves"};
+    if ((o->layers == TRAIN_LAYERS_HALVES) == halved)
+        return 0;
+    return fail(error, (enum fail_code)HST_E_STORE_OTHER, -EINVAL,
+                "the store was trained with --layers %s, this run has --layers %s. Fix: --layers "
+                "%s, or another --store.",
+                names[halved], names[!halved], names[halved]);
+}
+
 /* It returns where the line's pad begins, or its end. */
 static int pad_of(const char *line, int length)
 {

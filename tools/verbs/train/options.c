@@ -22,12 +22,14 @@
 #define DEFAULT_DECAY_PERCENT 10
 
 static_assert(sizeof(enum data_order) == sizeof(int), "a choice is stored as an int");
+static_assert(sizeof(enum train_layers) == sizeof(int), "a choice is stored as an int");
 
 static const char *const orders[] = {"shuffled", "sequential", NULL};
 static const char *const inits[] = {"random", NULL};
 static const char *const formats[] = {"bytes", "tokens", "jsonl", NULL};
 static const char *const packs[] = {"on", "off", NULL};
 static const char *const longs[] = {"split", "cut", "drop", "refuse", NULL};
+static const char *const layers[] = {"whole", "halves", NULL};
 static const char *const token_dtypes[] = {"u16", "u32", NULL};
 const char *const export_choices[] = {"model", "fp32", "bf16", "fp16", NULL};
 
@@ -313,6 +315,15 @@ static const struct hst_option common_table[] = {
      .argument = "DEVICE",
      .default_text = "a GPU, if any",
      .help = "where to compute: host, cuda or cuda:INDEX"},
+    {.name = "layers",
+     .group = "placement",
+     .type = HST_OPTION_CHOICE,
+     .offset = FIELD(layers),
+     .argument = "whole|halves",
+     .default_text = "whole, or the store's",
+     .choices = layers,
+     .first_choice = TRAIN_LAYERS_WHOLE,
+     .help = "halves: attention and MLP apart, for a large layer"},
 };
 
 const struct cli_verb train_options_own = {

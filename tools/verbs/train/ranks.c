@@ -34,22 +34,48 @@ static int trace_of_rank(struct train_ranks *ranks, struct train_options *o,
     return 0;
 }
 
+static void ways_of_store(const struct hst_launch *launch, const struct hst_store_place *place,
+                          struct train_options *o)
+{
+    if (o->engine.ways)
+        return;
+    o->engine.ways = hst_store_ways(o->engine.store, place);
+    o->store_ways = o->engine.ways > 0;
+    if (o->store_ways && !o->quiet && o->engine.ways != launch->ranks)
+        cli_note(CLI_RESUME, "--ways %" PRIu32 ", as the store has it", o->engine.ways);
+}
+
+static int layers_of_store(const struct hst_store_place *place, struct train_options *o,
+                           struct hst_error *error)
+{
+    char cursor[TRAIN_CURSOR_BYTES];
+    const size_t bytes = hst_store_cursor(o->engine.store, place, cursor, sizeof cursor);
+    const bool halved = train_layers_halved(cursor, bytes < sizeof cursor ? bytes : sizeof cursor);
+    if (bytes == 0)
+        return 0; /* there is nothing to go on from, which others tell */
+    if (o->layers != TRAIN_LAYERS_DEFAULT)
+        return train_layers_failed(o, halved, error);
+    o->layers = halved ? TRAIN_LAYERS_HALVES : TRAIN_LAYERS_WHOLE;
+    if (halved && !o->quiet)
+        cli_note(CLI_RESUME, "--layers halves, as the store has it");
+    return 0;
+}
+
 /*
- * A run that goes on has the ways of its store where none are named. Ranks are not joined yet, so
- * it is looked for under all numbers that directories may have. Who finds nothing there has the
- * default, and ranks that differ then are refused.
+ * A run that goes on has the ways and the units of its store where none are named. Ranks are not
+ * joined yet, so it is looked for under all numbers that directories may have. Who finds nothing
+ * there has the default, and ranks that differ then are refused.
  */
-static void ways_of_store(const struct hst_launch *launch, struct train_options *o)
+static int take_of_store(const struct hst_launch *launch, struct train_options *o,
+                         struct hst_error *error)
 {
     const uint32_t locals = launch->locals ? launch->locals : 1;
     const struct hst_store_place place = {launch->rank, launch->local,
                                           (launch->rank - launch->local) / locals};
-    if (!o->resume || o->engine.ways || !o->engine.store)
-        return;
-    o->engine.ways = hst_store_ways(o->engine.store, &place);
-    o->store_ways = o->engine.ways > 0;
-    if (o->store_ways && !o->quiet && o->engine.ways != launch->ranks)
-        cli_note(CLI_RESUME, "--ways %" PRIu32 ", as the store has it", o->engine.ways);
+    if (!o->resume || !o->engine.store)
+        return 0;
+    ways_of_store(launch, &place, o);
+    return layers_of_store(&place, o, error);
 }
 
 int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct hst_error *error)
@@ -58,14 +84,16 @@ int train_ranks_begin(struct train_ranks *ranks, struct train_options *o, struct
     if (native)
         return native;
     if (ranks->launch.ranks == 1) {
-        ways_of_store(&ranks->launch, o);
+        native = take_of_store(&ranks->launch, o, error);
         train_options_complete(o);
         /* the words of one that is resumed find other ranks' files, too */
-        return o->resume ? 0 : store_alone(&o->engine.store, ranks->store, error);
+        return native || o->resume ? native : store_alone(&o->engine.store, ranks->store, error);
     }
     o->engine.launch = &ranks->launch;
     voice_of(ranks->launch.rank, o->stopped);
-    ways_of_store(&ranks->launch, o);
+    native = take_of_store(&ranks->launch, o, error);
+    if (native)
+        return native;
     train_options_complete(o);
     if (voice_is_other()) {
         o->quiet = true;

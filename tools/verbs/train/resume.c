@@ -59,6 +59,8 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES])
                   o->order == DATA_SHUFFLED ? "shuffled" : "sequential", o->seed, o->seq_len);
     n += (int)train_window_line(hf_model_config(t->source), o->seq_len, text + n,
                                 TRAIN_CURSOR_BYTES - (size_t)n);
+    n += (int)train_layers_line(o->layers == TRAIN_LAYERS_HALVES, text + n,
+                                TRAIN_CURSOR_BYTES - (size_t)n);
     n += (int)train_eval_cursor(t, text + n, TRAIN_CURSOR_BYTES - (size_t)n);
     if (t->peer.kind != PEER_NONE)
         return (size_t)n +

@@ -160,6 +160,12 @@ void train_keep_going(struct train *t, int native);
 #define TRAIN_CURSOR_BYTES 1024u
 /** Its first line: of the model what its tensors' shapes do not say. Returns its bytes. */
 size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSOR_BYTES]);
+/** Its line of layers in halves; none of whole ones. Returns its bytes. */
+size_t train_layers_line(bool halves, char *text, size_t bytes);
+/** It tells whether a cursor has that line. */
+bool train_layers_halved(const void *cursor, size_t bytes);
+/** Where --layers is not what the store has that is gone on from: E615. */
+int train_layers_failed(const struct train_options *options, bool halved, struct hst_error *error);
 #define TRAIN_WINDOW_WORD "window "
 /** Its line of a window that sequences do not fit into; none else. Returns its bytes. */
 size_t train_window_line(const struct llama_config *config, uint64_t seq_len, char *text,

@@ -15,6 +15,8 @@
 #include <signal.h>
 
 enum train_init { TRAIN_INIT_MODEL = 0, TRAIN_INIT_RANDOM = 1 };
+/* The default is whole, or what the store has that a run goes on from. */
+enum train_layers { TRAIN_LAYERS_DEFAULT, TRAIN_LAYERS_WHOLE, TRAIN_LAYERS_HALVES };
 
 struct train_options {
     struct hst_config engine; /* micro_batch_tokens 0: the default; device null: a GPU if there is
@@ -31,6 +33,7 @@ struct train_options {
     enum data_pack pack;   /* 0: on */
     enum pack_long longer; /* 0: by what the data is */
     enum train_init init;
+    enum train_layers layers;
     enum schedule_shape schedule;
     uint64_t steps; /* 0: epochs says it */
     double epochs;  /* 0: steps says it */
