@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Layers in halves: the losses, norms and weights of whole layers, in all kinds of runs; what a
+store of them goes on with, and what `plan` says.
+
+    halves.py PROGRAM SOURCE_ROOT MPI_FOLDER [TEST...]; HOISTWAY_PLUGIN_PATH has libhoistway-far.so
+"""
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, 'data')]
+import mpi  # noqa: E402
+from sample_files import draw_prompts, write  # noqa: E402
+from short import by_turns as load_tests  # noqa: E402, F401: unittest looks for it
+from short import every_day, some  # noqa: E402
+
+PROGRAM, ROOT, FOLDER = sys.argv[1:4]
+GOLDEN = os.path.join(ROOT, 'tests', 'golden')
+MODELS = ('untied-mha', 'tied-gqa', 'qk-norm', 'qkv-bias', 'windowed')
+PRECISIONS = ('fp32', 'bf16', 'fp16')
+RAM = '--place=states=dram,weights=dram'
+# A large model whose layer does not fit the budget, where its larger half does.
+LARGE = ('--model=70B', '--device=host', '--precision=bf16', '--seq-len=512',
+         '--batch-tokens=512', '--dram=6G', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme')
+
+
+class Halves(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir='.')
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def call(self, *command, code=0, ranks=1):
+        env = mpi.environment(FOLDER) if ranks > 1 else None
+        launcher = mpi.launcher(ranks) if ranks > 1 else []
+        done = subprocess.run([*launcher, PROGRAM, *command], capture_output=True, text=True,
+                              timeout=120, check=False, env=env)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.told = done.stderr
+        return done.stdout
+
+    def train(self, name, *more, model='untied-mha', steps=3, ranks=1, code=0, store='store'):
+        """-> what the log says of steps, evaluations and samples, and the weights' digest."""
+        if '--resume' not in more:
+            shutil.rmtree(self.path(store), ignore_errors=True)
+        shutil.rmtree(self.path('out'), ignore_errors=True)
+        folder = os.path.join(GOLDEN, model)
+        data = () if '--data' in more else ('--data', os.path.join(folder, 'tokens.bin'))
+        sizes = () if '--seq-len' in more else ('--seq-len', '16', '--batch-tokens', '64')
+        self.call('train', '--model', folder, *data, *sizes, '--grain', '32', '--threads', '2',
+                  '--lr', '1e-2', '--steps', str(steps), '--store', self.path(store), '--log',
+                  self.path('log'), '--export', self.path('out'), *more, code=code, ranks=ranks)
+        if code:
+            return None
+        with open(self.path('out/model.safetensors'), 'rb') as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        with open(self.path('log'), encoding='utf-8') as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual(lines[0]['options'].get('layers'), name)
+        kept = ('loss', 'grad_norm', 'text', 'step')
+        return [[line.get(key) for key in kept] for line in lines[1:]
+                if line['kind'] in ('step', 'evaluation', 'sample')], digest
+
+    def assert_same(self, *more, halved=(), **kind):
+        """The bytes of a run with whole layers in memory are those with halves, wherever."""
+        want = self.train(None, *more, RAM, '--durability=none', '--device=host', **kind)
+        got = self.train('halves', *more, '--layers=halves', '--durability=none', *halved, **kind)
+        self.assertEqual(got, want)
+        return got
+
+    @every_day
+    def test_the_bytes_are_those_of_whole_layers(self):
+        homes = (('--device=host', RAM), ('--device=host', '--place=states=nvme,weights=nvme'),
+                 ('--device=far', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme'),
+                 ('--device=host', RAM, '--activations=recompute'),
+                 ('--device=far', '--place=states=hbm'))
+        rows = [(model, precision, clip, homes[(i + j + k) % len(homes)])
+                for i, model in enumerate(MODELS) for j, precision in enumerate(PRECISIONS)
+                for k, clip in enumerate(('0', '0.05'))]
+        for model, precision, clip, halved in some(rows, 7):
+            with self.subTest(model=model, precision=precision, clip=clip, halved=halved):
+                self.assert_same('--precision', precision, '--clip', clip, model=model,
+                                 halved=halved)
+
+    def test_any_update_and_any_durability(self):
+        for update in ('deferred', 'optimistic'):
+            with self.subTest(update):
+                self.assert_same('--clip=0.05', '--precision=bf16', model='qk-norm', halved=(
+                    '--update', update, '--place=states=nvme,weights=nvme', '--device=host'))
+
+    def test_moments_of_8_bits(self):
+        self.assert_same('--state=8bit', '--precision=bf16', model='qkv-bias',
+                         halved=('--device=host',))
+
+    def test_frozen_tensors(self):
+        """A half that rests has no backward; one that another half has trained stays as it was."""
+        for more in some((('--train-only=*.1.mlp.*', '--train-only=*.1.post_*'),
+                          ('--freeze=model.embed*', '--freeze=*.layers.0.*'),
+                          ('--train-only=*.1.*', '--train-only=lm_head.*')), 2):
+            for precision in ('fp32', 'bf16'):
+                with self.subTest(more, precision=precision):
+                    whole = [o for o in more if 'mlp' not in o and 'post' not in o]
+                    if whole == list(more):
+                        self.assert_same(*more, '--precision', precision,
+                                         halved=('--device=host',))
+                    else:  # whole layers refuse it: a part of one is frozen
+                        kind = ('--durability=none', '--device=host', '--precision', precision)
+                        self.train(None, *more, *kind, code=2)
+                        self.assertIn('error[E402]', self.told)
+                        self.train('halves', *more, *kind, '--layers=halves')
+
+    def test_documents_evaluations_and_samples(self):
+        rng = random.Random(7)
+        documents = [[rng.randrange(272) for _ in range(rng.randrange(2, 30))] for _ in range(60)]
+        data = write(self.path('data.safetensors'), 272, draw_prompts(2, 5, 272, 9), documents)
+        for precision, pack in some(((p, k) for p in PRECISIONS for k in ('on', 'off')), 3):
+            with self.subTest(precision=precision, pack=pack):
+                told, _ = self.assert_same(
+                    '--data', data, '--precision', precision, '--pack', pack, '--seq-len', '32',
+                    '--batch-tokens', '128', '--eval-split=0.2', '--eval-every=1', '--samples=2',
+                    '--sample-tokens=6', model='tied-gqa', halved=('--device=host',))
+                self.assertTrue(any(text for _, _, text, _ in told))
+
+    def test_several_ranks(self):
+        if mpi.missing(FOLDER):
+            self.skipTest('no mpirun, or no libhoistway-mpi.so')
+        for precision, stage in some(zip(PRECISIONS, '321'), 2):
+            with self.subTest(precision=precision, stage=stage):
+                kind = ('--precision', precision, '--clip=0.05', '--ways=2', '--durability=none',
+                        '--device=host')
+                want = self.train(None, *kind, model='qk-norm')
+                got = self.train('halves', *kind, '--layers=halves', '--zero-stage', stage,
+                                 ranks=2, model='qk-norm')
+                self.assertEqual(got, want)
+
+    # ---- stores ----
+
+    def assert_refused_for(self, wanted, *more, ranks=1):
+        self.train(None, '--resume', *more, steps=4, code=1, ranks=ranks)
+        other = 'whole' if wanted == 'halves' else 'halves'
+        self.assertIn(f'error[E615] the store was trained with --layers {wanted}, this run has '
+                      f'--layers {other}. Fix: --layers {wanted}, or another --store.', self.told)
+
+    def test_a_store_goes_on_with_its_own_units(self):
+        want = self.train(None, '--durability=none', '--device=host', steps=4)
+        for name, given in (('halves', ('--layers=halves',)), (None, ())):
+            with self.subTest(name):
+                self.train(name, *given, '--device=host', steps=2)
+                wanted = name or 'whole'
+                other = 'whole' if name else 'halves'
+                self.assert_refused_for(wanted, f'--layers={other}', '--device=host')
+                got = self.train(wanted, '--resume', '--device=host', steps=4)
+                self.assertEqual('--layers halves, as the store has it' in self.told,
+                                 name == 'halves')
+                self.assertEqual(got, want)
+        got = self.train('whole', '--resume', '--layers=whole', '--device=host', steps=4)
+        self.assertEqual(got[1], want[1])
+
+    def test_ranks_go_on_with_the_units_of_their_store(self):
+        if mpi.missing(FOLDER):
+            self.skipTest('no mpirun, or no libhoistway-mpi.so')
+        kind = ('--ways=2', '--device=host')
+        want = self.train(None, *kind, '--durability=none', steps=4)
+        self.train('halves', *kind, '--layers=halves', steps=2, ranks=2)
+        self.train(None, '--resume', '--layers=whole', '--device=host', steps=4, code=1, ranks=2)
+        self.assertIn('Fix: --layers halves, or another --store.', self.told)
+        got = self.train('halves', '--resume', '--device=host', steps=4, ranks=2)
+        self.assertEqual(got, want)
+
+    def test_ckpt_reads_a_store_of_halves(self):
+        _, want = self.train('halves', '--layers=halves', '--device=host', '--clip=0.05',
+                             model='qk-norm')
+        store, model = self.path('store'), os.path.join(GOLDEN, 'qk-norm')
+        self.assertIn('step 3', self.call('ckpt', 'list', store))
+        self.call('ckpt', 'verify', store)
+        self.call('ckpt', 'reshard', store, '--world=2', '--out', self.path('two'))
+        self.call('ckpt', 'reshard', self.path('two'), '--world=1', '--out', self.path('one'))
+        for name in ('store', 'two', 'one'):
+            self.call('ckpt', 'export', self.path(name), '--model', model, '--out',
+                      self.path(f'of-{name}'))
+            with open(self.path(f'of-{name}/model.safetensors'), 'rb') as file:
+                self.assertEqual(hashlib.sha256(file.read()).hexdigest(), want)
+
+    # ---- plan ----
+
+    def plan(self, *more, code=0):
+        return json.loads(self.call('plan', *LARGE, '--json', '--store', self.path('none'), *more,
+                                    code=code))
+
+    def test_plan_names_halves_where_they_fit(self):
+        whole = self.plan(code=3)
+        self.assertIn('Fix: --layers halves, or raise --dram', whole['why'])
+        halves = self.plan('--layers=halves')
+        self.assertEqual((whole['layers'], halves['layers']), ('whole', 'halves'))
+        self.assertLess(halves['memory']['total']['dram'], whole['smallest']['dram'])
+        self.assertEqual(halves['parameters'], whole['parameters'])
+        self.assertNotIn('--layers', self.plan('--dram=2G', code=3)['why'])  # too small for both
+        fits = self.plan(f'--dram={whole["smallest"]["dram"]}')
+        self.assertEqual((fits['fits'], fits['layers']), (True, 'whole'))
+
+    def test_a_run_that_does_not_fit_names_them_too(self):
+        kind = ('--durability=none', '--device=host', '--threads=1',
+                '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme')
+        told = self.call('plan', '--model', os.path.join(GOLDEN, 'untied-mha'), '--seq-len=16',
+                         '--batch-tokens=64', '--grain=32', '--json', '--store', self.path('none'),
+                         *kind, '--layers=halves', '--dram=64K', code=3)
+        least = json.loads(told)['smallest']['dram']
+        self.train(None, *kind, f'--dram={least}', code=3)
+        self.assertRegex(self.told, r'error\[E302\] [^\n]*Fix: --layers halves, or raise --dram')
+        self.train('halves', *kind, f'--dram={least}', '--layers=halves')
+
+    def test_a_step_is_predicted_as_with_whole_layers(self):
+        sizes = ('plan', '--model=8B', '--machine=h100', '--seq-len=2048',
+                 '--batch-tokens=131072', '--json')
+        whole, halves = (json.loads(self.call(*sizes, f'--layers={how}'))
+                         for how in ('whole', 'halves'))
+        computed = [p['compute_fraction'] * p['predicted_step_s'] for p in (whole, halves)]
+        self.assertAlmostEqual(computed[1] / computed[0], 1, delta=0.05)
+        self.assertTrue(re.search(r'\d', whole['bound_by']) is None)
+        self.assertEqual(halves['bound_by'], whole['bound_by'])
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
