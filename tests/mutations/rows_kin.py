@@ -91,8 +91,7 @@ mutate(
 )
 mutate(
     'tools/model/step.c', 'e2e/windows',
-    ('of its own layer', 'llama_layer_window(model, v->unit - model->first_unit - 1)',
-     'llama_layer_window(model, 0)'),
+    ('of its own layer', 'llama_layer_window(model, at.layer)', 'llama_layer_window(model, 0)'),
 )
 mutate(
     'tools/verbs/train/resume.c', 'e2e/windows',

@@ -99,11 +99,10 @@ mutate(
 )
 mutate(
     'tools/model/layer/layer.c', 'tools/model/step',
-    ('a backward does not compute again what was saved', '    if (w->saved) {', '    if (0) {'),
-    ('the stream between the halves is saved', 'void *x1 = w->saved ? w->x1 : x;',
-     'void *x1 = x;'),
-    ('the second norm is made again',
-     '    pass_rmsnorm(p, w->x1, LAYER_POST_NORM, w->n2, w->rstd2);\n', ''),
+    ('a backward does not compute again what was saved', '    if (!w->saved) {', '    if (1) {'),
+    ('the stream between the halves is saved',
+     'void *x1 = p->part == LAYER_WHOLE && w->saved ? w->x1 : x;', 'void *x1 = x;'),
+    ('the second norm is made again', '            mlp_norm(p, w, x1);\n', '            ;\n'),
 )
 mutate(
     'tools/model/step.c', 'tools/model/step',

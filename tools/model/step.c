@@ -78,8 +78,8 @@ static void embedding_micro_backward(struct visit *v, struct pass *p)
     release(v, p, HST_HIDDEN_GRAD);
 }
 
-/* The hidden state as it arrives at a layer, a half of one, or the norm; it is the unit's checkpoint: kept, left,
- * or taken from where it was kept. */
+/* The hidden state as it arrives at a layer, a half of one, or the norm; it is the unit's
+ * checkpoint: kept, left, or taken from where it was kept. */
 static void *acquire_input(struct visit *v, struct pass *p)
 {
     unsigned access = v->view->checkpoint;

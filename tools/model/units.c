@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells the engine what the model consists of: the embedding, the layers whole or in halves, the final norm, the
- * head.
- * The workspace of a unit is found by running its own passes in measure mode.
+ * Tells the engine what the model consists of: the embedding, the layers whole or in halves, the
+ * final norm, the head. The workspace of a unit is found by running its own passes in measure mode.
  */
 #include "model/layer/blocks.h"
 #include "model/memory.h"

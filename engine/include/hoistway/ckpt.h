@@ -20,6 +20,15 @@
 extern "C" {
 #endif
 
+/**
+ * Copies what the client has left with the last version of a store (hst_engine_drain), found as
+ * hst_store_ways finds it, for who decides by it how a model that goes on is described.
+ * cursor: of `cursor_bytes`; as much as fits is written. Returns how many bytes were left; 0: none,
+ * or none can be read. Changes nothing, waits for nobody.
+ */
+size_t hst_store_cursor(const char *store, const struct hst_store_place *place, void *cursor,
+                        size_t cursor_bytes);
+
 struct hst_ckpt;
 
 struct hst_ckpt_config {

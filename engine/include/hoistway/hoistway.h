@@ -120,14 +120,6 @@ int hst_store_words(const char *store, const struct hst_store_place *place, char
  * directory. Changes nothing, waits for nobody.
  */
 uint32_t hst_store_ways(const char *store, const struct hst_store_place *place);
-/**
- * Copies what the client has left with the last version of a store (hst_engine_drain), found as
- * hst_store_ways finds it, for who decides by it how a model that goes on is described.
- * cursor: of `cursor_bytes`; as much as fits is written. Returns how many bytes were left; 0: none,
- * or none can be read. Changes nothing, waits for nobody.
- */
-size_t hst_store_cursor(const char *store, const struct hst_store_place *place, void *cursor,
-                        size_t cursor_bytes);
 
 /**
  * Creates an engine: opens the device and the workers, makes the store directory; reads no model

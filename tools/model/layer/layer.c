@@ -3,7 +3,7 @@
  * A transformer layer: x1 = x + O·attention(norm(x)), y = x1 + DOWN·swiglu(norm(x1)). x is kept
  * from forward to backward, and where there is room what GEMMs and attention give; else the
  * backward computes that again, all but the last product. Either equation may be a unit by itself,
- * with x or x1 for its checkpoint. x1 is rounded before it is normed, so bits do not depend on that.
+ * with x or x1 for its checkpoint: x1 is rounded before it is normed, so no bit depends on that.
  */
 #include "model/layer/blocks.h"
 #include "model/layer/linear.h"

@@ -12,6 +12,7 @@
 #include "verbs/train/run.h"
 
 #include <errno.h>
+#include <hoistway/ckpt.h>
 #include <hoistway/predict.h>
 #include <inttypes.h>
 #include <stdlib.h>
