@@ -149,7 +149,7 @@ static void bits_are_those_of_whole_layers(void **state)
     static struct told want;
     for (int kind = 0; kind < KINDS; kind++) {
         const struct llama_config config = kin_of(kind);
-        for (int p = HST_PRECISION_FP32; p <= HST_PRECISION_FP16; p++) {
+        for (int p = HST_PRECISION_FP32; p <= HST_PRECISION_BF16; p++) {
             struct how how = {.segment = 1, .precision = (enum hst_precision)p};
             run(&config, how, &want);
             assert_true(fabs(want.losses[0] - log(small.vocab)) < 0.2);

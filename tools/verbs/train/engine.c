@@ -249,7 +249,7 @@ static bool may_be_halved(const struct train *t, enum hst_plan plan)
 {
     const bool alone = train_options_ranks(t->options) == 1 || plan != HST_PLAN_TO_TRAIN;
     return alone && !t->aside && !t->run.halves && !t->options->resume &&
-           t->error->code == HST_E_BUDGET && t->result.memory.parameters > 0;
+           t->error->code == HST_E_BUDGET && t->engine;
 }
 
 /* Smaller units are the first thing to try: they cost no budget and no token. */
