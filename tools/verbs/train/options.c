@@ -320,10 +320,10 @@ static const struct hst_option common_table[] = {
      .type = HST_OPTION_CHOICE,
      .offset = FIELD(layers),
      .argument = "whole|halves",
-     .default_text = "whole, or the store's",
+     .default_text = "whole, or as stored",
      .choices = layers,
      .first_choice = TRAIN_LAYERS_WHOLE,
-     .help = "halves: attention and MLP apart, for a large layer"},
+     .help = "halves: attention and MLP apart, to fit"},
 };
 
 const struct cli_verb train_options_own = {
