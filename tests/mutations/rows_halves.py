@@ -7,7 +7,8 @@ mutate(
     ('a half adds what it has computed', '        add_product(p, w, LAYER_O, w->o, x, x);\n', ''),
     ('the MLP norms its own input', '        mlp_norm(p, w, x);\n', '        ;\n'),
     ('its backward is of its checkpoint', 'p->part == LAYER_WHOLE ? w->x1 : checkpoint', 'w->x1'),
-    ('attention that was saved is not computed again', '    if (!w->saved) {', '    if (1) {'),
+    ('of saved products nothing is computed again', '    if (w->saved)\n        swiglu(p, w);',
+     '    if (0)\n        swiglu(p, w);'),
 )
 mutate(
     'tools/model/model.c', 'tools/model/halves',

@@ -426,9 +426,11 @@ static void bits_are_the_same_whatever_layers_save(void **state)
             check_saves(kin_of(kind), (enum hst_precision)precision);
 }
 
-/* What was saved is not recomputed: else it would not matter that it is lost. */
+/* What was saved is not recomputed: else it would not matter that it is lost. Of attention that is
+ * zeros O has no gradient. */
 static void a_backward_uses_what_was_saved(void **state)
 {
+    static const char out[] = "model.layers.0.self_attn.o_proj.weight";
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
         struct llama_config config = kin_of(kind);
@@ -438,6 +440,10 @@ static void a_backward_uses_what_was_saved(void **state)
             if (forgets)
                 fake_engine_forgets(h.engine);
             norms[forgets] = step(&h, &config, &two_grains, 7).stats.grad_norm;
+            size_t count = 0;
+            const float *grad = fake_engine_grad(h.engine, out, &count);
+            for (size_t i = 0; i < count && forgets; i++)
+                assert_true(grad[i] == 0);
             harness_close(&h);
         }
         assert_true(norms[0] > 0 && norms[1] > 0 && norms[0] != norms[1]);
