@@ -71,7 +71,7 @@ struct llama {
 /** It gives the place of a parameter among those of a layer of this model; LAYER_PARAM_MAX: how
  * many. */
 size_t llama_layer_place(const struct llama *model, enum layer_param param);
-/** Likewise among those of a part of a layer; which one of them a part has. */
+/** These tell the same of a part of a layer: the place, and whether a part has it. */
 size_t llama_part_place(const struct llama *model, enum layer_part part, enum layer_param param);
 bool llama_part_has(const struct llama *model, enum layer_part part, enum layer_param param);
 

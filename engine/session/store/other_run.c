@@ -109,7 +109,7 @@ int other_run_refuse(struct hst_engine *engine, const char *was, const char *is)
     return strcmp(was, is) == 0 ? 0 : refuse(engine, was, is);
 }
 
-/* What the version that the store holds says: its settings, and of the client's cursor as much as
+/* The version that the store holds says this: its settings, and as much of the client's cursor as
  * there is room for. */
 struct said {
     char settings[VERSION_SETTINGS_BYTES];

@@ -208,7 +208,7 @@ void layer_forward(struct pass *p, const struct layer_work *w, void *x)
     add_product(p, w, LAYER_DOWN, w->act, x1, x);
 }
 
-/* To the bit as the forward had it, of what is not saved; as is mlp_again. */
+/* It recomputes what is not saved, to the bit as the forward had it; so does mlp_again. */
 static void attention_again(struct pass *p, const struct layer_work *w, const void *x)
 {
     if (!w->saved) {

@@ -244,7 +244,7 @@ static bool would_fit_in_halves(const struct train *t, enum hst_plan plan)
     return native == 0;
 }
 
-/* Of several ranks that train each would have to try it, beside what they do together. */
+/* Ranks that train do not try it: each would have to, beside what they do together. */
 static bool may_be_halved(const struct train *t, enum hst_plan plan)
 {
     const bool alone = train_options_ranks(t->options) == 1 || plan != HST_PLAN_TO_TRAIN;

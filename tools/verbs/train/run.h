@@ -164,7 +164,7 @@ size_t train_model_line(const struct llama_config *config, char text[TRAIN_CURSO
 size_t train_layers_line(bool halves, char *text, size_t bytes);
 /** It tells whether a cursor has that line. */
 bool train_layers_halved(const void *cursor, size_t bytes);
-/** Where --layers is not what the store has that is gone on from: E615. */
+/** E615 where --layers is not what the store has that is gone on from. */
 int train_layers_failed(const struct train_options *options, bool halved, struct hst_error *error);
 #define TRAIN_WINDOW_WORD "window "
 /** Its line of a window that sequences do not fit into; none else. Returns its bytes. */
