@@ -81,10 +81,13 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
 {
     if (engine->report.error.code)
         return engine->report.error.native;
-    if (engine->phase != PHASE_SEALED || engine->versions.store || !reader || !reader->read)
+    if (engine->phase != PHASE_SEALED || engine->versions.store || !reader || !reader->read ||
+        reader->cursor_bytes > VERSIONS_CURSOR_BYTES)
         return report_refuse(&engine->report, "load comes once, after seal, and needs a reader");
     struct load_context load = {.reader = reader};
     int rc = versions_create(engine);
+    if (rc == 0)
+        versions_first_cursor(engine, reader->cursor, reader->cursor_bytes);
     rc = rc ? rc
             : tile_stream(&engine->exec, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
     rc = rc ? rc : versions_now(engine);

@@ -102,7 +102,7 @@ static int open_engine(struct bench *b, const struct hst_launch *launch, uint32_
     rc = rc ? rc : llama_add_units(b->model, b->engine);
     rc = rc ? rc : hst_engine_seal(b->engine, HST_ORDER_FORWARD);
     rc = rc ? rc : hst_engine_part(b->engine, &b->part);
-    return rc ? rc : hst_engine_load(b->engine, &(struct hst_reader){read_random, NULL});
+    return rc ? rc : hst_engine_load(b->engine, &(struct hst_reader){.read = read_random});
 }
 
 static int step(struct bench *b, double *seconds, struct hst_step_stats *stats)

@@ -455,7 +455,7 @@ static void a_reader_that_fails_ends_the_load(void **state)
     struct hst_engine *engine = toy_created(TOY_CONFIG(.place = "states=nvme,weights=nvme"));
     toy_must(engine, toy_describe(engine));
     toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
-    assert_int_equal(hst_engine_load(engine, &(struct hst_reader){fail_late, NULL}), -EIO);
+    assert_int_equal(hst_engine_load(engine, &(struct hst_reader){.read = fail_late}), -EIO);
     assert_int_equal(hst_engine_error(engine)->code, 106);
     assert_non_null(strstr(hst_engine_error(engine)->message, "c.norm"));
     hst_engine_destroy(&engine);

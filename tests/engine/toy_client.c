@@ -79,7 +79,7 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
 
 int toy_load(struct hst_engine *engine)
 {
-    return hst_engine_load(engine, &(struct hst_reader){read_initial, NULL});
+    return hst_engine_load(engine, &(struct hst_reader){.read = read_initial});
 }
 
 int toy_seal_and_load(struct hst_engine *engine)

@@ -110,9 +110,12 @@ mutate(
 )
 
 mutate(
+    'tools/verbs/train/resume.c', 'e2e/store_doors',
+    ('a path that was not there is told', 'if (t->store_made)'),
+)
+mutate(
     'tools/verbs/train/train.c', 'e2e/store_doors',
     ('a table of another run is not printed', ' && !options->resume)', ')'),
-    ('a path that was not there is told', 'if (t->store_made)'),
 )
 
 mutate(

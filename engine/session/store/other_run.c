@@ -216,11 +216,13 @@ uint32_t hst_store_ways(const char *store, const struct hst_store_place *place)
     return said_by_store(store, place, &said) ? version_settings_ways(said.settings) : 0;
 }
 
-size_t hst_store_cursor(const char *store, const struct hst_store_place *place, void *cursor,
-                        size_t cursor_bytes)
+bool hst_store_cursor(const char *store, const struct hst_store_place *place, void *cursor,
+                      size_t capacity, size_t *cursor_bytes)
 {
-    struct said said = {.cursor = cursor, .room_bytes = cursor_bytes};
-    return said_by_store(store, place, &said) ? said.cursor_bytes : 0;
+    struct said said = {.cursor = cursor, .room_bytes = capacity};
+    const bool known = said_by_store(store, place, &said);
+    *cursor_bytes = known ? said.cursor_bytes : 0;
+    return known;
 }
 
 /* Other bits are no reason to stop, but one to say so: the run is not that which an uninterrupted

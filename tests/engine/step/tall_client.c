@@ -86,7 +86,7 @@ static int read_initial(void *context, const struct hst_param_ref *param, uint64
 
 int tall_load(struct hst_engine *engine)
 {
-    return hst_engine_load(engine, &(struct hst_reader){read_initial, NULL});
+    return hst_engine_load(engine, &(struct hst_reader){.read = read_initial});
 }
 
 /* ---- a step ---- */

@@ -216,7 +216,7 @@ static void run(const struct hst_config *config, struct ran *ran)
     alarm(60); /* a hang ends the test */
     *ran = (struct ran){0};
     toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
-    toy_must(engine, hst_engine_load(engine, &(struct hst_reader){read_initial, NULL}));
+    toy_must(engine, hst_engine_load(engine, &(struct hst_reader){.read = read_initial}));
     train(engine, ran);
     toy_must(engine, hst_engine_save(engine, &(struct hst_writer){collect, ran}));
     ran->segment = engine->placement.segment;
@@ -325,7 +325,7 @@ static struct hst_engine *loaded(void)
     lower_budget(&c, &c.dram_bytes, AMPLE, describe);
     struct hst_engine *engine = created(&c);
     toy_must(engine, hst_engine_seal(engine, HST_ORDER_FORWARD));
-    toy_must(engine, hst_engine_load(engine, &(struct hst_reader){read_initial, NULL}));
+    toy_must(engine, hst_engine_load(engine, &(struct hst_reader){.read = read_initial}));
     assert_int_equal(engine->placement.segment, 4);
     return engine;
 }
@@ -471,7 +471,7 @@ static void where_all_is_kept_nothing_can_be_computed_again(void **state)
     t.engine = created(&c);
     assert_int_equal(hst_engine_visits(t.engine, &visits, &count), -EINVAL); /* before seal */
     toy_must(t.engine, hst_engine_seal(t.engine, HST_ORDER_FORWARD));
-    toy_must(t.engine, hst_engine_load(t.engine, &(struct hst_reader){read_initial, NULL}));
+    toy_must(t.engine, hst_engine_load(t.engine, &(struct hst_reader){.read = read_initial}));
     toy_must(t.engine, hst_engine_visits(t.engine, &visits, &count));
     assert_int_equal(count, 2 * UNITS);
     toy_must(t.engine, hst_step_begin(t.engine, &in, &t.step));

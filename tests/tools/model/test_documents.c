@@ -130,7 +130,7 @@ static void run(const struct llama_config *config, enum hst_precision precision,
                                     .documents = packed};
     const struct hst_config engine = harness_engine(&sizes, precision);
     const struct hst_step_in in = {.size = sizeof in, .lr = 1e-3};
-    const struct hst_reader reader = {read_values, (void *)config};
+    const struct hst_reader reader = {.read = read_values, .context = (void *)config};
     struct hst_step_stats stats = {0};
     struct harness h = {0};
     lay(&r, packed);
@@ -214,7 +214,7 @@ static void an_evaluation_may_be_of_documents_where_steps_are_not(void **state)
                                     .micro_batch_tokens = (uint64_t)2 * SEQ,
                                     .evaluates_other = true};
     const struct hst_config engine = harness_engine(&sizes, HST_PRECISION_FP32);
-    const struct hst_reader reader = {read_values, (void *)&small};
+    const struct hst_reader reader = {.read = read_values, .context = (void *)&small};
     const struct llama_batch batch = {
         .inputs = r.inputs, .targets = r.targets, .first = r.first, .position = r.position};
     const struct llama_batch plain = {.inputs = r.inputs, .targets = r.targets};

@@ -19,7 +19,7 @@ static void train(const char *name, enum hst_precision precision, struct trained
     struct harness h;
     fixture_open(name, &f);
     f.engine.precision = precision;
-    struct hst_reader reader = {fixture_read, &f};
+    struct hst_reader reader = {.read = fixture_read, .context = &f};
     harness_open(&h, &f.model, &f.run, &f.engine, &reader);
 
     for (size_t i = 0; i < f.step_count; i++) {

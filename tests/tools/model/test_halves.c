@@ -62,7 +62,7 @@ static struct harness opened(const struct llama_config *config, struct how how)
 {
     const struct llama_run run = run_of(how.halves);
     const struct hst_config engine = harness_engine(&run, how.precision);
-    const struct hst_reader reader = {read_random, (void *)config};
+    const struct hst_reader reader = {.read = read_random, .context = (void *)config};
     struct harness h = {0};
     assert_int_equal(llama_create(config, &run, &h.model, NULL), 0);
     assert_int_equal(hst_engine_create(&engine, &h.engine), 0);

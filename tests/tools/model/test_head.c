@@ -155,7 +155,7 @@ static void assert_step(const struct reference *r, uint64_t micro_batch_tokens,
     struct llama_run run = {
         .seq_len = SEQ, .batch_tokens = TOKENS, .micro_batch_tokens = micro_batch_tokens};
     struct hst_config engine = harness_engine(&run, precision);
-    struct hst_reader reader = {read_value, NULL};
+    struct hst_reader reader = {.read = read_value};
     struct hst_step_in in = {.size = sizeof in, .lr = 0.0};
     struct hst_step_stats stats;
     uint32_t inputs[TOKENS], targets[TOKENS];

@@ -85,7 +85,7 @@ static int train(bool tied, enum hst_precision precision, uint64_t slice_rows, s
         targets[i] = i % 5 ? token(3 * i + 1) : HST_NO_TARGET;
     }
     harness_slice_rows = slice_rows;
-    harness_open(&h, &c, &run, &engine, &(struct hst_reader){read_random, NULL});
+    harness_open(&h, &c, &run, &engine, &(struct hst_reader){.read = read_random});
     if (fail_at != SIZE_MAX)
         fake_engine_fail_at(h.engine, fail_at);
     *out = (struct outcome){0};

@@ -42,7 +42,7 @@ static int read_random(void *context, const struct hst_param_ref *param, uint64_
     llama_init_random(&config, &(struct llama_init){3, param->name, offset}, dst, count);
     return 0;
 }
-static const struct hst_reader reader = {read_random, NULL};
+static const struct hst_reader reader = {.read = read_random};
 
 struct batch {
     uint32_t inputs[BATCH], targets[BATCH];

@@ -58,7 +58,7 @@ static int open_engine(struct bench_run *run, const struct bench_run_in *in,
     rc = rc ? rc : llama_add_units(run->model, run->engine);
     rc = rc ? rc : hst_engine_seal(run->engine, HST_ORDER_FORWARD);
     if (rc == 0 && !in->plan)
-        rc = hst_engine_load(run->engine, &(struct hst_reader){read_random, NULL});
+        rc = hst_engine_load(run->engine, &(struct hst_reader){.read = read_random});
     return rc ? engine_failed(run, rc, error) : 0;
 }
 

@@ -27,7 +27,8 @@ struct plan_help {
  * Whatever cannot help is not tried: drives that a step does not wait for, states where it waits
  * for nothing but computation. What does not fit, or gains less than 2 % or than such a
  * plan of what was asked for is off, is left out.
- * Errors: -ENOMEM, with *error.   Cost: a rough plan each, some 50 ms.
+ * Errors: -ENOMEM, with *error.   Cost: a rough plan each, some 50 ms, of up to five at once: each
+ * has a thread, an engine and its workers.
  */
 int plan_find_help(struct plan *p, struct hst_error *error);
 

@@ -248,8 +248,9 @@ static bool would_fit_in_halves(const struct train *t, enum hst_plan plan)
 static bool may_be_halved(const struct train *t, enum hst_plan plan)
 {
     const bool alone = train_options_ranks(t->options) == 1 || plan != HST_PLAN_TO_TRAIN;
-    return alone && !t->aside && !t->run.halves && !t->options->resume &&
-           t->error->code == HST_E_BUDGET && t->engine;
+    const bool stored = t->options->resume && t->options->layers != TRAIN_LAYERS_DEFAULT;
+    return alone && !stored && !t->aside && !t->run.halves && t->error->code == HST_E_BUDGET &&
+           t->engine;
 }
 
 /* Smaller units are the first thing to try: they cost no budget and no token. */
@@ -270,7 +271,7 @@ static void name_halves(struct train *t, enum hst_plan plan)
 int train_engine_plan(struct train *t, enum hst_plan plan)
 {
     const int native = make_engine(t, plan);
-    if (native == -ENOSPC || native == -EDQUOT)
+    if (native == -ENOSPC)
         name_halves(t, plan);
     return native;
 }

@@ -50,10 +50,10 @@ static int layers_of_store(const struct hst_store_place *place, struct train_opt
                            struct hst_error *error)
 {
     char cursor[TRAIN_CURSOR_BYTES];
-    const size_t bytes = hst_store_cursor(o->engine.store, place, cursor, sizeof cursor);
-    const bool halved = train_layers_halved(cursor, bytes < sizeof cursor ? bytes : sizeof cursor);
-    if (bytes == 0)
+    size_t bytes;
+    if (!hst_store_cursor(o->engine.store, place, cursor, sizeof cursor, &bytes))
         return 0; /* there is nothing to go on from, which others tell */
+    const bool halved = train_layers_halved(cursor, bytes < sizeof cursor ? bytes : sizeof cursor);
     if (o->layers != TRAIN_LAYERS_DEFAULT)
         return train_layers_failed(o, halved, error);
     o->layers = halved ? TRAIN_LAYERS_HALVES : TRAIN_LAYERS_WHOLE;
@@ -185,7 +185,10 @@ int train_ranks_compare(struct train *t)
 {
     if (train_options_ranks(t->options) == 1 || !t->options->arguments)
         return 0;
-    const int native = same_arguments(t);
+    int native = same_arguments(t);
+    /* who finds no file of a store has the default, for all that the others have read there */
+    native = native ? native
+                    : hst_engine_same(t->engine, "--layers", t->run.halves ? "halves" : "whole");
     return native ? native : same_inputs(t);
 }
 

@@ -379,6 +379,18 @@ static void tell_older(const struct train *t)
                  t->options->log, committed, t->options->engine.store, t->began, t->began);
 }
 
+void train_tell_nothing_there(const struct train *t)
+{
+    if (t->store_made)
+        cli_warn(
+            CLI_RESUME,
+            "nothing was there to resume: '%.250s' did not exist, and a new store is made: the "
+            "run begins at step 0",
+            t->options->engine.store);
+    else
+        cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
+}
+
 int train_resume(struct train *t)
 {
     char cursor[TRAIN_CURSOR_BYTES], was[TRAIN_CURSOR_BYTES], is[TRAIN_CURSOR_BYTES];

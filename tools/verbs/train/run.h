@@ -211,6 +211,9 @@ size_t train_cursor(const struct train *t, char text[TRAIN_CURSOR_BYTES]);
 bool train_accepts(void *context, uint64_t step, const void *cursor, size_t cursor_bytes);
 /** Goes on from the store. Returns 0; -ENOENT, *t->error untouched, where nothing was committed. */
 int train_resume(struct train *t);
+/** It warns of a run that begins at step 0 though it was to go on: a path that is misspelt looks
+ * like a first start. */
+void train_tell_nothing_there(const struct train *t);
 
 /** Prints device and table, once: of a run that goes on, when the store is seen to be its own. */
 void train_tell_plan(struct train *t);

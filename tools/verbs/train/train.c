@@ -138,23 +138,11 @@ static const char *loading_words(const struct train *t)
                                                  : "loading the weights";
 }
 
-/* A path that is misspelt looks like a first start. */
-static void tell_nothing_there(const struct train *t)
-{
-    if (t->store_made)
-        cli_warn(
-            CLI_RESUME,
-            "nothing was there to resume: '%.250s' did not exist, and a new store is made: the "
-            "run begins at step 0",
-            t->options->engine.store);
-    else
-        cli_warn(CLI_RESUME, "the store holds no version yet: the run begins at step 0");
-}
-
 /* It loads what is asked for with --resume, or the model's weights. */
 static int load_or_resume(struct train *t)
 {
-    const struct hst_reader reader = {.read = read_initial, .context = t};
+    char cursor[TRAIN_CURSOR_BYTES];
+    struct hst_reader reader = {.read = read_initial, .context = t};
     progress_begin(&t->progress, t->options->resume ? "resuming" : loading_words(t));
     int native = t->options->resume ? train_resume(t) : -ENOENT;
     t->loaded = native == 0;
@@ -170,8 +158,12 @@ static int load_or_resume(struct train *t)
                     "store, or begin anew without --resume.",
                     t->options->log, committed, t->options->engine.store);
     if (t->options->resume)
-        tell_nothing_there(t);
+        train_tell_nothing_there(t);
     progress_begin(&t->progress, loading_words(t));
+    if (t->run.halves) { /* the first version says which units it has */
+        reader.cursor = cursor;
+        reader.cursor_bytes = train_cursor(t, cursor);
+    }
     native = hst_engine_load(t->engine, &reader);
     t->loaded = native == 0;
     if (native)
