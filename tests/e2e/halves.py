@@ -5,11 +5,13 @@ store of them goes on with, and what `plan` says.
 
     halves.py PROGRAM SOURCE_ROOT MPI_FOLDER [TEST...]; HOISTWAY_PLUGIN_PATH has libhoistway-far.so
 """
+import fnmatch
 import hashlib
 import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -28,9 +30,32 @@ GOLDEN = os.path.join(ROOT, 'tests', 'golden')
 MODELS = ('untied-mha', 'tied-gqa', 'qk-norm', 'qkv-bias', 'windowed')
 PRECISIONS = ('fp32', 'bf16', 'fp16')
 RAM = '--place=states=dram,weights=dram'
+ALL_SEEN = ('--seq-len', '16', '--batch-tokens', '64')
+WINDOWED = ('--seq-len', '64', '--batch-tokens', '256')  # beyond its window of 32
+# Layers of which one half is trained: the globs of what is, and of what is not.
+HEAD = ('*embed*', 'model.norm.*', 'lm_head.*')
+PARTS = {'one MLP': (('*.1.mlp.*', '*.1.post_*'),
+                     (*HEAD, '*.[02].*', '*.1.self_attn.*', '*.1.input_*')),
+         'every MLP': (('*.mlp.*', '*.post_*'), (*HEAD, '*.self_attn.*', '*.input_*')),
+         'every attention': (('*.self_attn.*', '*.input_*'), (*HEAD, '*.mlp.*', '*.post_*'))}
 # A layer is too large for this machine's GPU, and its larger half is not.
 LARGE = ('--model=1T', '--world=1024', '--nodes=128', '--machine=dgx-h100', '--seq-len=4096',
          '--batch-tokens=4194304')
+
+
+def tensors(folder):
+    """Name -> bytes, of all files of a model."""
+    found = {}
+    for name in os.listdir(folder):
+        if not name.endswith('.safetensors'):
+            continue
+        with open(os.path.join(folder, name), 'rb') as file:
+            raw = file.read()
+        begin = 8 + struct.unpack('<Q', raw[:8])[0]
+        found.update((tensor, raw[begin:][slice(*told['data_offsets'])])
+                     for tensor, told in json.loads(raw[8:begin]).items()
+                     if tensor != '__metadata__')
+    return found
 
 
 class Halves(unittest.TestCase):
@@ -51,6 +76,10 @@ class Halves(unittest.TestCase):
         self.told = done.stderr
         return done.stdout
 
+    def digest(self, name):
+        with open(self.path(f'{name}/model.safetensors'), 'rb') as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
     def train(self, name, *more, model='untied-mha', steps=3, ranks=1, code=0, store='store'):
         """-> what the log says of steps, evaluations and samples, and the weights' digest."""
         if '--resume' not in more:
@@ -58,14 +87,13 @@ class Halves(unittest.TestCase):
         shutil.rmtree(self.path('out'), ignore_errors=True)
         folder = os.path.join(GOLDEN, model)
         data = () if '--data' in more else ('--data', os.path.join(folder, 'tokens.bin'))
-        sizes = () if '--seq-len' in more else ('--seq-len', '16', '--batch-tokens', '64')
+        sizes = () if '--seq-len' in more else WINDOWED if model == 'windowed' else ALL_SEEN
         self.call('train', '--model', folder, *data, *sizes, '--grain', '32', '--threads', '2',
                   '--lr', '1e-2', '--steps', str(steps), '--store', self.path(store), '--log',
                   self.path('log'), '--export', self.path('out'), *more, code=code, ranks=ranks)
         if code:
             return None
-        with open(self.path('out/model.safetensors'), 'rb') as file:
-            digest = hashlib.sha256(file.read()).hexdigest()
+        digest = self.digest('out')
         with open(self.path('log'), encoding='utf-8') as file:
             lines = [json.loads(line) for line in file]
         said = [line['options'].get('layers') for line in lines if 'options' in line]
@@ -74,10 +102,11 @@ class Halves(unittest.TestCase):
         return [[line.get(key) for key in kept] for line in lines[1:]
                 if line['kind'] in ('step', 'evaluation', 'sample')], digest
 
-    def assert_same(self, *more, halved=(), **kind):
+    def assert_same(self, *more, halved=(), durability='none', **kind):
         """The bytes of a run with whole layers in memory are those with halves, wherever."""
         want = self.train(None, *more, RAM, '--durability=none', '--device=host', **kind)
-        got = self.train('halves', *more, '--layers=halves', '--durability=none', *halved, **kind)
+        got = self.train('halves', *more, '--layers=halves', '--durability', durability, *halved,
+                         **kind)
         self.assertEqual(got, want)
         return got
 
@@ -96,10 +125,19 @@ class Halves(unittest.TestCase):
                                  halved=halved)
 
     def test_any_update_and_any_durability(self):
-        for update in ('deferred', 'optimistic'):
-            with self.subTest(update):
-                self.assert_same('--clip=0.05', '--precision=bf16', model='qk-norm', halved=(
-                    '--update', update, '--place=states=nvme,weights=nvme', '--device=host'))
+        """The last version, where there are some, has these weights as well."""
+        rows = (('deferred', 'step'), ('optimistic', 'none'), ('deferred', 'none'),
+                ('optimistic', 'step'), ('deferred', '2'))
+        for update, durability in some(rows, 2):
+            with self.subTest(update=update, durability=durability):
+                _, want = self.assert_same(
+                    '--clip=0.05', '--precision=bf16', model='qk-norm', durability=durability,
+                    halved=('--update', update, '--place=states=nvme,weights=nvme',
+                            '--device=host'))
+                if durability != 'none':
+                    self.assertRegex(self.call('ckpt', 'list', self.path('store')),
+                                     r'\n +3  committed ')
+                    self.assertEqual(self.kept('store', 'qk-norm'), want)
 
     def test_moments_of_8_bits(self):
         self.assert_same('--state=8bit', '--precision=bf16', model='qkv-bias',
@@ -107,20 +145,32 @@ class Halves(unittest.TestCase):
 
     def test_frozen_tensors(self):
         """A half that rests has no backward; one that another half has trained stays as it was."""
-        for more in some((('--train-only=*.1.mlp.*', '--train-only=*.1.post_*'),
-                          ('--freeze=model.embed*', '--freeze=*.layers.0.*'),
+        for more in some((('--freeze=model.embed*', '--freeze=*.layers.0.*'),
                           ('--train-only=*.1.*', '--train-only=lm_head.*')), 2):
             for precision in ('fp32', 'bf16'):
                 with self.subTest(more, precision=precision):
-                    whole = [o for o in more if 'mlp' not in o and 'post' not in o]
-                    if whole == list(more):
-                        self.assert_same(*more, '--precision', precision,
-                                         halved=('--device=host',))
-                    else:  # whole layers refuse it: a part of one is frozen
-                        kind = ('--durability=none', '--device=host', '--precision', precision)
-                        self.train(None, *more, *kind, code=2)
-                        self.assertIn('error[E402]', self.told)
-                        self.train('halves', *more, *kind, '--layers=halves')
+                    self.assert_same(*more, '--precision', precision, halved=('--device=host',))
+
+    def test_layers_that_are_frozen_in_part(self):
+        """Whole layers refuse that. What they train where the rate of the rest is 0 is the same,
+        but for the norm of gradients."""
+        source = tensors(os.path.join(GOLDEN, 'untied-mha'))
+        for name, precision in some(((n, p) for n in PARTS for p in ('fp32', 'bf16')), 3):
+            with self.subTest(name, precision=precision):
+                trained, frozen = PARTS[name]
+                kind = ('--durability=none', '--device=host', '--clip=0', '--precision', precision)
+                only = tuple(f'--train-only={glob}' for glob in trained)
+                self.train(None, *only, *kind, code=2)
+                self.assertIn('error[E402]', self.told)
+                want = self.train(None, *(f'--group={glob}:lr=0x' for glob in frozen), *kind)
+                got = self.train('halves', *only, *kind, '--layers=halves')
+                self.assertEqual(got[1], want[1])
+                self.assertEqual([loss for loss, *_ in got[0]], [loss for loss, *_ in want[0]])
+                out = tensors(self.path('out'))
+                self.assertEqual(out.keys(), source.keys())
+                for tensor, data in out.items():
+                    moves = any(fnmatch.fnmatch(tensor, glob) for glob in trained)
+                    self.assertEqual(data != source[tensor], moves, tensor)
 
     def test_documents_evaluations_and_samples(self):
         rng = random.Random(7)
@@ -148,11 +198,19 @@ class Halves(unittest.TestCase):
 
     # ---- stores ----
 
+    def kept(self, store, model):
+        """The digest of a store's weights, without the run."""
+        shutil.rmtree(self.path('kept'), ignore_errors=True)
+        self.call('ckpt', 'export', self.path(store), '--model', os.path.join(GOLDEN, model),
+                  '--export', self.path('kept'))
+        return self.digest('kept')
+
     def assert_refused_for(self, wanted, *more, ranks=1):
         self.train(None, '--resume', *more, steps=4, code=2, ranks=ranks)
         other = 'whole' if wanted == 'halves' else 'halves'
         self.assertIn(f'error[E615] the store was trained with --layers {wanted}, this run has '
                       f'--layers {other}. Fix: --layers {wanted}, or another --store.', self.told)
+        self.assertEqual(len(mpi.errors_of(self.told)), 1, self.told)
 
     def test_a_store_goes_on_with_its_own_units(self):
         want = self.train(None, '--durability=none', '--device=host', steps=4)
@@ -175,24 +233,20 @@ class Halves(unittest.TestCase):
         kind = ('--ways=2', '--device=host')
         want = self.train(None, *kind, '--durability=none', steps=4)
         self.train('halves', *kind, '--layers=halves', steps=2, ranks=2)
-        self.train(None, '--resume', '--layers=whole', '--device=host', steps=4, code=2, ranks=2)
-        self.assertIn('Fix: --layers halves, or another --store.', self.told)
+        self.assert_refused_for('halves', '--layers=whole', '--device=host', ranks=2)
         got = self.train('halves', '--resume', '--device=host', steps=4, ranks=2)
         self.assertEqual(got, want)
 
     def test_ckpt_reads_a_store_of_halves(self):
         _, want = self.train('halves', '--layers=halves', '--device=host', '--clip=0.05',
                              model='qk-norm')
-        store, model = self.path('store'), os.path.join(GOLDEN, 'qk-norm')
+        store = self.path('store')
         self.assertRegex(self.call('ckpt', 'list', store), r'\n +3  committed ')
         self.call('ckpt', 'verify', store)
         self.call('ckpt', 'reshard', store, '--world=2', '--out', self.path('two'))
         self.call('ckpt', 'reshard', self.path('two'), '--world=1', '--out', self.path('one'))
         for name in ('store', 'two', 'one'):
-            self.call('ckpt', 'export', self.path(name), '--model', model, '--export',
-                      self.path(f'of-{name}'))
-            with open(self.path(f'of-{name}/model.safetensors'), 'rb') as file:
-                self.assertEqual(hashlib.sha256(file.read()).hexdigest(), want)
+            self.assertEqual(self.kept(name, 'qk-norm'), want)
 
     # ---- plan ----
 

@@ -14,9 +14,24 @@ mutate(
     'tools/model/model.c', 'tools/model/halves',
     ('a half is charged for itself', '(part == LAYER_ATTENTION ? 0 : 2 * 3 * h * f)',
      '2 * 3 * h * f'),
-    ('a window is that of the half\'s layer', '.layer = at / each', '.layer = at'),
+    ('a half is of its layer', '.layer = at / each', '.layer = at'),
     ('tensors of heads are the attention\'s',
      'param >= LAYER_POST_NORM && param <= LAYER_DOWN', 'param >= LAYER_POST_NORM'),
+)
+mutate(
+    'tools/model/units.c', 'tools/model/halves',
+    ('the engine is told what a half computes', 'llama_part_flops(model, at->layer, at->part)',
+     'llama_layer_flops(model, at->layer)'),
+)
+mutate(
+    'tools/model/step.c', 'tools/model/halves',
+    ('a window is that of the half\'s layer', 'llama_layer_window(model, at.layer)',
+     'llama_layer_window(model, v->unit - model->first_unit - 1)'),
+)
+mutate(
+    'tools/model/step.c', 'e2e/halves-whole',
+    ('halves have windows', 'if (at.kind == UNIT_LAYER)',
+     'if (at.kind == UNIT_LAYER && at.part == LAYER_WHOLE)'),
 )
 mutate(
     'tools/model/work.c', 'tools/model/halves',

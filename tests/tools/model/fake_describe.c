@@ -207,6 +207,7 @@ int hst_unit_add(struct hst_engine *e, const struct hst_unit_desc *desc, uint32_
     struct fake_unit *u = &e->units[e->unit_count];
     assert_true(strlen(desc->name) < sizeof u->name);
     strcpy(u->name, desc->name);
+    u->flops_per_token = desc->flops_per_token;
     u->act_bytes_per_token = desc->act_bytes_per_token;
     u->flags = desc->flags;
     u->work_bytes = desc->work_bytes;

@@ -380,6 +380,12 @@ const char *fake_engine_unit(const struct hst_engine *engine, uint32_t unit, uin
     return u->name;
 }
 
+uint64_t fake_engine_flops(const struct hst_engine *engine, uint32_t unit)
+{
+    assert_true(unit < engine->unit_count);
+    return engine->units[unit].flops_per_token;
+}
+
 void fake_engine_fail_at(struct hst_engine *engine, size_t call)
 {
     engine->fail_at = call;

@@ -25,6 +25,8 @@ void fake_engine_slices(struct hst_engine *engine, uint64_t rows);
 /** Name of a unit, its parameters, the first one's name. Null: no such unit. */
 const char *fake_engine_unit(const struct hst_engine *engine, uint32_t unit, uint32_t *param_count,
                              const char **param);
+/** FLOPs of a unit's forward per token, as it was added. */
+uint64_t fake_engine_flops(const struct hst_engine *engine, uint32_t unit);
 /** The gradient of a parameter before clipping, as of the last step: f32[count]. Null: no such
  * parameter. */
 const float *fake_engine_grad(const struct hst_engine *engine, const char *name, size_t *count);

@@ -35,7 +35,7 @@ struct fake_unit {
     struct hst_param_view views[MAX_PARAMS];
     float *grads; /* one parameter's behind another's */
     void *weights;
-    uint64_t act_bytes_per_token, work_bytes;
+    uint64_t flops_per_token, act_bytes_per_token, work_bytes;
     uint64_t rows, slice_rows, slice_work_bytes, kept_bytes; /* rows: of a matrix with blocks */
     char *kept;                                              /* by all slices, and a canary */
     uint64_t saved_bytes;                                    /* of a micro-batch */

@@ -27,13 +27,15 @@ static const struct llama_config small = {
     .rope = {.type = ROPE_LINEAR, .theta = 10000.0, .factor = 2.0},
 };
 
-/* Heads that are normed, biases, both or neither; the last has a window and a head of its own. */
+/* Heads that are normed, biases, both or neither; the last has a head of its own, and a window that
+ * its second layer has not. */
 static struct llama_config kin_of(int kind)
 {
     struct llama_config config = small;
     config.qk_norm = kind & 1;
     config.qkv_bias = kind & 2;
     config.window = kind == KINDS - 1 ? 3 : 0;
+    config.windowless[0] = 1 << 1;
     config.tied_embeddings = kind != KINDS - 1;
     return config;
 }
@@ -191,8 +193,29 @@ static void halves_are_named_and_have_each_tensor_once(void **state)
     }
 }
 
-/* A unit is charged for what it computes, and holds what it uses. */
-static void halves_share_what_a_layer_computes_and_holds(void **state)
+/* Queries, keys, values and what comes of them, and the pairs of a sequence of 8 that see each other:
+ * with a window of 3 these are 1 + 2 + 6·3, without 36. The engine has it of each unit. */
+static void halves_are_charged_for_what_they_compute(void **state)
+{
+    (void)state;
+    const struct llama_config config = kin_of(3);
+    const uint64_t products = 2 * (2 * 16 * 24 + 2 * 16 * 12), pairs[3] = {21, 36, 21};
+    struct harness h = opened(&config, (struct how){.halves = true, .segment = 1});
+    struct harness whole = opened(&config, (struct how){.segment = 1});
+    for (uint32_t layer = 0; layer < config.layers; layer++) {
+        const uint64_t attention = fake_engine_flops(h.engine, 1 + 2 * layer);
+        const uint64_t mlp = fake_engine_flops(h.engine, 2 + 2 * layer);
+        assert_int_equal(attention, products + 4 * pairs[layer] * 24 / 8);
+        assert_int_equal(mlp, 2 * 3 * 16 * 24);
+        assert_int_equal(attention + mlp, fake_engine_flops(whole.engine, 1 + layer));
+        assert_int_equal(attention + mlp, llama_layer_flops(whole.model, layer));
+    }
+    harness_close(&whole);
+    harness_close(&h);
+}
+
+/* A unit holds what it uses. */
+static void halves_share_what_a_layer_holds(void **state)
 {
     (void)state;
     const struct llama_config config = kin_of(3);
@@ -203,10 +226,6 @@ static void halves_share_what_a_layer_computes_and_holds(void **state)
         layer_work_carve(h.model, (enum layer_part)part, &of[part], &work);
         layer_saved_carve(h.model, (enum layer_part)part, &saved[part], &work);
     }
-    const uint64_t attention = llama_part_flops(h.model, 1, LAYER_ATTENTION);
-    const uint64_t mlp = llama_part_flops(h.model, 1, LAYER_MLP);
-    assert_int_equal(mlp, 2 * 3 * 16 * 24);
-    assert_int_equal(attention + mlp, llama_layer_flops(h.model, 1));
     assert_true(of[LAYER_ATTENTION].size_bytes < of[LAYER_WHOLE].size_bytes);
     assert_true(of[LAYER_MLP].size_bytes < of[LAYER_WHOLE].size_bytes);
     /* the state between the halves is the second one's checkpoint: nobody saves it */
@@ -263,7 +282,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_whole_layers),
         cmocka_unit_test(halves_are_named_and_have_each_tensor_once),
-        cmocka_unit_test(halves_share_what_a_layer_computes_and_holds),
+        cmocka_unit_test(halves_are_charged_for_what_they_compute),
+        cmocka_unit_test(halves_share_what_a_layer_holds),
         cmocka_unit_test(the_first_failing_call_is_the_last),
         cmocka_unit_test(a_backward_of_a_half_uses_what_was_saved),
     };
