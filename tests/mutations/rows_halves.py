@@ -29,7 +29,7 @@ mutate(
      'llama_layer_window(model, v->unit - model->first_unit - 1)'),
 )
 mutate(
-    'tools/model/step.c', 'e2e/halves-whole',
+    'tools/model/step.c', 'e2e/halves',
     ('halves have windows', 'if (at.kind == UNIT_LAYER)',
      'if (at.kind == UNIT_LAYER && at.part == LAYER_WHOLE)'),
 )

@@ -193,8 +193,8 @@ static void halves_are_named_and_have_each_tensor_once(void **state)
     }
 }
 
-/* Queries, keys, values and what comes of them, and the pairs of a sequence of 8 that see each other:
- * with a window of 3 these are 1 + 2 + 6·3, without 36. The engine has it of each unit. */
+/* The engine is told of each unit its products and the pairs of a sequence of 8 that see each
+ * other: with a window of 3 these are 1 + 2 + 6·3, without one 36. */
 static void halves_are_charged_for_what_they_compute(void **state)
 {
     (void)state;
