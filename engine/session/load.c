@@ -87,7 +87,7 @@ int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader)
     struct load_context load = {.reader = reader};
     int rc = versions_create(engine);
     if (rc == 0)
-        versions_first_cursor(engine, reader->cursor, reader->cursor_bytes);
+        versions_cursor(engine, true, reader->cursor, reader->cursor_bytes);
     rc = rc ? rc
             : tile_stream(&engine->exec, TILE_WRITE_WEIGHTS | TILE_WRITE_STATES, load_visit, &load);
     rc = rc ? rc : versions_now(engine);

@@ -78,7 +78,7 @@ int hst_step_begin(struct hst_engine *engine, const struct hst_step_in *in, stru
         return rc;
     struct step_state *s = &engine->step;
     const struct standing *at = &engine->standing;
-    versions_step_begins(engine, in->cursor, in->cursor_bytes);
+    versions_cursor(engine, false, in->cursor, in->cursor_bytes);
     engine->standing.lr = in->lr;
     s->ready_units = engine->layout.resting_units;
     for (uint32_t u = 0; u < engine->layout.unit_count; u++)

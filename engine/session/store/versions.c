@@ -149,23 +149,14 @@ static void choose_interval(struct hst_engine *engine, double step_s)
                (unsigned long long)v->every, decimals(save_s), save_s, decimals(step_s), step_s);
 }
 
-static void set_cursor(struct version_note *note, const void *cursor, size_t bytes)
+void versions_cursor(struct hst_engine *engine, bool first, const void *cursor, size_t bytes)
 {
+    struct version_note *note = first ? &engine->versions.last : &engine->versions.next;
     if (!note->cursor)
         return;
     note->cursor_bytes = (uint32_t)bytes;
     if (bytes > 0)
         memcpy(note->cursor, cursor, bytes);
-}
-
-void versions_first_cursor(struct hst_engine *engine, const void *cursor, size_t bytes)
-{
-    set_cursor(&engine->versions.last, cursor, bytes);
-}
-
-void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes)
-{
-    set_cursor(&engine->versions.next, cursor, bytes);
 }
 
 void versions_step_ended(struct hst_engine *engine, double step_s)

@@ -38,10 +38,9 @@ unsigned versions_phases(const struct hst_engine *engine, uint64_t step);
 /** They are those of each step window, where a step is simulated: of versions, where every step is
  * one. */
 unsigned versions_phases_simulated(const struct hst_engine *engine);
-/** It notes the client's cursor, which the version of step 0 has. */
-void versions_first_cursor(struct hst_engine *engine, const void *cursor, size_t bytes);
-/** Notes where training stands: the client's cursor of the step that begins; all, when it ends. */
-void versions_step_begins(struct hst_engine *engine, const void *cursor, size_t bytes);
+/** It notes the client's cursor of the step that begins; first: that of the version of step 0. */
+void versions_cursor(struct hst_engine *engine, bool first, const void *cursor, size_t bytes);
+/** It notes where training stands when a step ends. */
 void versions_step_ended(struct hst_engine *engine, double step_s);
 
 /** A step's step window begins: its COMMIT will be of where training stands now. */
