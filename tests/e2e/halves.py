@@ -227,6 +227,23 @@ class Halves(unittest.TestCase):
         got = self.train('whole', '--resume', '--layers=whole', '--device=host', steps=4)
         self.assertEqual(got[1], want[1])
 
+    def test_a_store_that_has_step_0_alone_says_its_units(self):
+        want = self.train(None, '--durability=none', '--device=host', steps=2)
+        folder = os.path.join(GOLDEN, 'untied-mha')
+        for name, other in (('halves', 'whole'), ('whole', 'halves')):
+            shutil.rmtree(self.path('store'), ignore_errors=True)
+            run = subprocess.Popen(
+                [PROGRAM, 'train', '--model', folder, '--data', os.path.join(folder, 'tokens.bin'),
+                 *ALL_SEEN, '--grain', '32', '--threads', '2', '--lr', '1e-2', '--device=host',
+                 '--steps=1000000', '--durability=1000000', '--store', self.path('store'),
+                 '--layers', name], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.assertTrue(any('step ' in line for line in run.stderr))
+            run.kill()
+            run.communicate(timeout=60)
+            self.assertRegex(self.call('ckpt', 'list', self.path('store')), r'\n +0  committed ')
+            self.assert_refused_for(name, f'--layers={other}', '--device=host')
+            self.assertEqual(self.train(name, '--resume', '--device=host', steps=2), want)
+
     def test_ranks_go_on_with_the_units_of_their_store(self):
         if mpi.missing(FOLDER):
             self.skipTest('no mpirun, or no libhoistway-mpi.so')

@@ -47,6 +47,10 @@ mutate(
     ('others are refused', 'return train_layers_failed(o, halved, error);', 'return 0;'),
 )
 mutate(
+    'tools/verbs/train/train.c', 'e2e/halves',
+    ('step 0 says it, too', 'if (t->run.halves)', 'if (0)'),
+)
+mutate(
     'tools/verbs/train/resume.c', 'e2e/halves',
     ('a store says which units it has',
      'n += (int)train_layers_line(o->layers == TRAIN_LAYERS_HALVES,',

@@ -255,8 +255,9 @@ struct hst_reader {
 /**
  * Streams all parameters in (aliases are not asked for), zeroes the optimizer states; at most one
  * tile is held. After seal. Where versions are kept the store is made here, and holds them as its
- * first. Errors: the reader's; -EINVAL a cursor longer than a step's; -EEXIST a store with a version is there (E616: hst_engine_resume);
- * -EPERM others can enter its directory (E610); I/O errors; -ECANCELED (hst_config.stopped).
+ * first. Errors: the reader's; -EINVAL a cursor longer than a step's; -EEXIST a store with a
+ * version is there (E616: hst_engine_resume); -EPERM others can enter its directory (E610); I/O
+ * errors; -ECANCELED (hst_config.stopped).
  */
 int hst_engine_load(struct hst_engine *engine, const struct hst_reader *reader);
 
