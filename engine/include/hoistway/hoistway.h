@@ -236,15 +236,11 @@ struct hst_param_ref {
     const uint64_t *dims;
 };
 
-/**
- * Initial values come from here: it is called in order of unit, parameter and offset, once for each
- * element.
- */
+/** Initial values come from here: it is called in order of unit, parameter and offset, once for
+ * each element. */
 struct hst_reader {
-    /**
-     * Fills dst f32[count] with elements [offset, offset + count) of a parameter. Returns 0 or
-     * negative errno, which ends the load.
-     */
+    /** Fills dst f32[count] with elements [offset, offset + count) of a parameter. Returns 0 or
+     * negative errno, which ends the load. */
     int (*read)(void *context, const struct hst_param_ref *param, uint64_t offset, float *dst,
                 size_t count);
     void *context;
