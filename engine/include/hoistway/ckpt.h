@@ -23,8 +23,8 @@ extern "C" {
 /**
  * Copies what the client has left with the last version of a store (hst_engine_drain), found as
  * hst_store_ways finds it, for who decides by it how a model that goes on is described.
- * cursor: of `capacity`; as much as fits is written. *cursor_bytes: how many were left, which may be
- * 0. Returns false where no version is found, or none can be read. Changes nothing, waits for nobody.
+ * cursor: of `capacity`; as much as fits is written. *cursor_bytes: how many were left, may be 0.
+ * Returns false where no version is found, or none can be read. Changes nothing, waits for nobody.
  */
 bool hst_store_cursor(const char *store, const struct hst_store_place *place, void *cursor,
                       size_t capacity, size_t *cursor_bytes);
