@@ -521,6 +521,9 @@ mutate(
 
 mutate(
     'engine/plan/graph/scheduler.c', 'engine/scheduler engine/graph',
+    ('nothing is counted from the first step window on',
+     'return scheduler->opened > SCHEDULER_WINDOWS ? scheduler->opened - SCHEDULER_WINDOWS : 0;',
+     'return 0;'),
     ('a lane starts its nodes in order',
      'place->at]] == STATE_WAITING)\n                return true;',
      'place->at]] == STATE_WAITING &&\n                scheduler_ready(scheduler, '

@@ -23,6 +23,12 @@ static bool is_tracked(const struct scheduler *scheduler, uint64_t step_window)
     return step_window < scheduler->opened && step_window + SCHEDULER_WINDOWS >= scheduler->opened;
 }
 
+/* The first step window that is tracked: what counts from it costs the same after any number. */
+static uint64_t first_tracked(const struct scheduler *scheduler)
+{
+    return scheduler->opened > SCHEDULER_WINDOWS ? scheduler->opened - SCHEDULER_WINDOWS : 0;
+}
+
 bool scheduler_is_run(const struct scheduler *scheduler, struct scheduled at)
 {
     return (scheduler->phases[at.node] & step_window_of(scheduler, at.step_window)->phases) != 0;
@@ -84,8 +90,8 @@ bool scheduler_may_open(const struct scheduler *scheduler)
 
 bool scheduler_is_idle(const struct scheduler *scheduler)
 {
-    for (uint64_t p = 0; p < scheduler->opened; p++)
-        if (is_tracked(scheduler, p) && step_window_of(scheduler, p)->left > 0)
+    for (uint64_t p = first_tracked(scheduler); p < scheduler->opened; p++)
+        if (step_window_of(scheduler, p)->left > 0)
             return false;
     return true;
 }
@@ -478,9 +484,8 @@ void scheduler_lend_next(struct scheduler *scheduler, enum pool pool, uint32_t b
 void scheduler_forget(struct scheduler *scheduler)
 {
     assert(scheduler_is_idle(scheduler));
-    for (uint64_t p = 0; p < scheduler->opened; p++)
-        for (uint32_t i = 0; is_tracked(scheduler, p) && i < scheduler->graph->reservation_count;
-             i++) {
+    for (uint64_t p = first_tracked(scheduler); p < scheduler->opened; p++)
+        for (uint32_t i = 0; i < scheduler->graph->reservation_count; i++) {
             struct scheduler_reservation *l = &step_window_of(scheduler, p)->reservations[i];
             if (l->buffer == GRAPH_NONE)
                 continue;

@@ -84,7 +84,8 @@ void scheduler_open(struct scheduler *scheduler, unsigned phases);
 /** Leaves an opened step window no other phases than these. What was started goes on; a buffer
  * whose uses are cut short is not retained for the next step window. */
 void scheduler_narrow(struct scheduler *scheduler, uint64_t step_window, unsigned phases);
-/** The scheduler is idle: nothing is retained for the next step window; all buffers are free. */
+/** The scheduler is idle: nothing is retained for the next step window; all buffers are free.
+ * Cost: O(reservations), whatever the number of step windows opened. */
 void scheduler_forget(struct scheduler *scheduler);
 /** A free buffer of a pool is the next that it lends. */
 void scheduler_lend_next(struct scheduler *scheduler, enum pool pool, uint32_t buffer);
@@ -96,7 +97,7 @@ uint32_t scheduler_left_to_heir(const struct scheduler *scheduler, uint64_t step
                                 uint32_t reservation);
 /** True where the node belongs to a phase of its step window that is run. */
 bool scheduler_is_run(const struct scheduler *scheduler, struct scheduled at);
-/** True where all nodes of all opened step windows are done. */
+/** True where all nodes of all opened step windows are done. Cost: O(1). */
 bool scheduler_is_idle(const struct scheduler *scheduler);
 
 /**

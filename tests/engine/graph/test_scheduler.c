@@ -385,10 +385,74 @@ static void test_a_lane_begins_when_its_turn_in_a_pool_has_come(void **state)
     graph_free(&g);
 }
 
+/* All that a scheduler counts by step windows. Even: a step window keeps its slot of two. */
+static void move_on(struct scheduler *scheduler, uint64_t step_windows)
+{
+    scheduler->opened += step_windows;
+    for (int l = 0; l < LANE_COUNT; l++)
+        scheduler->lane[l].step_window += step_windows;
+    for (int p = 0; p < POOL_COUNT; p++)
+        scheduler->pool[p].step_window += step_windows;
+    memset(scheduler->met, 0, sizeof scheduler->met);
+}
+
+/* Runs a step window of a graph in which one lane's node follows another's; in order. */
+static void run_in_order(struct scheduler *scheduler)
+{
+    struct scheduled at;
+    bool went_on = true;
+    assert_true(scheduler_may_open(scheduler));
+    scheduler_open(scheduler, PHASE_FORWARD);
+    while (went_on) {
+        went_on = false;
+        for (int l = 0; l < LANE_COUNT; l++)
+            if (scheduler_start_next(scheduler, (enum lane)l, &at) == TURN_STARTED) {
+                assert_true(at.step_window == scheduler->opened - 1);
+                assert_false(scheduler_is_idle(scheduler));
+                scheduler_done(scheduler, at);
+                went_on = true;
+            }
+    }
+    assert_true(scheduler_is_idle(scheduler));
+}
+
+/* Where a call counted from the first step window on, ten thousand of them would take hours here,
+ * and this test would be ended by its time limit. */
+static void test_after_1e9_step_windows_a_scheduler_costs_as_much_as_a_new_one(void **state)
+{
+    const struct graph_in in = {.buffers[POOL_ACTS] = 2};
+    struct graph g = {.buffers[POOL_ACTS] = 2};
+    struct build b = {.in = &in, .graph = &g};
+    struct scheduler scheduler;
+    (void)state;
+    assert_int_equal(build_open(&b), 0);
+    const struct node none = {0};
+    const uint32_t read = build_node(&b, NODE_READ_ACTS, LANE_READ, PHASE_FORWARD, none);
+    const uint32_t norm = build_node(&b, NODE_NORM, LANE_COMPUTE, PHASE_FORWARD, none);
+    const uint32_t reservation = build_reservation(&b, POOL_ACTS);
+    build_use(&b, read, reservation);
+    build_use(&b, norm, reservation);
+    build_dep(&b, norm, read);
+    assert_int_equal(build_close(&b), 0);
+    assert_int_equal(scheduler_init(&scheduler, &g), 0);
+    run_in_order(&scheduler);
+    scheduler_forget(&scheduler);
+    move_on(&scheduler, 1000000000);
+    for (int i = 0; i < 10000; i++) {
+        run_in_order(&scheduler);
+        scheduler_forget(&scheduler);
+        assert_int_equal(scheduler.free_count[POOL_ACTS], 2);
+    }
+    assert_true(scheduler.opened == 1000010001);
+    scheduler_free(&scheduler);
+    graph_free(&g);
+}
+
 int main(int argc, char **argv)
 {
     seeds = seeds_of(argc, argv, RUNS);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_after_1e9_step_windows_a_scheduler_costs_as_much_as_a_new_one),
         cmocka_unit_test(test_a_lane_begins_when_its_turn_in_a_pool_has_come),
         cmocka_unit_test(test_every_node_runs_once_on_the_right_bytes_in_whatever_order_nodes_end),
     };
