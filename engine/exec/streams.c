@@ -7,7 +7,9 @@ int streams_open(struct executor *exec)
     struct hst_dev *dev = exec->in.dev;
     struct streams *s = &exec->streams;
     bool updates = executor_has_resident(exec);
-    bool any = p->device_weights[0].count + p->device_weights[1].count + p->device_acts.count > 0;
+    bool any = p->device_acts.count > 0;
+    for (int size = 0; size < UNIT_SIZES; size++)
+        any = any || p->device_weights[size].count > 0;
     int rc = hst_event_create(dev, &s->unit_passed);
     if (rc == 0 && updates)
         rc = hst_event_create(dev, &s->updated);

@@ -125,9 +125,9 @@ static void step(struct hst_engine *engine, struct hst_step_stats *stats)
 static uint32_t count_buffers(const struct placement *p)
 {
     uint32_t count = p->slots.count + p->act_buffers.count + p->device_acts.count;
-    for (int wide = 0; wide < 2; wide++)
-        count += p->reservations[wide].count + p->grad_buffers[wide].count +
-                 p->device_weights[wide].count + p->device_grads[wide].count;
+    for (int size = 0; size < UNIT_SIZES; size++)
+        count += p->reservations[size].count + p->grad_buffers[size].count +
+                 p->device_weights[size].count + p->device_grads[size].count;
     return count;
 }
 

@@ -106,6 +106,13 @@ static void copy_backward(struct build *b, uint32_t place)
         parts_give_back(b, visit.unit);
 }
 
+/* A row of the backward is on its way before the exchange of the visit that comes before its copy. */
+static void gather_backward(struct build *b, uint32_t place)
+{
+    if (parts_uses_weights(b, b->visits[place]))
+        parts_gather(b, b->visits[place].unit, PHASE_BACKWARD);
+}
+
 /* Checkpoints that a unit's first visit has brought are there for its second one. */
 static bool has_acts(const struct build *b, uint32_t place)
 {
@@ -174,9 +181,8 @@ static void add_sweep(struct build *b, const struct stage *stages, uint32_t coun
  * too. */
 static void add_forwards(struct build *b, uint32_t copy)
 {
-    const uint32_t *buffers = b->graph->buffers;
-    uint32_t prepare =
-        b->in->apart ? copy + (buffers[POOL_WEIGHTS] > 2) : less(buffers[POOL_WEIGHTS], 2);
+    const uint32_t *buffers = b->graph->buffers, depth = ahead_depth(b, POOL_WEIGHTS);
+    uint32_t prepare = b->in->apart ? copy + (depth > 2) : less(depth, 2);
     if (!b->reservations)
         prepare = parts_is_joined(b) && copy > 1 ? copy : 1;
     if (b->spills)
@@ -190,21 +196,21 @@ static void add_forwards(struct build *b, uint32_t copy)
 
 static void add_backwards(struct build *b, uint32_t copy)
 {
-    const uint32_t *buffers = b->graph->buffers;
+    const uint32_t *buffers = b->graph->buffers, depth = ahead_depth(b, POOL_WEIGHTS);
     uint32_t fetch = less(buffers[POOL_DEVICE_ACTS], 1);
     uint32_t acts = less(buffers[POOL_ACTS], 1) + (b->in->apart ? fetch : 0);
     uint32_t beside = b->in->apart ? copy : 0; /* copies have buffers of their own */
-    uint32_t read =
-        b->in->deferred ? beside + less(buffers[POOL_WEIGHTS], 1) : less(buffers[POOL_WEIGHTS], 2);
+    uint32_t read = b->in->deferred ? beside + less(depth, 1) : less(depth, 2);
     if (!b->reservations)
         read = parts_is_joined(b) && copy > 1 ? copy : 1;
     read = least(read, b->ahead_most);
     const struct stage stages[] = {{read_backward, read},
+                                   {gather_backward, least(ahead_gathers(b, copy), read)},
                                    {copy_backward, least(copy, read)},
                                    {bring_acts, least(acts, read)},
                                    {fetch_acts, least(fetch, read)},
                                    {add_backward, 0}};
-    add_sweep(b, stages, 5, b->visit_count);
+    add_sweep(b, stages, 6, b->visit_count);
 }
 
 /* A store makes versions; without one an optimistic update that replaces what is on drives has what
@@ -248,46 +254,10 @@ static void add_revert(struct build *b)
         b->revert = build_node(b, NODE_REVERT, LANE_UPDATE, PHASE_REVERT, (struct node){0});
 }
 
-/* A later wide unit's stages follow the visit of the one before, where both share one buffer; its
- * weights are read while the unit before it is updated, one place further ahead. */
-static uint32_t most_ahead(const struct build *b)
-{
-    const struct graph_in *in = b->in;
-    uint32_t most = in->unit_count, last = GRAPH_NONE;
-    if (in->buffers[POOL_WIDE_WEIGHTS] != 1 && in->buffers[POOL_DEVICE_WIDE_WEIGHTS] != 1)
-        return most;
-    for (uint32_t i = 0; i < in->unit_count; i++) {
-        if (!in->units[in->forward[i]].wide)
-            continue;
-        most = last == GRAPH_NONE ? most : least(most, less(i - last, 2));
-        last = i;
-    }
-    last = GRAPH_NONE;
-    for (uint32_t i = 0; i < b->visit_count; i++) {
-        if (!in->units[b->visits[i].unit].wide)
-            continue;
-        bool other = last != GRAPH_NONE && b->visits[last].unit != b->visits[i].unit;
-        most = other ? least(most, less(i - last, 2)) : most;
-        last = i;
-    }
-    return most;
-}
-
-/* How far copies to the device come before the visit, or gathers, whose buffers are those of reads:
- * before the exchange of the visit at hand, so that the next one's weights do not wait for it. */
-static uint32_t copies_ahead(const struct build *b)
-{
-    if (b->in->apart)
-        return less(b->graph->buffers[POOL_DEVICE_WEIGHTS], 1);
-    if (parts_is_whole(b))
-        return 1;
-    return parts_gathers(b) ? less(b->graph->buffers[POOL_WEIGHTS], 1) : 0;
-}
-
 static void add_sweeps(struct build *b)
 {
-    uint32_t copy = copies_ahead(b);
-    b->ahead_most = most_ahead(b);
+    uint32_t copy = ahead_copies(b);
+    b->ahead_most = ahead_most(b);
     for (uint32_t i = 0; i < b->in->unit_count; i++) {
         b->reservations = b->reservations || parts_reserve_weights(b, i);
         b->spills = b->spills || (parts_move_acts(b, i) && b->in->units[i].acts == HST_TIER_NVME);

@@ -73,28 +73,34 @@ enum node_kind {
 };
 
 /** Buffers that are borrowed: as many as the plan made, each as large as its largest reservation.
- * The embedding and the head may be much larger than a layer; then they are wide, and may have
- * buffers of their own, so that those of the layers are no larger than a layer. */
+ * The embedding and the head may be much larger than a layer, and every second unit smaller than
+ * the others. Such units may have buffers of their own: pools of units are so many in a row, by
+ * enum unit_size, the usual one first. */
 enum pool {
-    POOL_WEIGHTS = 0,  /* a unit's weights in DRAM, from NVMe */
-    POOL_WIDE_WEIGHTS, /* of a wide unit; each pool of wide units comes behind the other one */
-    POOL_GRADS,        /* a unit's rounded gradients in DRAM, on their way to NVMe */
+    POOL_WEIGHTS = 0, /* a unit's weights in DRAM, from NVMe */
+    POOL_WIDE_WEIGHTS,
+    POOL_NARROW_WEIGHTS,
+    POOL_GRADS, /* a unit's rounded gradients in DRAM, on their way to NVMe */
     POOL_WIDE_GRADS,
+    POOL_NARROW_GRADS,
     POOL_TILES, /* a tile's record, with gradients where those are on NVMe */
     POOL_ACTS,  /* a unit's checkpoints in DRAM, on their way to and from NVMe */
     POOL_DEVICE_WEIGHTS,
     POOL_DEVICE_WIDE_WEIGHTS,
+    POOL_DEVICE_NARROW_WEIGHTS,
     POOL_DEVICE_GRADS,
     POOL_DEVICE_WIDE_GRADS,
+    POOL_DEVICE_NARROW_GRADS,
     POOL_DEVICE_ACTS,
     POOL_DEVICE_TILES, /* all of a tile whose home is host memory */
     POOL_COUNT
 };
 
-/** The pool of a unit's weights or gradients: of a wide one its own, where that has any buffers. */
-static inline enum pool pool_for(const uint32_t buffers[POOL_COUNT], enum pool pool, bool wide)
+/** The pool of a unit's weights or gradients: that of its size, where it has any buffers. */
+static inline enum pool pool_for(const uint32_t buffers[POOL_COUNT], enum pool pool,
+                                 enum unit_size size)
 {
-    return wide && buffers[pool + 1] > 0 ? (enum pool)(pool + 1) : pool;
+    return buffers[pool + size] > 0 ? (enum pool)(pool + size) : pool;
 }
 
 /** True where a read has nothing to do if its buffer came from the step window before. */
@@ -198,7 +204,7 @@ struct graph_unit {
     bool rests;  /* and no backward, like all units before it */
     bool no_forward;                      /* in training: its backward computes the forward too */
     bool blind_backward;                  /* its backward reads no weights */
-    bool wide;                            /* the first or the last one; see enum pool */
+    enum unit_size size;                  /* see enum pool */
     /* Its checkpoint is not kept (act_bytes is 0): before its backward those before it in the
        forward are recomputed, from the nearest one on that is not recomputed. */
     bool recomputed;

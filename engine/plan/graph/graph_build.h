@@ -5,8 +5,8 @@
  * The builder of the step graph works with this: the graph under construction, and where each unit
  * stands in it. graph_build.c appends and links nodes, graph_parts.c makes the parts of a visit of
  * them and graph_updates.c those of an update, operands.c and operands_weights.c say what they
- * move, graph_visits.c lists the visits of the backward, graph_kept.c decides what is kept, graph.c
- * puts the phases in order.
+ * move, graph_visits.c lists the visits of the backward, graph_kept.c decides what is kept and
+ * graph_ahead.c how far ahead things are brought, graph.c puts the phases in order.
  */
 #include "plan/graph/graph.h"
 
@@ -162,6 +162,18 @@ void kept_choose(struct build *build);
  * changed meanwhile: it comes anew. All reservations are there. */
 void kept_hand_over(struct build *build);
 
+/* ---- graph_ahead.c ---- */
+
+/** Units in a row that find a buffer for their weights each, in POOL_WEIGHTS or
+ * POOL_DEVICE_WEIGHTS and the pools of other sizes: wherever in a sweep the first of them is. */
+uint32_t ahead_depth(const struct build *build, enum pool pool);
+/** Visits between that of a copy to the device, or of a gather, and the one it is for. */
+uint32_t ahead_copies(const struct build *build);
+/** The same of gathers of the backward that are copied on, so many visits ahead. */
+uint32_t ahead_gathers(const struct build *build, uint32_t copy);
+/** No stage may come further ahead. */
+uint32_t ahead_most(const struct build *build);
+
 /* ---- graph_visits.c ---- */
 
 /** Lists the visits of the backward. Errors: -EINVAL, see graph_build. */
@@ -245,12 +257,12 @@ static inline bool parts_norm_on_host(const struct build *build)
 /** The pool of its weights or gradients. */
 static inline enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool)
 {
-    return pool_for(build->in->buffers, pool, build->in->units[unit].wide);
+    return pool_for(build->in->buffers, pool, build->in->units[unit].size);
 }
 /** The client's computation in a visit of the backward reads the unit's weights. */
 bool parts_uses_weights(const struct build *build, struct build_visit visit);
 bool parts_move_acts(const struct build *build, uint32_t unit);
-/** A buffer of that pool, or of the wide units'. */
+/** A buffer of that pool, or of the one of the unit's size. */
 uint32_t parts_lend(struct build *build, uint32_t unit, enum pool pool);
 
 /** The unit's weights are the next to be read: an update of another one reads them in pieces

@@ -78,7 +78,7 @@ static struct graph_unit describe(const struct placement_in *in, const struct pl
         .rests = l->rests,
         .no_forward = l->no_forward,
         .blind_backward = l->blind_backward,
-        .wide = home->wide,
+        .size = home->size,
         .recomputed = home->recomputed,
     };
     /* a rank that has fewer tiles than were planned may have all of them on drives */
@@ -128,21 +128,23 @@ static int order_units(const struct step_order *order, uint32_t units, struct gr
 
 struct buffer_pool step_graph_pool(const struct placement *p, unsigned pool)
 {
-    const struct buffer_pool buffer_pools[POOL_COUNT] = {
-        [POOL_WEIGHTS] = p->reservations[0],
-        [POOL_WIDE_WEIGHTS] = p->reservations[1],
-        [POOL_GRADS] = p->grad_buffers[0],
-        [POOL_WIDE_GRADS] = p->grad_buffers[1],
-        [POOL_TILES] = p->slots,
-        [POOL_ACTS] = p->act_buffers,
-        [POOL_DEVICE_WEIGHTS] = p->device_weights[0],
-        [POOL_DEVICE_WIDE_WEIGHTS] = p->device_weights[1],
-        [POOL_DEVICE_GRADS] = p->device_grads[0],
-        [POOL_DEVICE_WIDE_GRADS] = p->device_grads[1],
-        [POOL_DEVICE_ACTS] = p->device_acts,
-        [POOL_DEVICE_TILES] = p->device_tiles,
+    const struct {
+        const struct buffer_pool *pools;
+        unsigned first, count;
+    } kinds[] = {
+        {p->reservations, POOL_WEIGHTS, UNIT_SIZES},
+        {p->grad_buffers, POOL_GRADS, UNIT_SIZES},
+        {&p->slots, POOL_TILES, 1},
+        {&p->act_buffers, POOL_ACTS, 1},
+        {p->device_weights, POOL_DEVICE_WEIGHTS, UNIT_SIZES},
+        {p->device_grads, POOL_DEVICE_GRADS, UNIT_SIZES},
+        {&p->device_acts, POOL_DEVICE_ACTS, 1},
+        {&p->device_tiles, POOL_DEVICE_TILES, 1},
     };
-    return buffer_pools[pool];
+    unsigned i = 0;
+    while (pool >= kinds[i].first + kinds[i].count)
+        i++;
+    return kinds[i].pools[pool - kinds[i].first];
 }
 
 /* These are the operands at hand, and their tiles. */

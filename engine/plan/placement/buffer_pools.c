@@ -2,11 +2,12 @@
 /*
  * Buffers that units borrow. One that all units take turns at is as large as the largest of them,
  * which mostly is the embedding or the head, far larger than a layer: then those two have buffers
- * of their own.
+ * of their own. So have the smaller ones of units that alternate, where that takes no more memory.
  */
 #include "plan/placement/buffer_pools.h"
 
 #include "base/saturate.h"
+#include "plan/placement/unit_sizes.h"
 
 #include <math.h>
 
@@ -54,16 +55,6 @@ static uint64_t reservation_bytes(const struct placement_in *in, const struct pl
     return bytes;
 }
 
-/* Bytes of all weights that a unit's computation reads. */
-static uint64_t view_bytes(const struct placement_in *in, uint32_t unit)
-{
-    struct gather gathers[GATHER_MAX];
-    if (!in->layout->units[unit].borrows)
-        return own_bytes(in, unit);
-    int n = placement_gather(in->layout, optimizer_weight_bytes(in->optimizer), unit, gathers);
-    return n > 0 ? gathers[n - 1].reservation_at + gathers[n - 1].bytes : 0;
-}
-
 static uint64_t weights_bytes(const struct placement_in *in, uint32_t unit)
 {
     return in->layout->units[unit].elements * optimizer_weight_bytes(in->optimizer);
@@ -102,78 +93,101 @@ static uint64_t device_grads_bytes(const struct placement_in *in, uint32_t unit)
     return sat_page_up(sat_add(weights_bytes(in, unit), partials));
 }
 
-/* The first and the last unit are wide where they are larger than all between them; all weights
- * that a unit's computation reads are its size. */
-static void mark_wide(const struct placement_in *in, struct placement *p)
-{
-    uint32_t units = in->layout->unit_count, last = units > 0 ? units - 1 : 0;
-    uint64_t between = 0;
-    for (uint32_t u = 1; u < last; u++)
-        between = most(between, view_bytes(in, u));
-    for (uint32_t u = 0; u < units; u++)
-        p->units[u].wide = false;
-    for (uint32_t u = 0; last > 1 && u < units; u += last)
-        p->units[u].wide = view_bytes(in, u) > between;
-}
-
 /* Rows of gradients pass by buffers of the host's, in which ranks exchange them. */
 static bool passes_rows(const struct placement_in *in)
 {
     return placement_ranks(in) > 1 && !placement_has_buckets(in) && !placement_joins_sums(in);
 }
 
-/* [0] as large as any unit that is not wide, [1] as any that is. */
+static void enlarge(struct buffer_pool pools[UNIT_SIZES], enum unit_size size, uint64_t bytes)
+{
+    pools[size].bytes = most(pools[size].bytes, bytes);
+}
+
+/* Each as large as any unit of its size. */
 static void size_pools(const struct placement_in *in, struct placement *p)
 {
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         const struct unit_placement *home = &p->units[u];
-        int wide = home->wide;
-        p->reservations[wide].bytes =
-            most(p->reservations[wide].bytes, sat_page_up(reservation_bytes(in, p, u)));
+        enlarge(p->reservations, home->size, sat_page_up(reservation_bytes(in, p, u)));
         const bool grads = !in->layout->units[u].frozen;
         if (grads && (home->grads.tier == HST_TIER_NVME || passes_rows(in)))
-            p->grad_buffers[wide].bytes = most(p->grad_buffers[wide].bytes, grads_bytes(in, u));
+            enlarge(p->grad_buffers, home->size, grads_bytes(in, u));
         if (!home->offloaded)
             continue;
-        p->device_weights[wide].bytes =
-            most(p->device_weights[wide].bytes, sat_page_up(view_bytes(in, u)));
+        enlarge(p->device_weights, home->size, sat_page_up(unit_sizes_bytes(in, u)));
         if (grads)
-            p->device_grads[wide].bytes =
-                most(p->device_grads[wide].bytes, device_grads_bytes(in, u));
+            enlarge(p->device_grads, home->size, device_grads_bytes(in, u));
     }
 }
 
-static uint64_t bytes_of(const struct buffer_pool buffer_pools[2])
+static uint64_t bytes_of(const struct buffer_pool pools[UNIT_SIZES])
 {
-    return sat_add(sat_times(buffer_pools[0].bytes, buffer_pools[0].count),
-                   sat_times(buffer_pools[1].bytes, buffer_pools[1].count));
+    uint64_t bytes = 0;
+    for (int s = 0; s < UNIT_SIZES; s++)
+        bytes = sat_add(bytes, sat_times(pools[s].bytes, pools[s].count));
+    return bytes;
+}
+
+/* So many buffers are wanted, in the memory of that tier. */
+struct wanted {
+    enum hst_tier tier;
+    uint32_t count;
+    /* Units are visited in the order of the layout, or the other way round; else, in segments,
+       those of two sizes meet in the order of their own once more. */
+    bool segments;
+};
+
+/* Rows are whole pages of all ranks: two halves of a row may take a little more than it. */
+#define NARROW_MORE 64u
+
+/* Units that are not wide take turns at `count` buffers. Narrow ones have their own, as many of
+ * either size as so many units in a row may want, where that takes hardly more memory. */
+static void share_narrow(const struct placement *p, uint32_t count, bool segments,
+                         struct buffer_pool pools[UNIT_SIZES])
+{
+    const struct buffer_pool wide = pools[UNIT_WIDE];
+    const uint64_t usual = pools[UNIT_USUAL].bytes, narrow = pools[UNIT_NARROW].bytes;
+    struct buffer_pool shared[UNIT_SIZES] = {{.bytes = most(usual, narrow)}};
+    uint32_t turns[UNIT_SIZES] = {0};
+    shared[UNIT_USUAL].count = shared[UNIT_USUAL].bytes > 0 ? count : 0;
+    if (usual > 0 && narrow > 0)
+        unit_sizes_most(p, count + (segments && count > 0), turns);
+    const uint64_t room = bytes_of(shared);
+    pools[UNIT_WIDE].count = 0;
+    pools[UNIT_USUAL].count = turns[UNIT_USUAL];
+    pools[UNIT_NARROW].count = turns[UNIT_NARROW];
+    if (turns[UNIT_NARROW] == 0 || bytes_of(pools) > sat_add(room, room / NARROW_MORE))
+        for (int s = 0; s < UNIT_SIZES; s++)
+            pools[s] = shared[s];
+    pools[UNIT_WIDE] = wide;
 }
 
 /* Units that borrow: all but those that are resident on a GPU. Wide ones take turns at one buffer,
  * unless there are more than the others need; or at those of the others, where that takes no more
  * memory. */
-static void take_pools(const struct placement_in *in, enum hst_tier tier, uint32_t count,
-                       struct buffer_pool buffer_pools[2], struct placement *p)
+static void take_pools(const struct placement_in *in, struct wanted wanted,
+                       struct buffer_pool pools[UNIT_SIZES], struct placement *p)
 {
-    uint32_t wide = 0, narrow = 0;
+    uint32_t wide = 0, others = 0;
+    uint64_t largest = 0;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        wide += p->units[u].wide && !placement_is_resident(p, u);
-        narrow += !p->units[u].wide && !placement_is_resident(p, u);
+        wide += p->units[u].size == UNIT_WIDE && !placement_is_resident(p, u);
+        others += p->units[u].size != UNIT_WIDE && !placement_is_resident(p, u);
     }
-    count = least(count, narrow + wide);
-    narrow = least(count, narrow);
-    struct buffer_pool shared[2] = {
-        {.bytes = most(buffer_pools[0].bytes, buffer_pools[1].bytes), .count = count}};
-    buffer_pools[0].count = buffer_pools[0].bytes > 0 ? narrow : 0;
-    buffer_pools[1].count = buffer_pools[1].bytes == 0 ? 0 : count > narrow ? wide : 1;
-    if (wide == 0 || bytes_of(shared) <= bytes_of(buffer_pools)) {
-        shared[0].count = shared[0].bytes > 0 ? count : 0;
-        buffer_pools[0] = shared[0];
-        buffer_pools[1] = shared[1];
-    }
-    for (int i = 0; i < 2; i++)
-        buffer_pools[i].at = lay_out_take(p, tier, HST_CLASS_BUFFERS,
-                                          sat_times(buffer_pools[i].bytes, buffer_pools[i].count));
+    for (int s = 0; s < UNIT_SIZES; s++)
+        largest = most(largest, pools[s].bytes);
+    const uint32_t count = least(wanted.count, others + wide);
+    struct buffer_pool shared[UNIT_SIZES] = {{.bytes = largest, .count = largest > 0 ? count : 0}};
+    others = least(count, others);
+    share_narrow(p, others, wanted.segments, pools);
+    pools[UNIT_WIDE].count = pools[UNIT_WIDE].bytes == 0 ? 0 : count > others ? wide : 1;
+    if (wide > 0 && bytes_of(shared) <= bytes_of(pools))
+        for (int s = 0; s < UNIT_SIZES; s++)
+            pools[s] = shared[s];
+    for (int s = 0; s < UNIT_SIZES; s++)
+        pools[s].at = lay_out_take(p, wanted.tier, HST_CLASS_BUFFERS,
+                                   sat_times(pools[s].bytes, pools[s].count));
 }
 
 /* ---- checkpoints ---- */
@@ -276,12 +290,20 @@ void buffer_pools_stream(const struct placement_in *in, const struct choice *c, 
 
 void buffer_pools_place(const struct placement_in *in, const struct choice *c, struct placement *p)
 {
-    mark_wide(in, p);
+    const bool segments = p->segment > 1;
+    const struct {
+        struct buffer_pool *pools; /* [UNIT_SIZES] */
+        struct wanted wanted;
+    } kinds[] = {
+        {p->reservations, {HST_TIER_DRAM, c->depths.reservations, segments}},
+        {p->grad_buffers, {HST_TIER_DRAM, c->depths.grads, false}},
+        {p->device_weights, {HST_TIER_HBM, c->device_depths.reservations, segments}},
+        {p->device_grads, {HST_TIER_HBM, c->device_depths.grads, false}},
+    };
+    unit_sizes_mark(in, p);
     size_pools(in, p);
-    take_pools(in, HST_TIER_DRAM, c->depths.reservations, p->reservations, p);
-    take_pools(in, HST_TIER_DRAM, c->depths.grads, p->grad_buffers, p);
-    take_pools(in, HST_TIER_HBM, c->device_depths.reservations, p->device_weights, p);
-    take_pools(in, HST_TIER_HBM, c->device_depths.grads, p->device_grads, p);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        take_pools(in, kinds[i].wanted, kinds[i].pools, p);
     place_acts_pools(in, c, p);
     place_device_tiles(in, c, p);
 }

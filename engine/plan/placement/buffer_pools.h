@@ -5,8 +5,8 @@
    their own. */
 #include "plan/placement/lay_out.h"
 
-/** Once homes are laid out: sizes the buffer pools, says which units are wide, takes their
- * memory. */
+/** Once homes are laid out: says how large units are beside the others, sizes the buffer pools,
+ * takes their memory. */
 void buffer_pools_place(const struct placement_in *in, const struct choice *choice,
                         struct placement *p);
 /** Takes memory for what a rank keeps of gathered rows from the forward to the backward. */

@@ -286,7 +286,8 @@ static uint64_t first_weights(const struct placement *p)
 /* lay_out takes the pools one behind the other, and all homes of one class. */
 uint32_t placement_exposed(const struct placement *p, struct exposed parts[EXPOSED_MAX])
 {
-    const struct buffer_pool *last = p->device_sums ? &p->reservations[1] : &p->grad_buffers[1];
+    const struct buffer_pool *last =
+        p->device_sums ? &p->reservations[UNIT_SIZES - 1] : &p->grad_buffers[UNIT_SIZES - 1];
     const uint64_t at = p->device_rows ? p->grad_buffers[0].at : p->reservations[0].at;
     const bool any = !p->device_rows || !p->device_sums;
     const struct exposed parts_of[EXPOSED_MAX] = {

@@ -29,6 +29,14 @@ struct place_wish {
 /** Parses "states=nvme,weights=dram". Errors: -EINVAL with `why` filled. */
 int place_parse(const char *text, struct place_wish *wish, char *why, size_t why_bytes);
 
+/** How large a unit is beside the others: see unit_sizes.h. */
+enum unit_size {
+    UNIT_USUAL = 0,
+    UNIT_WIDE,   /* the first or the last one, larger than all between them */
+    UNIT_NARROW, /* clearly smaller than the one behind it */
+    UNIT_SIZES
+};
+
 struct placement_in {
     const struct layout *layout;
     const struct optimizer *optimizer; /* says what an element has beside its weight */
@@ -116,8 +124,7 @@ struct unit_placement {
        recomputed: `acts` is where that leaves them, near the computation. */
     bool recomputed;
     uint32_t first_act_block; /* those on NVMe are moved in blocks of PLACEMENT_ACT_BYTES */
-    bool wide;                /* the first or the last unit, with reservations of its own: see
-                                 buffer pools */
+    enum unit_size size;      /* of the buffers that it takes turns at: see buffer pools */
     uint64_t kept;            /* of a slice, in the compute tier's arena: its unit's token_bytes */
     uint64_t saved; /* there: its activations, or PLACEMENT_NO_ADDRESS; see struct hst_unit_desc */
     /* Byte offsets in each drive's file of the unit's first extent there (stripe: which drive).
@@ -176,17 +183,19 @@ struct placement {
     uint64_t load_values;   /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
     /* A buffer is as large as the largest unit that takes one. Where that is the embedding or the
-       head alone, and less memory is needed so, those have buffer pools of their own: [1], of wide
-       units. Buffer pools in DRAM: */
-    struct buffer_pool reservations[2]; /* one unit's weights that come from NVMe */
-    struct buffer_pool slots;           /* one tile: its weights or gradients, then its record */
-    uint64_t slot_record_at;            /* bytes from a slot's start */
-    struct buffer_pool grad_buffers[2]; /* one unit's rounded gradients, on their way to NVMe */
-    struct buffer_pool act_buffers;     /* one unit's checkpoints, on their way to and from NVMe */
+       head alone, or every second unit is smaller, and less memory is needed so, those have buffer
+       pools of their own, by enum unit_size. Units whose pool has no buffers take usual ones.
+       Buffer pools in DRAM: */
+    struct buffer_pool reservations[UNIT_SIZES]; /* one unit's weights that come from NVMe */
+    struct buffer_pool slots; /* one tile: its weights or gradients, then its record */
+    uint64_t slot_record_at;  /* bytes from a slot's start */
+    struct buffer_pool grad_buffers[UNIT_SIZES]; /* one unit's rounded gradients, on their way to
+                                                    NVMe */
+    struct buffer_pool act_buffers; /* one unit's checkpoints, on their way to and from NVMe */
     /* Buffer pools in HBM, of a unit whose home is elsewhere: */
-    struct buffer_pool device_weights[2]; /* all weights that its computation reads */
-    struct buffer_pool device_grads[2];  /* its rounded gradients, behind them their norm's
-                                            partials */
+    struct buffer_pool device_weights[UNIT_SIZES]; /* all weights that its computation reads */
+    struct buffer_pool device_grads[UNIT_SIZES]; /* its rounded gradients, behind them their norm's
+                                                    partials */
     struct buffer_pool device_acts;      /* its checkpoints */
     struct buffer_pool device_tiles;     /* a streamed tile: its weights, its gradients, its
                                             record */

@@ -16,7 +16,7 @@ struct entry {
     bool used;
     struct key key;
     uint64_t hbm_bytes, dram_bytes;
-    uint32_t resident_units, device_weights[2];
+    uint32_t resident_units, device_weights[UNIT_SIZES];
 };
 
 struct placement_memo {
@@ -74,7 +74,7 @@ bool placement_memo_find(const struct placement_memo *memo, const struct choice 
     p->hbm_bytes = e->hbm_bytes;
     p->dram_bytes = e->dram_bytes;
     p->resident_units = e->resident_units;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < UNIT_SIZES; i++)
         p->device_weights[i].count = e->device_weights[i];
     return true;
 }
@@ -87,10 +87,7 @@ void placement_memo_add(struct placement_memo *memo, const struct choice *choice
         return;
     struct entry *e = &memo->entries[place_of(memo, &key)];
     memo->count += !e->used;
-    *e = (struct entry){true,
-                        key,
-                        p->hbm_bytes,
-                        p->dram_bytes,
-                        p->resident_units,
-                        {p->device_weights[0].count, p->device_weights[1].count}};
+    *e = (struct entry){true, key, p->hbm_bytes, p->dram_bytes, p->resident_units, {0}};
+    for (int i = 0; i < UNIT_SIZES; i++)
+        e->device_weights[i] = p->device_weights[i].count;
 }

@@ -311,7 +311,9 @@ static void fill_reservations(const struct scope *s, struct choice *c, struct pl
 {
     uint32_t offloaded = s->in->layout->unit_count - p->resident_units,
              *depth = &c->device_depths.reservations;
-    bool borrow = p->device_weights[0].count + p->device_weights[1].count > 0;
+    bool borrow = false;
+    for (int size = 0; size < UNIT_SIZES; size++)
+        borrow = borrow || p->device_weights[size].count > 0;
     if (borrow && *depth < offloaded)
         last_that_fits(s, c, depth, *depth, offloaded + 1, fits_memory, p);
 }

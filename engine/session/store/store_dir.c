@@ -3,6 +3,7 @@
  * with a message for each way it can fail. */
 #include "base/file_limit.h"
 #include "base/size_text.h"
+#include "plan/graph/step_graph.h"
 #include "session/engine_state.h"
 #include "session/store/shares.h"
 #include "store/files.h"
@@ -447,28 +448,19 @@ void store_dirs_there(const struct hst_engine *engine, struct placement_in *in)
  * forked does not get them: a page it shared could be copied away from under a request. */
 static int register_pools(struct hst_engine *engine, const struct drive *drive, uint64_t *bytes)
 {
-    const struct placement *p = &engine->placement;
-    const struct {
-        uint64_t at, bytes;
-    } buffer_pools[] = {
-        {p->reservations[0].at, p->reservations[0].count * p->reservations[0].bytes},
-        {p->reservations[1].at, p->reservations[1].count * p->reservations[1].bytes},
-        {p->slots.at, p->slots.count * p->slots.bytes},
-        {p->grad_buffers[0].at, p->grad_buffers[0].count * p->grad_buffers[0].bytes},
-        {p->grad_buffers[1].at, p->grad_buffers[1].count * p->grad_buffers[1].bytes},
-        {p->act_buffers.at, p->act_buffers.count * p->act_buffers.bytes},
-    };
     int rc = 0;
     *bytes = 0;
-    for (size_t i = 0; i < sizeof buffer_pools / sizeof buffer_pools[0]; i++) {
-        unsigned char *buffer_pool = engine->host_arena + buffer_pools[i].at;
-        *bytes += buffer_pools[i].bytes;
-        if (buffer_pools[i].bytes > 0)
-            (void)madvise(buffer_pool, buffer_pools[i].bytes, MADV_DONTFORK);
-        if (rc == 0 && buffer_pools[i].bytes > 0 && drive->info.fixed && drive->aio)
-            rc = hst_aio_buffer_register(drive->aio, buffer_pool, buffer_pools[i].bytes);
-        if (rc == 0 && buffer_pools[i].bytes > 0 && drive->info.fixed && drive->store_aio)
-            rc = hst_aio_buffer_register(drive->store_aio, buffer_pool, buffer_pools[i].bytes);
+    for (unsigned i = POOL_WEIGHTS; i < POOL_DEVICE_WEIGHTS; i++) {
+        const struct buffer_pool of = step_graph_pool(&engine->placement, i);
+        unsigned char *buffer_pool = engine->host_arena + of.at;
+        const uint64_t pool_bytes = of.count * of.bytes;
+        *bytes += pool_bytes;
+        if (pool_bytes > 0)
+            (void)madvise(buffer_pool, pool_bytes, MADV_DONTFORK);
+        if (rc == 0 && pool_bytes > 0 && drive->info.fixed && drive->aio)
+            rc = hst_aio_buffer_register(drive->aio, buffer_pool, pool_bytes);
+        if (rc == 0 && pool_bytes > 0 && drive->info.fixed && drive->store_aio)
+            rc = hst_aio_buffer_register(drive->store_aio, buffer_pool, pool_bytes);
     }
     return rc;
 }

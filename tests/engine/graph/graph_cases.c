@@ -124,7 +124,7 @@ static void add_whole(struct graph_case *c, const struct hst_shape *s, const str
     if (s->tied)
         tie(c, head, 0, sizes->table);
     /* as a plan chooses: less than 3 buffers as large as they are */
-    c->units[0].wide = head->wide = sizes->wide;
+    c->units[0].size = head->size = sizes->wide ? UNIT_WIDE : UNIT_USUAL;
 }
 
 static uint64_t slice_elements(const struct sizes *sizes, uint64_t first)
@@ -276,7 +276,7 @@ void graph_case(uint32_t number, struct graph_case *c)
 bool graph_case_cut(uint32_t number, struct graph_case *c)
 {
     make_case(number, false, c);
-    if (!c->units[0].wide)
+    if (c->units[0].size != UNIT_WIDE)
         return false;
     make_case(number, true, c);
     return true;
@@ -328,10 +328,13 @@ void one_tier_case(struct graph_case *c, enum hst_tier home, bool apart)
 
 /* ---- random ---- */
 
-bool is_wide_pool(int pool)
+enum unit_size size_of_pool(int pool)
 {
-    return pool == POOL_WIDE_WEIGHTS || pool == POOL_WIDE_GRADS ||
-           pool == POOL_DEVICE_WIDE_WEIGHTS || pool == POOL_DEVICE_WIDE_GRADS;
+    static const int usual[] = {POOL_WEIGHTS, POOL_GRADS, POOL_DEVICE_WEIGHTS, POOL_DEVICE_GRADS};
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+        if (pool >= usual[i] && pool < usual[i] + (int)UNIT_SIZES)
+            return (enum unit_size)(pool - usual[i]);
+    return UNIT_USUAL;
 }
 
 #define RANDOM_TILE 4096u
@@ -442,6 +445,22 @@ static void random_frozen(struct graph_case *c, uint64_t *seed)
             c->units[c->forward[i + 1]].recomputed = false;
 }
 
+/* Of one case in two some units are narrow, often every second one. Each pool of theirs has some
+ * buffers, or none. */
+static void random_narrow(struct graph_case *c, uint64_t *seed)
+{
+    enum { NONE = 2, ANY = 2, SECOND };
+    const uint32_t kind = pick(seed, 4);
+    for (uint32_t i = 0; i < c->in.unit_count && kind >= NONE; i++) {
+        const bool narrow = kind == ANY ? pick(seed, 2) : i % 2 == 1;
+        if (narrow && c->units[i].size == UNIT_USUAL)
+            c->units[i].size = UNIT_NARROW;
+    }
+    for (int p = 0; p < POOL_COUNT && kind >= NONE; p++)
+        if (size_of_pool(p) == UNIT_NARROW)
+            c->in.buffers[p] = pick(seed, 5);
+}
+
 void random_case(uint64_t seed, struct graph_case *c)
 {
     *c = (struct graph_case){0};
@@ -469,9 +488,10 @@ void random_case(uint64_t seed, struct graph_case *c)
     random_segments(c, &segments);
     random_streams(c, &segments);
     for (int p = 0; p < POOL_COUNT; p++)
-        c->in.buffers[p] = 1 + pick(&seed, 4);
+        if (size_of_pool(p) != UNIT_NARROW)
+            c->in.buffers[p] = 1 + pick(&seed, 4);
     for (int p = 0; p < POOL_COUNT; p++)
-        if (is_wide_pool(p) && pick(&seed, 4) == 0)
+        if (size_of_pool(p) == UNIT_WIDE && pick(&seed, 4) == 0)
             c->in.buffers[p] = 0; /* wide units take turns with the others */
     double *rates[] = {&c->rates.read, &c->rates.write,        &c->rates.h2d,
                        &c->rates.d2h,  &c->rates.flops_per_s,  &c->rates.update,
@@ -488,9 +508,11 @@ void random_case(uint64_t seed, struct graph_case *c)
     c->in.derived_weights = c->in.derived_weights && !c->in.optimistic;
     for (uint32_t i = 0; i < c->in.unit_count; i++)
         c->units[i].blind_backward = pick(&seed, 5) == 0;
-    c->units[0].wide = pick(&seed, 2);
-    c->units[c->in.unit_count - 1].wide |= pick(&seed, 2) > 0;
+    c->units[0].size = pick(&seed, 2) ? UNIT_WIDE : UNIT_USUAL;
+    if (pick(&seed, 2))
+        c->units[c->in.unit_count - 1].size = UNIT_WIDE;
     random_frozen(c, &segments);
+    random_narrow(c, &segments);
 }
 
 void for_random_graphs(struct seeds seeds,

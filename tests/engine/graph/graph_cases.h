@@ -38,8 +38,9 @@ void one_tier_case(struct graph_case *c, enum hst_tier home, bool apart);
 /** A few units of a few tiles: any homes, aliases, empty units, orders, and pools of 1 to 4. */
 void random_case(uint64_t seed, struct graph_case *c);
 
-/** True of the pools that wide units may have for themselves. */
-bool is_wide_pool(int pool);
+/** The size of the units that a pool is for; usual ones of all pools but those of weights and
+ * gradients. A pool of another size comes so many behind the usual one. */
+enum unit_size size_of_pool(int pool);
 
 /** splitmix64: the next of a sequence of random numbers. */
 uint64_t draw(uint64_t *seed);

@@ -59,15 +59,15 @@ static struct cell *buffer(struct model *m, struct scheduled at, enum pool pool)
 /* Of weights or gradients of the node's unit. */
 struct cell *access_unit_buffer(struct model *m, struct scheduled at, enum pool pool)
 {
-    bool wide = access_unit(m, m->graph->nodes[at.node].unit)->wide;
-    return buffer(m, at, pool_for(m->graph->buffers, pool, wide));
+    enum unit_size size = access_unit(m, m->graph->nodes[at.node].unit)->size;
+    return buffer(m, at, pool_for(m->graph->buffers, pool, size));
 }
 
 /* Of several ranks: rows in the buffer of weights or gradients that the node's unit has. */
 struct cell *access_unit_rows(struct model *m, struct scheduled at, enum pool pool)
 {
-    bool wide = access_unit(m, m->graph->nodes[at.node].unit)->wide;
-    enum pool of = pool_for(m->graph->buffers, pool, wide);
+    enum unit_size size = access_unit(m, m->graph->nodes[at.node].unit)->size;
+    enum pool of = pool_for(m->graph->buffers, pool, size);
     (void)buffer(m, at, of); /* it has one */
     return m->rows[of][scheduler_pool_buffer(m->scheduler, at, of)];
 }
@@ -160,7 +160,7 @@ static bool brings_grads(const struct model *m, const struct node *n)
 {
     const struct graph_unit *u = access_unit(m, n->unit);
     return access_is_late(n) && u->grads == HST_TIER_NVME &&
-           !graph_lends(m->graph, n, pool_for(m->graph->buffers, POOL_GRADS, u->wide));
+           !graph_lends(m->graph, n, pool_for(m->graph->buffers, POOL_GRADS, u->size));
 }
 
 static void read_weights(struct model *m, struct scheduled at, struct accesses *a)

@@ -40,7 +40,17 @@ static void test_in_program_order_every_node_can_run(void **state)
 
 static void make_ends_wide(struct graph_case *e)
 {
-    e->units[0].wide = e->units[UNITS - 1].wide = true;
+    e->units[0].size = e->units[UNITS - 1].size = UNIT_WIDE;
+}
+
+/* Every second unit between the ends is narrow, with buffers of its own for either, or not. */
+static void make_halves(struct graph_case *e, bool apart)
+{
+    for (uint32_t u = 1; u < UNITS - 1; u += 2)
+        e->units[u].size = UNIT_NARROW;
+    for (int pool = 0; pool < POOL_COUNT && apart; pool++)
+        if (size_of_pool(pool) == UNIT_NARROW)
+            e->in.buffers[pool] = 1;
 }
 
 /* With all that needs this pool. */
@@ -49,6 +59,7 @@ static void make_example_of(struct graph_case *e, int pool)
     bool streams = pool == POOL_DEVICE_TILES;
     one_tier_case(e, streams ? HST_TIER_DRAM : HST_TIER_NVME, true);
     make_ends_wide(e);
+    make_halves(e, size_of_pool(pool) == UNIT_NARROW);
     for (uint32_t u = 0; u < UNITS && streams; u++)
         e->units[u].streamed_tiles = 2;
 }
@@ -82,13 +93,13 @@ static void test_a_pool_that_is_needed_must_have_a_buffer(void **state)
         struct graph g;
         make_example_of(&e, pool);
         e.in.buffers[pool] = 0;
-        if (is_wide_pool(pool)) { /* or takes turns with the others */
+        if (size_of_pool(pool) != UNIT_USUAL) { /* or takes turns with the others */
             uint32_t node;
             assert_int_equal(graph_build(&e.in, &g), 0);
             assert_int_equal(graph_check(&g, &node), 0);
             assert_int_equal(g.pool_count[pool], 0);
             graph_free(&g);
-            e.in.buffers[pool - 1] = 0;
+            e.in.buffers[pool - (int)size_of_pool(pool)] = 0;
         }
         assert_int_equal(graph_build(&e.in, &g), -ENOSPC);
         one_tier_case(&e, HST_TIER_DRAM, false); /* nothing is offloaded: no pool is needed */

@@ -124,9 +124,9 @@ static size_t host_buffers(const struct placement_in *in, const struct placement
                            struct span *spans)
 {
     size_t n = 0;
-    for (int wide = 0; wide < 2; wide++) {
-        spans[n++] = ring_span(p->reservations[wide]);
-        spans[n++] = ring_span(p->grad_buffers[wide]);
+    for (int size = 0; size < UNIT_SIZES; size++) {
+        spans[n++] = ring_span(p->reservations[size]);
+        spans[n++] = ring_span(p->grad_buffers[size]);
     }
     spans[n++] = ring_span(p->slots);
     spans[n++] = ring_span(p->act_buffers);
@@ -169,9 +169,9 @@ static size_t device_buffers(const struct placement_in *in, const struct placeme
             spans[n++] =
                 (struct span){p->units[u].saved, p->units[u].saved + placement_saved_bytes(p, u)};
     spans[n++] = (struct span){p->client_device, p->client_device + in->client_device_bytes};
-    for (int wide = 0; wide < 2; wide++) {
-        spans[n++] = ring_span(p->device_weights[wide]);
-        spans[n++] = ring_span(p->device_grads[wide]);
+    for (int size = 0; size < UNIT_SIZES; size++) {
+        spans[n++] = ring_span(p->device_weights[size]);
+        spans[n++] = ring_span(p->device_grads[size]);
     }
     spans[n++] = ring_span(p->device_acts);
     return n;

@@ -58,16 +58,16 @@ static void check_homes(const struct placement *p, const struct parts *parts, bo
 /* What ranks hand one another is exposed, and of the rest nothing. */
 static void check_exposed(const struct placement *p)
 {
-    const struct buffer_pool *pools[] = {&p->reservations[0], &p->reservations[1],
-                                         &p->grad_buffers[0], &p->grad_buffers[1]};
     struct parts parts;
     parts.count = placement_exposed(p, parts.of);
     assert_true(parts.count > 0 || (p->device_rows && p->device_sums));
-    for (size_t i = 0; i < 4; i++) {
-        const bool joined = i < 2 ? p->device_rows : p->device_sums;
-        const uint64_t bytes = pools[i]->count * pools[i]->bytes;
-        assert_true(joined ? bytes == 0 || are_apart(&parts, pools[i]->at, bytes)
-                           : are_exposed(&parts, pools[i]->at, bytes));
+    for (int i = 0; i < 2 * UNIT_SIZES; i++) {
+        const bool sums = i >= UNIT_SIZES, joined = sums ? p->device_sums : p->device_rows;
+        const struct buffer_pool *pool =
+            &(sums ? p->grad_buffers : p->reservations)[i % UNIT_SIZES];
+        const uint64_t bytes = pool->count * pool->bytes;
+        assert_true(joined ? bytes == 0 || are_apart(&parts, pool->at, bytes)
+                           : are_exposed(&parts, pool->at, bytes));
     }
     for (uint32_t i = 0; i < parts.count; i++) {
         assert_true(parts.of[i].bytes > 0 && (parts.of[i].at | parts.of[i].bytes) % 4096 == 0);

@@ -357,7 +357,8 @@ static void ends_much_larger_than_layers_have_pools_of_their_own(void **state)
     struct placement p = {0};
     char why[512];
     assert_int_equal(placement_plan(&in, &p, why, sizeof why), 0);
-    assert_true(p.units[0].wide && !p.units[1].wide && !p.units[4].wide && p.units[5].wide);
+    for (uint32_t u = 0; u < 6; u++)
+        assert_int_equal(p.units[u].size, u == 0 || u == 5 ? UNIT_WIDE : UNIT_USUAL);
     assert_buffer_pool(p.reservations[0], 100, 3);
     assert_buffer_pool(p.reservations[1], 1000, 1);
     assert_buffer_pool(p.grad_buffers[0], 100, 2);
