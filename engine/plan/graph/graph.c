@@ -106,7 +106,7 @@ static void copy_backward(struct build *b, uint32_t place)
         parts_give_back(b, visit.unit);
 }
 
-/* A row of the backward is on its way before the exchange of the visit that comes before its copy. */
+/* A row of the backward may come together sooner than it is copied: see ahead_gathers. */
 static void gather_backward(struct build *b, uint32_t place)
 {
     if (parts_uses_weights(b, b->visits[place]))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how far ahead of a visit what it needs is brought: as far as buffers go, however visits of
- * units of several sizes follow one another.
+ * Decides how far ahead of a visit what it needs is brought: as far as buffers go, in whatever
+ * order visits of units of several sizes follow one another.
  */
 #include "plan/graph/graph_build.h"
 
@@ -26,8 +26,8 @@ static bool borrows(const struct build *b, uint32_t unit, enum pool pool)
     return pool == POOL_WEIGHTS ? parts_reserve_weights(b, unit) : parts_copy_weights(b, unit);
 }
 
-/* Visits that may follow one another, wherever the first one is, each with a buffer of its own. Wide
- * units with buffers of their own are seen to by ahead_most. */
+/* Visits that may follow one another, wherever the first one is, each with a buffer of its own.
+ * Wide units with buffers of their own are seen to by ahead_most. */
 static uint32_t depth_in(const struct build *b, enum pool pool, bool backward)
 {
     const uint32_t visits = backward ? b->visit_count : b->in->unit_count;
@@ -58,11 +58,10 @@ uint32_t ahead_depth(const struct build *b, enum pool pool)
 }
 
 /*
- * How far rows of the backward are gathered before their visit, in memory that they are copied from.
- * With copies one unit ahead a gather that comes with its copy is behind the exchange of the visit
- * at hand, which waits for that one's gradients: the copy begins late, and so does the next visit.
- * One further ahead it is there by then. Plans of layers that are not in halves have it with the
- * copy.
+ * How far rows of the backward are gathered before their visit, where they are copied on. With
+ * copies one unit ahead a gather that comes with its copy is behind the exchange of the visit at
+ * hand, which waits for that one's gradients: the copy begins late, and so does the next visit. One
+ * further ahead it is there by then. Where no units are narrow, gathers come with their copies.
  */
 uint32_t ahead_gathers(const struct build *b, uint32_t copy)
 {

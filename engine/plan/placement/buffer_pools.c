@@ -133,9 +133,7 @@ static uint64_t bytes_of(const struct buffer_pool pools[UNIT_SIZES])
 struct wanted {
     enum hst_tier tier;
     uint32_t count;
-    /* Units are visited in the order of the layout, or the other way round; else, in segments,
-       those of two sizes meet in the order of their own once more. */
-    bool segments;
+    bool segments; /* the backward turns round in each: two units of a size may meet there */
 };
 
 /* Rows are whole pages of all ranks: two halves of a row may take a little more than it. */

@@ -50,6 +50,22 @@ struct layout model(uint32_t tile_elements)
     return layout;
 }
 
+struct layout model_of_rows(const uint32_t *rows, uint32_t units, uint32_t tile_elements)
+{
+    struct layout layout = {0};
+    char why[256], name[2][16];
+    for (uint32_t u = 0; u < units; u++) {
+        snprintf(name[0], sizeof name[0], "u%u", u);
+        snprintf(name[1], sizeof name[1], "u%u.w", u);
+        struct hst_param_desc param = {.name = name[1], .dim_count = 2, .dims = {rows[u], 4096}};
+        struct hst_unit_desc desc = {
+            .name = name[0], .params = &param, .param_count = 1, .act_bytes_per_token = 256};
+        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
+    }
+    assert_int_equal(layout_seal(&layout, tile_elements, SHARE_ALL), 0);
+    return layout;
+}
+
 struct placement_in inputs(const struct layout *layout, const char *place)
 {
     struct placement_in in = {

@@ -8,6 +8,8 @@
 
 /** An embedding, four layers, a head tied to the embedding. */
 struct layout model(uint32_t tile_elements);
+/** A unit for each number of rows of 4096 elements, with a checkpoint. */
+struct layout model_of_rows(const uint32_t *rows, uint32_t units, uint32_t tile_elements);
 /** On the host, in fp32, with a GiB of each tier. place: null, or as --place says it. */
 struct placement_in inputs(const struct layout *layout, const char *place);
 

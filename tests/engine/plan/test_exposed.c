@@ -81,16 +81,14 @@ static void check_exposed(const struct placement *p)
     check_homes(p, &parts, p->whole_weights && p->replicas == 0);
 }
 
-static void what_ranks_read_of_each_other_is_exposed_and_nothing_else(void **state)
+static void check_all(struct layout *layout)
 {
-    (void)state;
     static const char *const places[] = {NULL, "states=nvme,weights=nvme,grads=nvme,acts=nvme"};
-    struct layout layout = model(8192);
     for (int i = 0; i < 32; i++) {
         const int stage = i % 4;
         const struct share share = stage == 0 ? SHARE_ALL : (struct share){0, 3};
-        assert_int_equal(layout_seal(&layout, 8192, share), 0);
-        struct placement_in in = inputs(&layout, places[i / 4 % 2 && stage == 3]);
+        assert_int_equal(layout_seal(layout, 8192, share), 0);
+        struct placement_in in = inputs(layout, places[i / 4 % 2 && stage == 3]);
         struct placement p = {0};
         char why[512];
         in.whole_weights = stage <= 2;
@@ -103,6 +101,17 @@ static void what_ranks_read_of_each_other_is_exposed_and_nothing_else(void **sta
         check_exposed(&p);
         placement_free(&p);
     }
+}
+
+/* Of units of much the same size, and of two sizes, which have buffers of their own. */
+static void what_ranks_read_of_each_other_is_exposed_and_nothing_else(void **state)
+{
+    (void)state;
+    struct layout layout = model(8192);
+    check_all(&layout);
+    layout_free(&layout);
+    layout = model_of_rows((uint32_t[]){60, 50, 100, 50, 100, 40}, UNITS, 8192);
+    check_all(&layout);
     layout_free(&layout);
 }
 

@@ -27,23 +27,6 @@ static uint64_t all_tiers(const struct placement *p, enum hst_class class)
            p->table[class][HST_TIER_NVME];
 }
 
-/* A unit for each number of rows, with a checkpoint. */
-static struct layout model_of_rows(const uint32_t *rows, uint32_t units, uint32_t tile_elements)
-{
-    struct layout layout = {0};
-    char why[256], name[2][16];
-    for (uint32_t u = 0; u < units; u++) {
-        snprintf(name[0], sizeof name[0], "u%u", u);
-        snprintf(name[1], sizeof name[1], "u%u.w", u);
-        struct hst_param_desc param = {.name = name[1], .dim_count = 2, .dims = {rows[u], 4096}};
-        struct hst_unit_desc desc = {
-            .name = name[0], .params = &param, .param_count = 1, .act_bytes_per_token = 256};
-        assert_int_equal(layout_add(&layout, &desc, why, sizeof why), 0);
-    }
-    assert_int_equal(layout_seal(&layout, tile_elements, SHARE_ALL), 0);
-    return layout;
-}
-
 /* An embedding and a head of `rows` rows, four layers of 100 between them. */
 static struct layout model_with_ends(uint32_t rows)
 {
