@@ -286,6 +286,16 @@ class Halves(unittest.TestCase):
         self.assertEqual(halves['parameters'], whole['parameters'])
         self.assertNotIn('--layers', self.plan('--hbm=20G', code=3)['why'])  # too small for both
 
+    def test_a_step_of_large_halves_takes_little_more_than_its_bound(self):
+        """Rows that are gathered sooner than they are copied; one buffer of either size, not two
+        of the larger one, for weights and for gradients."""
+        fewer = ('--world=512', '--nodes=64', '--batch-tokens=2097152')
+        for options in (LARGE, (*LARGE, '--place=states=nvme,weights=nvme'),
+                        (*LARGE[:1], *LARGE[3:5], *fewer)):
+            plan = json.loads(self.call('plan', *options, '--layers=halves', '--json'))
+            self.assertGreater(plan['bound_fraction'], 0.95, options)
+            self.assertLess(plan['predicted_step_s'], 100, options)
+
     def test_a_run_that_does_not_fit_names_them_too(self):
         kind = ('--durability=none', '--device=host',
                 '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme')
