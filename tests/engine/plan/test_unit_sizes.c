@@ -54,6 +54,16 @@ static void a_unit_is_narrow_before_one_that_is_clearly_larger(void **state)
     }
 }
 
+/* A head of a matrix that it has not for itself. */
+static void a_unit_of_nothing_is_usual_among_layers(void **state)
+{
+    (void)state;
+    struct layout layout = model_of_rows((uint32_t[]){60, 100, 100, 100, 100, 60}, 6, 4096);
+    layout.units[5].elements = 0;
+    assert_sizes(&layout, "uuuuuu");
+    layout_free(&layout);
+}
+
 /* A table is cut into slices of any size. */
 static void no_slice_is_narrow(void **state)
 {
@@ -236,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_unit_is_narrow_before_one_that_is_clearly_larger),
+        cmocka_unit_test(a_unit_of_nothing_is_usual_among_layers),
         cmocka_unit_test(no_slice_is_narrow),
         cmocka_unit_test(units_in_a_row_are_counted_by_size),
         cmocka_unit_test(halves_have_buffers_of_two_sizes),
