@@ -197,6 +197,37 @@ class Halves(unittest.TestCase):
                                  ranks=2, model='qk-norm')
                 self.assertEqual(got, want)
 
+    def large_mlps(self):
+        """A model whose MLPs are five times as large as its attentions; weights are drawn."""
+        folder = os.path.join(os.path.abspath(self.folder), 'large')
+        os.mkdir(folder)
+        with open(os.path.join(GOLDEN, 'untied-mha', 'config.json'), encoding='utf-8') as file:
+            config = json.load(file)
+        config.update(intermediate_size=448, num_hidden_layers=4)
+        with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as file:
+            json.dump(config, file)
+        shutil.copy(os.path.join(GOLDEN, 'untied-mha', 'tokens.bin'), folder)
+        return folder
+
+    def test_buffers_of_two_sizes(self):
+        """Attentions have their own, of weights and of gradients, in memory and beside a GPU."""
+        drives = '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme'
+        kind = ('--init=random', '--precision=bf16', '--clip=0.05')
+        model = self.large_mlps()
+        for halved in (('--device=host', drives), ('--device=far', drives),
+                       ('--device=far', drives, '--activations=recompute'),
+                       ('--device=far', drives, '--update=optimistic')):
+            with self.subTest(halved=halved):
+                self.assert_same(*kind, model=model, halved=halved)
+        if mpi.missing(FOLDER):
+            self.skipTest('no mpirun, or no libhoistway-mpi.so')
+        kind = (*kind, '--ways=2', '--durability=none')
+        want = self.train(None, *kind, '--device=host', model=model)
+        for place in (drives, RAM):
+            got = self.train('halves', *kind, '--device=host', '--layers=halves', place, ranks=2,
+                             model=model)
+            self.assertEqual(got, want)
+
     # ---- stores ----
 
     def kept(self, store, model):

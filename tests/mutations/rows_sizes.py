@@ -42,3 +42,8 @@ mutate(
     ('units of a size have no other one\'s buffer',
      'if (b->in->buffers[pool + UNIT_NARROW] == 0)', 'if (true)'),
 )
+mutate(
+    'engine/plan/graph/step_graph.c', 'e2e/halves',
+    ('a pool of a size has its own memory', 'kinds[i].pools[pool - kinds[i].first]',
+     'kinds[i].pools[0]'),
+)
