@@ -49,7 +49,7 @@ mutate(
     ('the order is heeded', 'enum leaving class = how->order[i];',
      'enum leaving class = PLACEMENT_USUAL.order[i];'),
     ('drives are not filled beyond their budget',
-     'if (!*found || !placement_drives_fit(in, p, &full))', 'if (!*found)'),
+     'if (placement_drives_fit(in, p, &full))', 'if (true)'),
 )
 mutate(
     'engine/plan/search/placement_refuse.c', 'engine/placement_refusals',
@@ -388,4 +388,25 @@ mutate(
 mutate(
     'tools/cli/log/runlog.c', 'e2e/ranks',
     ('the stage is told', 'json_put_whole(&json, "zero_stage", start->zero_stage);', ';'),
+)
+mutate(
+    'engine/plan/placement/lay_out.c', 'engine/lay_out',
+    ('what leaves memory passes by buffers', 'BY_RESIDENT | BY_WEIGHTS | BY_GRADS',
+     'BY_RESIDENT | BY_GRADS'),
+    ('states are no pool\'s unless some are elsewhere', 'BY_ANY_STATES | BY_SEGMENT', 'BY_SEGMENT'),
+    ('resident units take no DRAM', '{lay_grads, BY_RESIDENT | BY_GRADS}', '{lay_grads, BY_GRADS}'),
+    ('segments have fewer checkpoints', '{lay_acts, BY_ACTS | BY_SEGMENT}', '{lay_acts, BY_ACTS}'),
+)
+mutate(
+    'engine/plan/placement/lay_out_again.c', 'engine/lay_out',
+    ('each part begins at nothing', 'now.hbm_bytes = now.dram_bytes = 0;',
+     'now.hbm_bytes = now.dram_bytes;'),
+    ('resident units are known still', '? 0 : kept->resident_units', '? 0 : 0'),
+    ('so is the segment', 'now.segment = kept->segment;', 'now.segment = 1;'),
+    ('what was measured is of this choice', '    kept->choice = *c;\n', ''),
+)
+mutate(
+    'engine/plan/search/placement_memo.c', 'engine/lay_out',
+    ('drives are known as they were laid out', 'e->nvme_bytes = p->nvme_bytes;',
+     'e->nvme_bytes = p->dram_bytes;'),
 )

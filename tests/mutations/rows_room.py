@@ -58,8 +58,8 @@ mutate(
 mutate(
     'engine/plan/placement/lay_out.c', 'engine/versions e2e/room',
     ('what tells of room is in the sum', 'p->nvme_bytes = sat_add(p->nvme_bytes, rest);\n    '
-     '    *sum = sat_add(*sum, rest);\n    }\n}\n\n/* ---- buffers',
-     '*sum = sat_add(*sum, rest);\n    }\n}\n\n/* ---- buffers'),
+     '    *sum = sat_add(*sum, rest);\n    }\n}\n\n/* ---- the whole',
+     '*sum = sat_add(*sum, rest);\n    }\n}\n\n/* ---- the whole'),
     ('without scratch there is no room', 'p->drive_bytes[d] > 0 ? in->store_room_fixed : 0',
      'in->store_room_fixed'),
 )

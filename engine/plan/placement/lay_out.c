@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decides addresses for one choice of homes: one arena in HBM, one in DRAM, one file on each drive,
  * so the table is exact to the byte. */
-#include "plan/placement/lay_out.h"
+#include "plan/placement/lay_out_again.h"
 
 #include "base/saturate.h"
 #include "plan/layout/ways.h"
@@ -10,10 +10,6 @@
 #include "plan/placement/segments.h"
 
 #include <string.h>
-
-/* Tiles pass through host memory to be loaded, saved, or part of a version: one is worked on while
- * another one is copied. */
-#define HBM_SLOTS 2u
 
 static uint64_t *end_of(struct placement *p, enum hst_tier tier)
 {
@@ -31,12 +27,6 @@ uint64_t lay_out_take(struct placement *p, enum hst_tier tier, enum hst_class cl
 static uint64_t most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-/* It takes memory where the device computes. */
-static uint64_t take_near(struct placement *p, enum hst_class class, uint64_t bytes)
-{
-    return lay_out_take(p, p->compute_tier, class, bytes);
 }
 
 /* It takes memory where a unit is updated, if that is done in memory. */
@@ -395,7 +385,7 @@ static void place_recomputed(const struct placement_in *in, struct placement *p)
         home->acts.offset = sat_add(inner, sat_times(bytes, place - 1));
         most = place > most ? place : most;
     }
-    take_near(p, HST_CLASS_ACTS, sat_times(bytes, most));
+    lay_out_take_near(p, HST_CLASS_ACTS, sat_times(bytes, most));
 }
 
 /* It takes so many of those that can, evenly among them: where some backwards are shorter for it,
@@ -410,7 +400,7 @@ static void place_saved(const struct placement_in *in, const struct choice *c, s
         if (able == 0 || owed < able)
             continue;
         owed -= able;
-        p->units[u].saved = take_near(p, HST_CLASS_ACTS, placement_saved_bytes(p, u));
+        p->units[u].saved = lay_out_take_near(p, HST_CLASS_ACTS, placement_saved_bytes(p, u));
         p->saved_units++;
     }
 }
@@ -452,102 +442,17 @@ static void place_room_rest(const struct placement_in *in, struct placement *p)
     }
 }
 
-/* ---- buffers ---- */
-
-/* The buffer pool in DRAM that tiles from elsewhere pass through. */
-static void place_slots(const struct placement_in *in, const struct choice *c, struct placement *p)
-{
-    bool hbm = p->resident_units > 0;
-    bool grads = c->leaves[LEAVE_GRADS] > 0 && in->deferred;
-    bool weights = c->leaves[LEAVE_WEIGHTS] > 0, states = c->leaves[LEAVE_STATES] > 0;
-    if (!hbm && !grads && !weights && !states)
-        return;
-    uint64_t largest_tile = layout_largest_tile(in->layout);
-    uint64_t record = record_layout(in->optimizer, largest_tile).bytes;
-    uint64_t weight_bytes = sat_page_up(largest_tile * optimizer_weight_bytes(in->optimizer));
-    p->slot_record_at = weights || grads || hbm ? weight_bytes : 0;
-    p->slots.bytes = p->slot_record_at + (states || hbm ? record : 0);
-    uint32_t depth = grads || weights || states ? c->depths.slots : HBM_SLOTS;
-    uint32_t tiles = in->layout->tile_count;
-    p->slots.count = depth < tiles ? depth : tiles;
-    p->slots.at = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
-                               sat_times(p->slots.bytes, p->slots.count));
-}
-
-/* It places what the host needs beside a device with its own memory; the host device shares it. */
-static void place_host_side(const struct placement_in *in, uint64_t largest_tile,
-                            struct placement *p)
-{
-    uint64_t device = 0; /* up to the last unit that the device updates */
-    for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        const struct layout_unit *unit = &in->layout->units[u];
-        if (placement_is_resident(p, u))
-            device = unit->first_block * sizeof(double) + placement_partials_bytes(unit->elements);
-    }
-    p->norm_partials = take_near(p, HST_CLASS_BUFFERS, device);
-    p->host_partials = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
-                                    placement_partials_bytes(in->layout->elements));
-    p->load_values = p->accumulator;
-    if (p->compute_tier == HST_TIER_HBM)
-        p->load_values = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS,
-                                      sat_times(largest_tile, sizeof(float)));
-}
-
-static uint32_t ways_of(const struct placement_in *in)
-{
-    return in->ways > 0 ? in->ways : 1;
-}
-
-/* Of several ways each is rounded, and waits for those that it is added to. */
-static void place_ways(const struct placement_in *in, struct placement *p)
-{
-    const struct layout *layout = in->layout;
-    uint64_t elements = 0, tied = ways_of(in) > 1 ? layout->tied_elements : 0;
-    for (uint32_t u = 0; u < layout->unit_count; u++)
-        if (!layout->units[u].frozen)
-            elements = most(elements, layout->units[u].elements);
-    p->way_sums = (struct buffer_pool){.bytes = sat_page_up(sat_times(elements, sizeof(float))),
-                                       .count = in->way_buffers};
-    p->way_sums.at =
-        take_near(p, HST_CLASS_BUFFERS, sat_times(p->way_sums.bytes, p->way_sums.count));
-    p->tied_of_ways =
-        take_near(p, HST_CLASS_BUFFERS, sat_times(sat_times(tied, sizeof(float)), ways_of(in)));
-}
-
-static void place_buffers(const struct placement_in *in, const struct choice *c,
-                          struct placement *p)
-{
-    const struct layout *layout = in->layout;
-    /* On the host the accumulator also holds a tile's initial values before there are gradients. */
-    uint64_t largest_tile = layout_largest_tile(layout);
-    uint64_t accumulator = p->compute_tier == HST_TIER_HBM ? 0 : largest_tile;
-    for (uint32_t u = 0; u < layout->unit_count; u++) {
-        accumulator = most(accumulator, layout->units[u].grad_elements);
-        p->work_bytes = most(p->work_bytes, layout->units[u].work_bytes);
-    }
-    p->accumulator = take_near(p, HST_CLASS_BUFFERS, sat_times(accumulator, sizeof(float)));
-    p->tied = take_near(p, HST_CLASS_BUFFERS, sat_times(layout->tied_elements, sizeof(float)));
-    place_ways(in, p);
-    p->work = take_near(p, HST_CLASS_BUFFERS, p->work_bytes);
-    buffer_pools_place_kept(in, p);
-    p->client_device = take_near(p, HST_CLASS_BUFFERS, in->client_device_bytes);
-    p->client_host = lay_out_take(p, HST_TIER_DRAM, HST_CLASS_BUFFERS, in->client_host_bytes);
-    buffer_pools_place(in, c, p);
-    place_host_side(in, largest_tile, p);
-    place_slots(in, c, p);
-}
+/* ---- the whole ---- */
 
 static uint32_t count_micros(const struct placement_in *in)
 {
-    const uint32_t count = ways_of(in);
+    const uint32_t count = lay_out_ways(in);
     const struct ways ways = {
         .count = count, .tokens = in->batch_tokens / count, .micro_tokens = in->micro_batch_tokens};
     return ways_micro_count(&ways);
 }
 
-/* drives: 0, where what is on them is not looked at. */
-static void lay_out_on(const struct placement_in *in, const struct choice *c, uint32_t drives,
-                       struct placement *p)
+void lay_out_begin(const struct placement_in *in, uint32_t drives, struct placement *p)
 {
     *p = (struct placement){.layout = in->layout,
                             .optimizer = in->optimizer,
@@ -566,26 +471,58 @@ static void lay_out_on(const struct placement_in *in, const struct choice *c, ui
         p->units[u].first_tile = in->layout->units[u].first_tile;
         p->units[u].tile_count = in->layout->units[u].tile_count;
     }
-    choose_resident(in, c, p);
+}
+
+static void lay_weights(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
     place_weights(in, c->leaves[LEAVE_WEIGHTS], p);
-    buffer_pools_place_secondary(in, c, p);
+}
+
+static void lay_states(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
     place_states(in, c->leaves[LEAVE_STATES], p);
     place_store(in, p);
+}
+
+static void lay_grads(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
     if (placement_has_buckets(in))
         buckets_place(in, p);
     else
         place_grads(in, c->leaves[LEAVE_GRADS], p);
     if (has_drives(p)) /* they take no memory of their own */
         buffer_pools_stream(in, c, p);
+}
+
+static void lay_acts(const struct placement_in *in, const struct choice *c, struct placement *p)
+{
     place_acts(in, c, p);
     place_room_rest(in, p);
     uint64_t hidden =
         sat_times(placement_micro_stride(in, in->hidden_bytes_per_token), p->micro_count);
-    p->hidden = take_near(p, HST_CLASS_HIDDEN, hidden);
-    p->hidden_grad = take_near(p, HST_CLASS_HIDDEN, hidden);
+    p->hidden = lay_out_take_near(p, HST_CLASS_HIDDEN, hidden);
+    p->hidden_grad = lay_out_take_near(p, HST_CLASS_HIDDEN, hidden);
     place_recomputed(in, p);
-    place_saved(in, c, p);
-    place_buffers(in, c, p);
+}
+
+const struct lay_out_part LAY_OUT_PART[LAY_OUT_PARTS] = {
+    [PART_RESIDENT] = {choose_resident, BY_RESIDENT},
+    {lay_weights, BY_RESIDENT | BY_WEIGHTS},
+    {buffer_pools_place_secondary, BY_SEGMENT},
+    {lay_states, BY_RESIDENT | BY_STATES},
+    {lay_grads, BY_RESIDENT | BY_GRADS},
+    {lay_acts, BY_ACTS | BY_SEGMENT},
+    {place_saved, BY_SAVED | BY_SEGMENT},
+    [PART_BUFFERS] = {lay_out_buffers, BY_RESIDENT | BY_WEIGHTS | BY_GRADS | BY_ACTS |
+                                           BY_ANY_STATES | BY_SEGMENT | BY_DEPTHS | BY_STREAMED},
+};
+
+static void lay_out_on(const struct placement_in *in, const struct choice *c, uint32_t drives,
+                       struct placement *p)
+{
+    lay_out_begin(in, drives, p);
+    for (int i = 0; i < LAY_OUT_PARTS; i++)
+        LAY_OUT_PART[i].lay(in, c, p);
 }
 
 void lay_out(const struct placement_in *in, const struct choice *c, struct placement *p)

@@ -40,6 +40,22 @@ struct choice {
 uint64_t lay_out_take(struct placement *p, enum hst_tier tier, enum hst_class class,
                       uint64_t bytes);
 
+/** The same of memory where the device computes. */
+static inline uint64_t lay_out_take_near(struct placement *p, enum hst_class class, uint64_t bytes)
+{
+    return lay_out_take(p, p->compute_tier, class, bytes);
+}
+
+/** Parts of a batch: one where no more are said. */
+static inline uint32_t lay_out_ways(const struct placement_in *in)
+{
+    return in->ways > 0 ? in->ways : 1;
+}
+
+/** Takes memory for buffers, once homes are laid out. */
+void lay_out_buffers(const struct placement_in *in, const struct choice *choice,
+                     struct placement *p);
+
 /** *p keeps its array of units, the rest is rewritten. Sizes that overflow stay at UINT64_MAX. */
 void lay_out(const struct placement_in *in, const struct choice *choice, struct placement *p);
 /** The same in memory, for its bytes. What is on drives has no place and no bytes in the files, and

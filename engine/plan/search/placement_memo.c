@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what choices take, by their numbers: a table of fixed size, whose entries never change. */
+/* Keeps what choices take, by their numbers: a table of fixed size. What it says once stays so. */
 #include "plan/search/placement_memo.h"
 
 #include <stdlib.h>
@@ -16,11 +16,14 @@ struct entry {
     bool used;
     struct key key;
     uint64_t hbm_bytes, dram_bytes;
+    uint64_t nvme_bytes; /* where it was asked for */
+    bool knows_drives;
     uint32_t resident_units, device_weights[UNIT_SIZES];
 };
 
 struct placement_memo {
     uint32_t count;
+    struct lay_out_kept kept;
     struct entry entries[ENTRIES];
 };
 
@@ -52,22 +55,30 @@ static uint32_t place_of(const struct placement_memo *memo, const struct key *ke
     return at;
 }
 
-struct placement_memo *placement_memo_make(void)
+struct placement_memo *placement_memo_make(const struct placement_in *in)
 {
-    return calloc(1, sizeof(struct placement_memo));
+    struct placement_memo *memo = calloc(1, sizeof *memo);
+    if (!memo)
+        return NULL;
+    memo->kept.begun.units =
+        calloc((size_t)in->layout->unit_count + 1, sizeof *memo->kept.begun.units);
+    if (memo->kept.begun.units)
+        return memo;
+    free(memo);
+    return NULL;
 }
 
 void placement_memo_free(struct placement_memo *memo)
 {
+    if (memo)
+        free(memo->kept.begun.units);
     free(memo);
 }
 
-bool placement_memo_find(const struct placement_memo *memo, const struct choice *choice,
-                         struct placement *p)
+static bool find(const struct placement_memo *memo, const struct choice *choice,
+                 struct placement *p)
 {
     const struct key key = key_of(choice);
-    if (!memo)
-        return false;
     const struct entry *e = &memo->entries[place_of(memo, &key)];
     if (!e->used)
         return false;
@@ -79,15 +90,46 @@ bool placement_memo_find(const struct placement_memo *memo, const struct choice 
     return true;
 }
 
-void placement_memo_add(struct placement_memo *memo, const struct choice *choice,
-                        const struct placement *p)
+static void add(struct placement_memo *memo, const struct choice *choice, const struct placement *p)
 {
     const struct key key = key_of(choice);
-    if (!memo || memo->count >= ENTRIES / 4 * 3)
+    if (memo->count >= ENTRIES / 4 * 3)
         return;
     struct entry *e = &memo->entries[place_of(memo, &key)];
     memo->count += !e->used;
-    *e = (struct entry){true, key, p->hbm_bytes, p->dram_bytes, p->resident_units, {0}};
+    *e = (struct entry){.used = true,
+                        .key = key,
+                        .hbm_bytes = p->hbm_bytes,
+                        .dram_bytes = p->dram_bytes,
+                        .resident_units = p->resident_units};
     for (int i = 0; i < UNIT_SIZES; i++)
         e->device_weights[i] = p->device_weights[i].count;
+}
+
+void placement_memo_measure(struct placement_memo *memo, const struct placement_in *in,
+                            const struct choice *choice, struct placement *p)
+{
+    if (!memo) {
+        lay_out_memory(in, choice, p);
+        return;
+    }
+    if (find(memo, choice, p))
+        return;
+    lay_out_again(in, choice, &memo->kept, p);
+    add(memo, choice, p);
+}
+
+uint64_t placement_memo_drives(struct placement_memo *memo, const struct placement_in *in,
+                               const struct choice *choice, struct placement *p)
+{
+    const struct key key = key_of(choice);
+    struct entry *e = memo ? &memo->entries[place_of(memo, &key)] : NULL;
+    if (e && e->used && e->knows_drives)
+        return e->nvme_bytes;
+    lay_out(in, choice, p);
+    if (e && e->used) {
+        e->nvme_bytes = p->nvme_bytes;
+        e->knows_drives = true;
+    }
+    return p->nvme_bytes;
 }

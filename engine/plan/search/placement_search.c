@@ -103,10 +103,7 @@ static bool fits_memory(const struct placement_in *in, const struct placement *p
 /* A search looks at that of *p which a memo keeps, until all is laid out. */
 static void measure(const struct scope *s, const struct choice *c, struct placement *p)
 {
-    if (placement_memo_find(s->memo, c, p))
-        return;
-    lay_out_memory(s->in, c, p);
-    placement_memo_add(s->memo, c, p);
+    placement_memo_measure(s->memo, s->in, c, p);
 }
 
 /* Nothing that leaves DRAM, and no buffer pool there, takes HBM: of choices that differ in these
@@ -266,12 +263,9 @@ static bool leave_dram(const struct scope *s, const struct placement_how *how,
 }
 
 /* Bytes on drives. */
-static uint64_t lay_on_drives(const struct placement_in *in, const struct choice *c,
-                              struct placement *p)
+static uint64_t lay_on_drives(const struct scope *s, const struct choice *c, struct placement *p)
 {
-    if (in->has_nvme)
-        lay_out(in, c, p);
-    return in->has_nvme ? p->nvme_bytes : 0;
+    return s->in->has_nvme ? placement_memo_drives(s->memo, s->in, c, p) : 0;
 }
 
 /* Resident units are loaded and saved by way of DRAM, which takes some of it: they stay only where
@@ -281,12 +275,12 @@ static bool prefer_resident(const struct scope *s, const struct placement_how *h
                             struct placement *p)
 {
     const struct choice with = *c;
-    const uint64_t dram_bytes = p->dram_bytes, nvme_bytes = lay_on_drives(s->in, c, p);
+    const uint64_t dram_bytes = p->dram_bytes, nvme_bytes = lay_on_drives(s, c, p);
     *c = range->low;
     leave_hbm(s, range, c, p);
     bool without = leave_dram(s, how, range, c, p);
     bool better = found != without ? found
-                  : found          ? nvme_bytes <= lay_on_drives(s->in, c, p)
+                  : found          ? nvme_bytes <= lay_on_drives(s, c, p)
                                    : dram_bytes <= p->dram_bytes;
     if (!better)
         return without;
@@ -471,14 +465,15 @@ static bool search_depths(const struct scope *s, const struct placement_how *how
             range.low.depths = POOL_DEPTHS[depth];
             range.low.device_depths = DEVICE_DEPTHS[device];
             *found = search(s, how, &range, &choice, p);
-            if (*found)
-                lay_out(in, &choice, p);
-            if (!*found || !placement_drives_fit(in, p, &full))
+            if (!*found)
                 continue;
-            fill_reservations(s, &choice, p);
+            const struct choice bare = choice;
+            fill_reservations(s, &choice, p); /* drives have nothing of what fills memory */
             fill_saved(s, &choice, p);
             lay_out(in, &choice, p);
-            return true;
+            if (placement_drives_fit(in, p, &full))
+                return true;
+            choice = bare;
         }
     lay_out(in, &choice, p);
     return false;
@@ -558,7 +553,7 @@ int placement_try(const struct placement_in *in, struct placement *placement, ch
         snprintf(why, why_bytes, "out of memory while planning %u units", in->layout->unit_count);
         return -ENOMEM;
     }
-    const struct scope scope = {in, placement_memo_make()};
+    const struct scope scope = {in, placement_memo_make(in)};
     bool found = false;
     const bool placed = search_segments(&scope, &found, &p);
     placement_memo_free(scope.memo);

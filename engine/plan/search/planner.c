@@ -435,7 +435,7 @@ int planner_improve(const struct planner_in *in, struct placement *placement,
 {
     struct search s = {.in = in,
                        .usual = PLACEMENT_USUAL,
-                       .memo = placement_memo_make(),
+                       .memo = placement_memo_make(in->placement),
                        .least_s = planner_least_s(in)};
     struct planned result = {0};
     s.usual.segment = placement->segment;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans as values: what goes in stays as it is, and what comes out follows from it alone. */
 #include "placement_checks.h"
-#include "plan/search/placement_memo.h"
 #include "plan/search/placement_search.h"
 #include "plan/search/plan_seal.h"
 
@@ -550,32 +549,6 @@ static void an_order_of_what_need_not_leave_changes_nothing(void **state)
     layout_free(&layout);
 }
 
-static void a_memo_changes_nothing(void **state)
-{
-    (void)state;
-    struct layout layout = layers(6, 1000, 1 << 20);
-    assert_int_equal(layout_seal(&layout, TILE, SHARE_ALL), 0);
-    struct placement_in in = inputs(&layout, NULL);
-    uint32_t placed = 0, classes, again;
-    for (in.dram_budget = 1 << 18; in.dram_budget < 1u << 23; in.dram_budget += 1 << 18) {
-        struct placement_memo *memo = placement_memo_make();
-        for (uint32_t n = 0; n < 8; n++) {
-            struct placement_how how = PLACEMENT_USUAL;
-            struct placement one = {0}, two = {0};
-            how.first_quarters = 1 + n % 4;
-            const int rc = placement_search(&in, &how, memo, &classes, &one);
-            assert_int_equal(placement_search(&in, &how, NULL, &again, &two), rc);
-            assert_memory_equal(one.table, two.table, sizeof one.table);
-            placed += rc == 0;
-            placement_free(&one);
-            placement_free(&two);
-        }
-        placement_memo_free(memo);
-    }
-    assert_true(placed > 100); /* of 248 */
-    layout_free(&layout);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -594,7 +567,6 @@ int main(void)
         cmocka_unit_test(slices_are_taken_where_they_make_steps_faster),
         cmocka_unit_test(more_memory_makes_no_plan_slower),
         cmocka_unit_test(an_order_of_what_need_not_leave_changes_nothing),
-        cmocka_unit_test(a_memo_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
