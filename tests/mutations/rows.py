@@ -570,8 +570,6 @@ mutate(
      'if (--l->users == 0)', 'if (--l->users <= 1)'),
     ('a buffer is borrowed once',
      'if (l->buffer != GRAPH_NONE)\n        return;\n    l->inherited', 'l->inherited'),
-    ('a step window is opened when the last but one is done',
-     'step_window_of(scheduler, scheduler->opened)->left == 0', 'true'),
     ('what is not run is passed over',
      '    pass_over(scheduler, number, false);\n', ''),
 )

@@ -410,3 +410,14 @@ mutate(
     ('drives are known as they were laid out', 'e->nvme_bytes = p->nvme_bytes;',
      'e->nvme_bytes = p->dram_bytes;'),
 )
+mutate(
+    'engine/plan/graph/scheduler.h', 'engine/scheduler engine/graph',
+    ('a step window is opened when the last but one is done',
+     'step_window[scheduler->opened % SCHEDULER_WINDOWS].left == 0;',
+     'step_window[scheduler->opened % SCHEDULER_WINDOWS].left >= 0;'),
+)
+mutate(
+    'engine/plan/graph/scheduler.h', 'engine/simulate',
+    ('a lane is asked again when what it waits for is done', '*met->awaited != STATE_DONE;',
+     'true;'),
+)

@@ -29,11 +29,6 @@ static uint64_t first_tracked(const struct scheduler *scheduler)
     return scheduler->opened > SCHEDULER_WINDOWS ? scheduler->opened - SCHEDULER_WINDOWS : 0;
 }
 
-bool scheduler_is_run(const struct scheduler *scheduler, struct scheduled at)
-{
-    return (scheduler->phases[at.node] & step_window_of(scheduler, at.step_window)->phases) != 0;
-}
-
 /* ---- opening and closing ---- */
 
 int scheduler_init(struct scheduler *scheduler, const struct graph *graph)
@@ -80,12 +75,6 @@ void scheduler_free(struct scheduler *scheduler)
     }
     free(scheduler->phases);
     *scheduler = (struct scheduler){0};
-}
-
-bool scheduler_may_open(const struct scheduler *scheduler)
-{
-    return scheduler->opened < SCHEDULER_WINDOWS ||
-           step_window_of(scheduler, scheduler->opened)->left == 0;
 }
 
 bool scheduler_is_idle(const struct scheduler *scheduler)
@@ -333,18 +322,18 @@ static bool first_undone_dep(struct scheduler *scheduler, struct scheduled at, s
     const uint32_t *deps = graph->deps + node->first_dep;
     uint32_t done = is_new ? 0 : met->deps;
     copy_scheduled(&met->at, &at);
-    met->waits = false;
-    for (; done < node->dep_count && !met->waits; done += !met->waits) {
+    met->awaited = NULL;
+    for (; done < node->dep_count; done++) {
         const uint64_t before = deps[done] / DEP_BEFORE;
         struct scheduled dep = {at.step_window - before, deps[done] % DEP_BEFORE};
         if (is_run_and_done(scheduler, dep) || is_done(scheduler, &dep))
             continue;
-        met->waits = true;
-        copy_scheduled(&met->on, &dep);
+        met->awaited = &step_window_of(scheduler, dep.step_window)->state[dep.node];
         copy_scheduled(on, &dep);
+        break;
     }
     met->deps = done;
-    return met->waits;
+    return met->awaited != NULL;
 }
 
 bool scheduler_ready(struct scheduler *scheduler, struct scheduled at)

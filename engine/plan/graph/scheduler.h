@@ -51,10 +51,10 @@ struct scheduler_place {
 
 /* A lane's next node, and so many of its dependencies that were found done, from the first on. */
 struct scheduler_met {
-    struct scheduled at, on; /* on: the first that was not, where `waits` */
+    struct scheduled at;
     uint32_t deps;
-    bool waits;
-    bool lacks;     /* else: a buffer of this pool could not be had */
+    const uint8_t *awaited; /* the state of the first that was not; null: there is none */
+    bool lacks;             /* then: a buffer of this pool could not be had */
     uint32_t pool;
     uint64_t turns; /* of the pool, by then */
 };
@@ -78,7 +78,11 @@ int scheduler_init(struct scheduler *scheduler, const struct graph *graph);
 void scheduler_free(struct scheduler *scheduler);
 
 /** True where the next step window may be opened: the last but one is done, node for node. */
-bool scheduler_may_open(const struct scheduler *scheduler);
+static inline bool scheduler_may_open(const struct scheduler *scheduler)
+{
+    return scheduler->opened < SCHEDULER_WINDOWS ||
+           scheduler->step_window[scheduler->opened % SCHEDULER_WINDOWS].left == 0;
+}
 /** Opens the next step window with these phases of it. scheduler_may_open must be true. */
 void scheduler_open(struct scheduler *scheduler, unsigned phases);
 /** Leaves an opened step window no other phases than these. What was started goes on; a buffer
@@ -96,7 +100,12 @@ void scheduler_lend_next(struct scheduler *scheduler, enum pool pool, uint32_t b
 uint32_t scheduler_left_to_heir(const struct scheduler *scheduler, uint64_t step_window,
                                 uint32_t reservation);
 /** True where the node belongs to a phase of its step window that is run. */
-bool scheduler_is_run(const struct scheduler *scheduler, struct scheduled at);
+static inline bool scheduler_is_run(const struct scheduler *scheduler, struct scheduled at)
+{
+    const struct scheduler_window *step_window =
+        &scheduler->step_window[at.step_window % SCHEDULER_WINDOWS];
+    return (scheduler->phases[at.node] & step_window->phases) != 0;
+}
 /** True where all nodes of all opened step windows are done. Cost: O(1). */
 bool scheduler_is_idle(const struct scheduler *scheduler);
 
@@ -110,10 +119,8 @@ bool scheduler_next(struct scheduler *scheduler, enum lane lane, struct schedule
 static inline bool scheduler_is_held(const struct scheduler *scheduler, enum lane lane)
 {
     const struct scheduler_met *met = &scheduler->met[lane];
-    const struct scheduler_window *on =
-        &scheduler->step_window[met->on.step_window % SCHEDULER_WINDOWS];
-    if (met->waits)
-        return on->state[met->on.node] != STATE_DONE;
+    if (met->awaited)
+        return *met->awaited != STATE_DONE;
     return met->lacks && met->turns == scheduler->turns[met->pool];
 }
 /** True where the dependencies of a lane's next node are done and its buffers can be had. */
