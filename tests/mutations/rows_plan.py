@@ -409,6 +409,9 @@ mutate(
     'engine/plan/search/placement_memo.c', 'engine/lay_out',
     ('drives are known as they were laid out', 'e->nvme_bytes = p->nvme_bytes;',
      'e->nvme_bytes = p->dram_bytes;'),
+    ('what was measured need not have been found',
+     'memo && memo->entries[place_of(memo, &key)].was_found',
+     'memo && memo->entries[place_of(memo, &key)].used'),
 )
 mutate(
     'engine/plan/graph/scheduler.h', 'engine/scheduler engine/graph',

@@ -124,18 +124,18 @@ static int32_t due(const struct finder *f, uint32_t node)
     return f->order->anchor[node] >= 0 ? f->order->anchor[node] : f->order->before[node];
 }
 
-/* A reservation some places before another one in its pool, maybe in the step window before. */
+/* A reservation so many places before another one in its pool, maybe in the step window before. */
 struct earlier {
-    uint32_t at, reservation; /* at: its place */
+    uint32_t reservation;
     bool before;
 };
 
-/* One place more before it. */
-static struct earlier step_back(const struct finder *f, uint32_t pool, struct earlier e)
+static struct earlier earlier_reservation(const struct finder *f, uint32_t pool, uint32_t place,
+                                          uint32_t back)
 {
-    const bool before = e.before || e.at == 0;
-    const uint32_t at = (e.at == 0 ? f->pool_count[pool] : e.at) - 1;
-    return (struct earlier){at, f->pool[pool][at], before};
+    bool before = back > place;
+    uint32_t at = before ? place + f->pool_count[pool] - back : place - back;
+    return (struct earlier){f->pool[pool][at], before};
 }
 
 /* It has its buffer still when the reservation at `place` is lent, before anchor `need` begins: it
@@ -162,10 +162,8 @@ static void hold_in_lane(struct finder *f, uint32_t pool, uint32_t place, uint32
 {
     int32_t need = f->need[f->pool[pool][place]];
     uint32_t below[2] = {GRAPH_NONE, GRAPH_NONE}; /* in this step window, in the one before */
-    const uint32_t most = back_most(f, pool);
-    struct earlier e = {.at = place};
-    for (uint32_t back = 1; back <= most; back++) {
-        e = step_back(f, pool, e);
+    for (uint32_t back = 1; back <= back_most(f, pool); back++) {
+        struct earlier e = earlier_reservation(f, pool, place, back);
         size_t at = (size_t)e.reservation * LANE_COUNT + (size_t)lane;
         if (f->last[at] == GRAPH_NONE || f->held[back])
             continue;
@@ -194,10 +192,9 @@ static void hold(struct finder *f, uint32_t number)
         return; /* what it holds only comes earlier: the same need says nothing new */
     f->asked[number] = f->need[number];
     const uint32_t most = back_most(f, pool);
-    struct earlier e = {.at = place};
     for (uint32_t back = 1; back <= most && held <= spare; back++) {
-        e = step_back(f, pool, e);
-        f->held[back] = is_held(f, e, place, f->need[number]);
+        f->held[back] =
+            is_held(f, earlier_reservation(f, pool, place, back), place, f->need[number]);
         held += f->held[back];
     }
     for (int lane = 0; held <= spare && lane < LANE_COUNT; lane++)

@@ -18,6 +18,7 @@ struct entry {
     uint64_t hbm_bytes, dram_bytes;
     uint64_t nvme_bytes; /* where it was asked for */
     bool knows_drives;
+    bool was_found; /* by a search, as what fits */
     uint32_t resident_units, device_weights[UNIT_SIZES];
 };
 
@@ -132,4 +133,18 @@ uint64_t placement_memo_drives(struct placement_memo *memo, const struct placeme
         e->knows_drives = true;
     }
     return p->nvme_bytes;
+}
+
+bool placement_memo_was_found(const struct placement_memo *memo, const struct choice *choice)
+{
+    const struct key key = key_of(choice);
+    return memo && memo->entries[place_of(memo, &key)].was_found;
+}
+
+void placement_memo_note_found(struct placement_memo *memo, const struct choice *choice)
+{
+    const struct key key = key_of(choice);
+    struct entry *e = memo ? &memo->entries[place_of(memo, &key)] : NULL;
+    if (e && e->used)
+        e->was_found = true;
 }

@@ -29,4 +29,9 @@ void placement_memo_measure(struct placement_memo *memo, const struct placement_
 uint64_t placement_memo_drives(struct placement_memo *memo, const struct placement_in *in,
                                const struct choice *choice, struct placement *p);
 
+/** True where a search has found the choice before, and told so. memo may be null. */
+bool placement_memo_was_found(const struct placement_memo *memo, const struct choice *choice);
+/** It is told of a choice that was measured. memo may be null. */
+void placement_memo_note_found(struct placement_memo *memo, const struct choice *choice);
+
 #endif

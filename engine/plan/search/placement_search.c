@@ -451,9 +451,10 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
 /* ---- the whole ---- */
 
 /* With buffer pools as deep as there is room for: those of the drives first, which are what a step
- * waits for. *found: memory has room, and the drives have not. */
+ * waits for. *found: memory has room, and the drives have not. *again: what fits was found before,
+ * and is not laid out; may be null. */
 static bool search_depths(const struct scope *s, const struct placement_how *how, uint32_t *classes,
-                          bool *found, struct placement *p)
+                          bool *found, bool *again, struct placement *p)
 {
     const struct placement_in *in = s->in;
     struct choice_range range = choices(in, how);
@@ -470,9 +471,13 @@ static bool search_depths(const struct scope *s, const struct placement_how *how
             const struct choice bare = choice;
             fill_reservations(s, &choice, p); /* drives have nothing of what fills memory */
             fill_saved(s, &choice, p);
-            lay_out(in, &choice, p);
-            if (placement_drives_fit(in, p, &full))
+            if (again && (*again = placement_memo_was_found(s->memo, &choice)))
                 return true;
+            lay_out(in, &choice, p);
+            if (placement_drives_fit(in, p, &full)) {
+                placement_memo_note_found(s->memo, &choice);
+                return true;
+            }
             choice = bare;
         }
     lay_out(in, &choice, p);
@@ -484,17 +489,18 @@ int placement_search(const struct placement_in *in, const struct placement_how *
 {
     const struct scope s = {in, memo};
     struct placement p = {.units = calloc((size_t)in->layout->unit_count + 1, sizeof *p.units)};
-    bool found, offloaded = how->resident_quarters != PLACEMENT_ALL;
+    bool found, again = false, offloaded = how->resident_quarters != PLACEMENT_ALL;
     if (!p.units)
         return -ENOMEM;
     bool may = in->compute_tier == HST_TIER_DRAM || !offloaded || placement_may_be_offloaded(in);
     *classes = 0;
-    if (may && search_depths(&s, how, classes, &found, &p)) {
+    const bool fits_so = may && search_depths(&s, how, classes, &found, &again, &p);
+    if (fits_so && !again) {
         *placement = p;
         return 0;
     }
     placement_free(&p);
-    return -ENOSPC;
+    return fits_so ? -EALREADY : -ENOSPC;
 }
 
 /* In the usual way: all units where they are computed with, or as many as may be. */
@@ -503,10 +509,10 @@ static bool search_usual(const struct scope *s, uint32_t segment, bool *found, s
     struct placement_how how = PLACEMENT_USUAL;
     how.segment = segment;
     how.resident_quarters = PLACEMENT_ALL;
-    if (may_be_near(s->in) && search_depths(s, &how, NULL, found, p))
+    if (may_be_near(s->in) && search_depths(s, &how, NULL, found, NULL, p))
         return true;
     how.resident_quarters = 4;
-    return placement_may_be_offloaded(s->in) && search_depths(s, &how, NULL, found, p);
+    return placement_may_be_offloaded(s->in) && search_depths(s, &how, NULL, found, NULL, p);
 }
 
 /* It tells how far a placement is from fitting: what it lacks first, and how much it wants of

@@ -40,7 +40,8 @@ extern const struct placement_how PLACEMENT_USUAL;
  * *classes: so many of the order had their turn to leave. Another order of the others, which had
  * none, gives the same.
  * memo: of earlier searches of the same input, and what this one adds; may be null.
- * Errors: -ENOSPC nothing fits so; -ENOMEM. Cost: O(units), some hundred times, less what the memo
+ * Errors: -ENOSPC nothing fits so; -EALREADY an earlier search of the memo's has found the same
+ * placement; -ENOMEM. Cost: O(units), some hundred times, less what the memo
  * has.
  */
 int placement_search(const struct placement_in *in, const struct placement_how *how,

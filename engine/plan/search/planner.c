@@ -219,7 +219,7 @@ static uint32_t try(struct search *s, const struct placement_how *how)
         return LEAVE_COUNT;
     int rc = placement_search(s->in->placement, how, s->memo, &classes, &c.placement);
     if (rc) {
-        s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so */
+        s->rc = rc == -ENOMEM ? rc : 0; /* else it does not fit so, or was tried */
         return classes;
     }
     c.placement.late_eighths = s->late_eighths;
