@@ -93,7 +93,9 @@ struct step_state {
 /* Of the backward at hand (way_sums.c). */
 struct way_state {
     uint32_t at; /* of the rank's ways: whose micro-batches are computed */
+    uint32_t first_micro; /* of that way: the one that came first, while no other has come */
     struct ways_counter counter;
+    unsigned char *in_place; /* where its sum is to be, which it is accumulated in; or null */
     /* Inputs of an addition: the device reads them when it comes to it, so none is written then. */
     const void *pairs[WAYS_SUMS_MOST][WAYS_SUMS_MOST][2];
     /* Likewise of a last one into a bucket: [unit_count · ranks], of each rank's shard. */

@@ -8,6 +8,8 @@
 
 float *views_accumulator(const struct hst_engine *engine, const struct layout_param *param)
 {
+    if (!param->tied && engine->way.in_place)
+        return (float *)(void *)engine->way.in_place + param->offset;
     uint64_t base = param->tied ? engine->placement.tied : engine->placement.accumulator;
     return (float *)(void *)(engine->arena + base) + param->grad_offset;
 }
@@ -51,6 +53,17 @@ static struct hst_work saved_of(const struct hst_engine *engine, uint32_t unit,
     return (struct hst_work){engine->arena + at, placement_saved_bytes(&engine->placement, unit)};
 }
 
+void views_set_grads(struct hst_engine *engine, uint32_t unit, bool fresh)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    for (uint32_t i = 0; i < u->param_count; i++) {
+        struct hst_param_view *view = &engine->units[unit].views[i];
+        const struct layout_param *param = &engine->layout.params[u->first_param + i];
+        view->grad = param->frozen ? NULL : views_accumulator(engine, param);
+        view->fresh = fresh && u->writes_grads && view->grad && !param->tied;
+    }
+}
+
 void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
@@ -59,11 +72,13 @@ void views_set(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep)
         set_weights(engine, unit);
     for (uint32_t i = 0; i < u->param_count; i++) {
         struct hst_param_view *view = &engine->units[unit].views[i];
-        const struct layout_param *param = &engine->layout.params[u->first_param + i];
-        view->grad = gradients && !param->frozen ? views_accumulator(engine, param) : NULL;
+        view->grad = NULL;
+        view->fresh = false;
         if (blind)
             view->data = NULL;
     }
+    if (gradients)
+        views_set_grads(engine, unit, true);
     engine->view = (struct hst_unit_view){
         .param = engine->units[unit].views,
         .param_count = u->param_count,

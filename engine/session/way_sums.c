@@ -8,6 +8,10 @@
 
 #include <errno.h>
 
+/* Of a way, in the place of the micro-batch that came first. */
+#define NO_MICRO       UINT32_MAX
+#define SEVERAL_MICROS (UINT32_MAX - 1)
+
 /* ---- configuration ---- */
 
 #define HOP_DEFAULT 8u
@@ -149,9 +153,12 @@ static int round_param(struct hst_engine *engine, const struct layout_param *par
 {
     const uint64_t stop = param->offset + param->count;
     struct hst_stream *stream = engine->exec.streams.unit;
-    const int rc =
-        joined ? join_param(engine, param, row, joined)
-               : put(stream, row, param->offset, param->count, views_accumulator(engine, param));
+    const float *from = views_accumulator(engine, param);
+    int rc = 0;
+    if (joined)
+        rc = join_param(engine, param, row, joined);
+    else if ((const void *)from != row_at(row, param->offset)) /* else it is there */
+        rc = put(stream, row, param->offset, param->count, from);
     return rc || end <= stop ? rc : put(stream, row, stop, end - stop, NULL);
 }
 
@@ -259,18 +266,19 @@ static int add(struct hst_engine *engine, uint32_t unit, const struct ways_addit
     return hst_op_sum_ways(engine->exec.streams.unit, &sum);
 }
 
-/* Says whether the way at hand is added to the one before right away, and is so in f32 as it was
- * accumulated: that addition, which then counts as made, reads the accumulator itself. */
-static bool joins_at_once(struct hst_engine *engine, uint32_t way, struct row row,
-                          struct ways_addition *addition)
+/* Says whether a way that the counter has taken is added to the one before right away, and is so in
+ * f32 as it was accumulated: that addition, which then counts as made, reads the accumulator. */
+static bool joins_at_once(const struct hst_engine *engine, uint32_t way,
+                          struct ways_counter *counter, struct ways_addition *addition)
 {
     const struct ways *ways = &engine->ways;
-    struct ways_counter ahead = engine->way.counter;
+    const bool shards = engine->placement.buckets && engine_computes_in_dram(engine);
+    struct ways_counter ahead = *counter;
     if (hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1}) != HST_F32 || ways->tree.quant ||
         !ways_counter_next(ways, &ahead, addition) || addition->each != 1 ||
-        (addition->last && row.shard > 0))
+        (addition->last && shards))
         return false;
-    engine->way.counter = ahead;
+    *counter = ahead;
     return true;
 }
 
@@ -281,7 +289,7 @@ static int take_way(struct hst_engine *engine, uint32_t unit, uint32_t buffer)
     const uint32_t way = ways->first + engine->way.at;
     struct row row = row_of_grads(engine, unit);
     struct ways_addition addition;
-    const bool joins = joins_at_once(engine, way, row, &addition);
+    const bool joins = joins_at_once(engine, way, &engine->way.counter, &addition);
     const struct hst_sum_node node = {joins ? addition.first : way, joins ? 2 : 1};
     if (!joins || !addition.last)
         row = (struct row){.data = buffer_at(engine, joins ? addition.out : buffer),
@@ -347,10 +355,42 @@ static int leave_tied(struct hst_engine *engine, uint32_t unit, struct hst_strea
                            engine->arena + engine->placement.tied, tied_bytes(engine));
 }
 
-static int zero_own(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
+/* A buffer has a unit's parameters as the accumulator has them. */
+static bool lies_alike(const struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    const struct layout_param *params = engine->layout.params;
+    bool alike = true;
+    for (uint32_t i = u->first_param; i < u->first_param + u->param_count; i++)
+        alike = alike && (params[i].tied || params[i].grad_offset == params[i].offset);
+    return alike;
+}
+
+/* Who writes may do so where the way's gradient, which is then f32, is to be: it is not copied. */
+static unsigned char *place_of_way(const struct hst_engine *engine, uint32_t unit)
+{
+    const struct ways *ways = &engine->ways;
+    const uint32_t way = ways->first + engine->way.at;
+    if (!engine->layout.units[unit].writes_grads || !lies_alike(engine, unit) ||
+        hst_sum_type(&ways->tree, (struct hst_sum_node){way, 1}) != HST_F32)
+        return NULL;
+    if (ways->count == 1) {
+        const struct row row = row_of_grads(engine, unit);
+        return row.shard > 0 ? NULL : row.data;
+    }
+    struct ways_counter ahead = engine->way.counter;
+    struct ways_addition addition;
+    const uint32_t buffer = ways_counter_push(ways, &ahead);
+    return joins_at_once(engine, way, &ahead, &addition) ? NULL : buffer_at(engine, buffer);
+}
+
+/* Who writes a way's first gradient needs no zeros. */
+static int begin_own(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream)
 {
     const uint64_t elements = engine->layout.units[unit].grad_elements;
-    if (elements == 0)
+    engine->way.first_micro = NO_MICRO;
+    engine->way.in_place = elements > 0 ? place_of_way(engine, unit) : NULL;
+    if (elements == 0 || engine->layout.units[unit].writes_grads)
         return 0;
     return hst_stream_zero(stream, engine->arena + engine->placement.accumulator,
                            elements * sizeof(float));
@@ -374,7 +414,7 @@ int way_sums_begin(struct hst_engine *engine, uint32_t unit, struct hst_stream *
     engine->way.counter = (struct ways_counter){.count = 0};
     int rc = zero_tied(engine, stream);
     rc = rc ? rc : take_tied(engine, unit, stream);
-    rc = rc ? rc : zero_own(engine, unit, stream);
+    rc = rc ? rc : begin_own(engine, unit, stream);
     return rc ? engine_fail_device(engine, rc, "zeroing gradients") : 0;
 }
 
@@ -387,7 +427,23 @@ static int pass_way(struct hst_engine *engine, uint32_t unit)
     if (rc || engine->way.at == engine->ways.count)
         return rc;
     rc = take_tied(engine, unit, stream);
-    return rc ? rc : zero_own(engine, unit, stream);
+    return rc ? rc : begin_own(engine, unit, stream);
+}
+
+/* Nobody has written the gradients of the way at hand, which are any bits. */
+static bool is_unwritten(const struct hst_engine *engine, uint32_t unit)
+{
+    const struct layout_unit *u = &engine->layout.units[unit];
+    return u->writes_grads && !u->frozen && u->grad_elements > 0 &&
+           engine->way.first_micro == NO_MICRO;
+}
+
+static int refuse_unwritten(struct hst_engine *engine, uint32_t unit)
+{
+    return report_refuse(&engine->report,
+                         "unit %u writes its gradients, and no micro-batch of way %u came. Fix: "
+                         "hst_act_acquire for each, or no HST_UNIT_WRITES_GRADS",
+                         slices_described(engine, unit), engine->way.at);
 }
 
 int way_sums_reach(struct hst_engine *engine, uint32_t unit, uint32_t micro)
@@ -399,8 +455,16 @@ int way_sums_reach(struct hst_engine *engine, uint32_t unit, uint32_t micro)
                              "micro-batch %u comes behind those of a later way: a backward takes "
                              "them in their order",
                              micro);
-    while (rc == 0 && engine->way.at < way)
+    while (rc == 0 && engine->way.at < way) {
+        if (is_unwritten(engine, unit))
+            return refuse_unwritten(engine, unit);
         rc = pass_way(engine, unit);
+    }
+    if (engine->way.first_micro == NO_MICRO)
+        engine->way.first_micro = micro;
+    else if (engine->way.first_micro != micro)
+        engine->way.first_micro = SEVERAL_MICROS;
+    views_set_grads(engine, unit, engine->way.first_micro == micro);
     return rc ? engine_fail_device(engine, rc, "adding gradients") : 0;
 }
 
@@ -412,6 +476,8 @@ int way_sums_end(struct hst_engine *engine, uint32_t unit)
                              "gradients of unit %u are not complete: %u of its %u ways were not "
                              "begun",
                              slices_described(engine, unit), left - 1, engine->ways.count);
+    if (is_unwritten(engine, unit))
+        return refuse_unwritten(engine, unit);
     int rc = pass_way(engine, unit);
     return rc ? engine_fail_device(engine, rc, "rounding gradients") : 0;
 }

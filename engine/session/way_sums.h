@@ -14,9 +14,10 @@ int way_sums_configure(struct hst_engine *engine);
 /** Once the arena is there: what the device reads of sums is written before any is begun. */
 void way_sums_open(struct hst_engine *engine);
 
-/** The unit's backward begins on the stream: accumulators are zero. */
+/** The unit's backward begins on the stream: accumulators are zero, or to be written. */
 int way_sums_begin(struct hst_engine *engine, uint32_t unit, struct hst_stream *stream);
-/** The backward goes on with this micro-batch. Errors: -EINVAL its way is over already. */
+/** The backward goes on with this micro-batch; views say whether its gradients are fresh. Errors:
+ * -EINVAL its way is over already, or one before it was not written. */
 int way_sums_reach(struct hst_engine *engine, uint32_t unit, uint32_t micro);
 /** All ways are over: the row of gradients has their sum. Errors: -EINVAL some were not begun. */
 int way_sums_end(struct hst_engine *engine, uint32_t unit);

@@ -64,10 +64,19 @@ void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *r
     pass_add_rmsnorm(p, x, NULL, NULL, param, y, rstd);
 }
 
+/* Of a vector, whose operation adds: zeros cost nothing beside it. */
+static void zero_fresh(struct pass *p, size_t param, size_t count)
+{
+    const struct hst_param_view *view = &p->param[param];
+    if (view->fresh && enqueues(p))
+        p->rc = hst_stream_zero(p->stream, view->grad, count * sizeof *view->grad);
+}
+
 static void norm_backward_of(struct pass *p, size_t param, struct hst_rmsnorm_backward args)
 {
     if (p->measure)
         need_work(p, hst_rmsnorm_backward_work_bytes(p->device, args.tokens, args.width));
+    zero_fresh(p, param, args.width);
     if (!enqueues(p))
         return;
     args.dtype = p->dtype;
@@ -128,6 +137,7 @@ void pass_bias_backward(struct pass *p, size_t width, const void *dy, size_t par
 {
     if (p->measure)
         need_work(p, hst_bias_backward_work_bytes(p->device, p->tokens, width));
+    zero_fresh(p, param, width);
     if (!enqueues(p) || !pass_trains(p, p->param[param].grad))
         return;
     struct hst_bias_backward args = {.tokens = p->tokens,

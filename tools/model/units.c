@@ -167,7 +167,7 @@ static int add_layer(struct llama *model, struct hst_engine *engine, const struc
         .flops_per_token = llama_part_flops(model, at->layer, at->part),
         .act_bytes_per_token = hidden_bytes(model),
         .work_bytes = area.size_bytes,
-        .flags = HST_UNIT_RECOMPUTE,
+        .flags = HST_UNIT_RECOMPUTE | HST_UNIT_WRITES_GRADS,
         .saved_bytes = saved.size_bytes,
     };
     return hst_unit_add(engine, &desc, unit);
@@ -186,7 +186,7 @@ static int add_norm(struct llama *model, struct hst_engine *engine, uint32_t *un
         .param_count = 1,
         .act_bytes_per_token = hidden_bytes(model),
         .work_bytes = area.size_bytes,
-        .flags = HST_UNIT_RECOMPUTE,
+        .flags = HST_UNIT_RECOMPUTE | HST_UNIT_WRITES_GRADS,
     };
     return hst_unit_add(engine, &desc, unit);
 }
@@ -210,7 +210,7 @@ static int add_head(struct llama *model, struct hst_engine *engine, uint32_t *un
         .param_count = 1,
         .flops_per_token = llama_head_flops(model),
         .work_bytes = area.size_bytes,
-        .flags = HST_UNIT_NO_FORWARD,
+        .flags = HST_UNIT_NO_FORWARD | HST_UNIT_WRITES_GRADS,
         .slices = {.block_rows = WEIGHT_BLOCK_ROWS,
                    .work_bytes = slice.size_bytes,
                    .token_bytes = head_kept_bytes(model)},

@@ -408,9 +408,9 @@ int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **
 struct hst_param_view {
     /* dtype[dims], of a slice its rows; read-only, on the device, aligned to 128 bytes, as grad */
     void *data;
-    /* f32[dims] in HST_BACKWARD, zeroed by the engine, accumulated by the caller; else null, and of
-       a parameter that is frozen */
+    /* f32[dims] in HST_BACKWARD, zero at first, added to by the caller; else, and frozen, null */
     float *grad;
+    bool fresh; /* grad was not zeroed: write it (HST_UNIT_WRITES_GRADS) */
 };
 struct hst_unit_view {
     const struct hst_param_view *param; /* [param_count], aliases too */

@@ -39,6 +39,17 @@ enum hst_unit_flag {
        engine may then keep the checkpoint of every second, third, ... of units with this flag that
        follow one another; those between are computed from it again in the backward. */
     HST_UNIT_RECOMPUTE = 1u << 2,
+    /*
+     * The unit's backward writes gradients where it else adds to them: the engine does not zero
+     * them, and view.param[i].fresh says when one is to be written. It is fresh at each way's
+     * beginning, from hst_unit_acquire or from hst_act_acquire of the way's first micro-batch on,
+     * until hst_act_acquire of another micro-batch of the way. What is there is any bits then, NaN
+     * too, so all elements are written, or zeroed first; each way may have them at another address,
+     * so grad is read behind hst_act_acquire as well. Tied tensors are never fresh. Each way
+     * acquires an activation, else its end is refused (-EINVAL). Zeros and x add up to x, but for a
+     * −0, which a sum of terms that all underflow may be.
+     */
+    HST_UNIT_WRITES_GRADS = 1u << 3,
 };
 
 struct hst_unit_desc {

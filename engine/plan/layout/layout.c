@@ -289,6 +289,7 @@ int layout_add(struct layout *layout, const struct hst_unit_desc *desc, char *wh
                                  .no_forward = (desc->flags & HST_UNIT_NO_FORWARD) != 0,
                                  .blind_backward = (desc->flags & HST_UNIT_BLIND_BACKWARD) != 0,
                                  .recompute = (desc->flags & HST_UNIT_RECOMPUTE) != 0,
+                                 .writes_grads = (desc->flags & HST_UNIT_WRITES_GRADS) != 0,
                                  .block_rows = desc->slices.block_rows,
                                  .slice_work_bytes = desc->slices.work_bytes,
                                  .slice_token_bytes = desc->slices.token_bytes,

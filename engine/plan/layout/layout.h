@@ -57,6 +57,7 @@ struct layout_unit {
     bool no_forward;      /* in training: its backward computes the forward too */
     bool blind_backward;  /* its backward reads no weights */
     bool recompute;       /* its checkpoint is the hidden state, and may be recomputed */
+    bool writes_grads;    /* a way's first gradient is written, not added to zeros */
     bool borrows;         /* it has a parameter whose owner is another one */
     /* All its parameters are frozen: it has weights, and nothing else of its own. A layout without
        parameters, as a store's, is told. */

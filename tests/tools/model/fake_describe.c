@@ -71,6 +71,11 @@ int hst_engine_micro(const struct hst_engine *e, uint32_t micro, struct hst_micr
     return 0;
 }
 
+uint32_t fake_way_of(const struct hst_engine *e, uint32_t micro)
+{
+    return micro / way_micros(e);
+}
+
 int hst_engine_create(const struct hst_config *config, struct hst_engine **engine)
 {
     struct hst_engine *e = calloc(1, sizeof *e);
@@ -116,6 +121,7 @@ void hst_engine_destroy(struct hst_engine **engine)
             free(p->v);
         }
         free(unit->grads);
+        free(unit->sums);
         free(unit->weights);
     }
     free_acts(e, e->carry);
@@ -192,6 +198,7 @@ static void place_params(const struct hst_engine *e, struct fake_unit *u)
     for (uint32_t i = 0; i < u->param_count; i++)
         all += places(&u->params[i]);
     u->grads = fake_take_zeros(all);
+    u->sums = u->flags & HST_UNIT_WRITES_GRADS ? fake_take_zeros(all) : NULL;
     u->weights = fake_take(all * hst_dtype_bytes(e->dtype));
     for (size_t i = 0, at = 0; i < u->param_count; at += places(&u->params[i++])) {
         if (u->params[i].owner)

@@ -111,6 +111,78 @@ static uint64_t next_of_evaluation(struct hst_engine *e, uint32_t unit)
     return first;
 }
 
+/* ---- fresh gradients: NaN, so that what is not written shows -------------------------------- */
+
+enum { NO_MICRO = UINT32_MAX };
+
+/* Elements of the parameter that the view has, 0 where its gradient is never fresh. */
+static size_t fresh_count(const struct hst_engine *e, uint32_t i)
+{
+    const struct fake_unit *u = &e->units[e->unit];
+    const struct fake_param *p = &u->params[i];
+    if (!u->sums || p->owner)
+        return 0;
+    return u->rows ? e->view.rows * p->dims[1] : p->count;
+}
+
+static float *sums_of(const struct fake_unit *u, uint32_t i)
+{
+    return u->sums + (u->views[i].grad - u->grads);
+}
+
+static void begin_way(struct hst_engine *e, uint32_t way)
+{
+    struct fake_unit *u = &e->units[e->unit];
+    e->way = way;
+    e->first_micro = NO_MICRO;
+    for (uint32_t i = 0; i < u->param_count; i++) {
+        const size_t count = fresh_count(e, i);
+        if (count > 0)
+            memset(u->views[i].grad, 0xff, count * sizeof(float));
+    }
+}
+
+static void begin_ways(struct hst_engine *e)
+{
+    struct fake_unit *u = &e->units[e->unit];
+    begin_way(e, 0);
+    for (uint32_t i = 0; i < u->param_count; i++)
+        if (fresh_count(e, i) > 0)
+            memset(sums_of(u, i), 0, fresh_count(e, i) * sizeof(float));
+}
+
+static void end_way(struct hst_engine *e)
+{
+    struct fake_unit *u = &e->units[e->unit];
+    for (uint32_t i = 0; i < u->param_count; i++) {
+        float *sums = fresh_count(e, i) > 0 ? sums_of(u, i) : NULL;
+        assert_true(!sums || e->first_micro != NO_MICRO);
+        for (size_t k = 0; k < fresh_count(e, i); k++)
+            sums[k] += u->views[i].grad[k];
+    }
+}
+
+static void end_ways(struct hst_engine *e)
+{
+    struct fake_unit *u = &e->units[e->unit];
+    end_way(e);
+    for (uint32_t i = 0; i < u->param_count; i++)
+        if (fresh_count(e, i) > 0)
+            memcpy(u->views[i].grad, sums_of(u, i), fresh_count(e, i) * sizeof(float));
+}
+
+static void reach_micro(struct hst_engine *e, uint32_t micro)
+{
+    struct fake_unit *u = &e->units[e->unit];
+    if (fake_way_of(e, micro) != e->way) {
+        end_way(e);
+        begin_way(e, fake_way_of(e, micro));
+    }
+    e->first_micro = e->first_micro == NO_MICRO ? micro : e->first_micro;
+    for (uint32_t i = 0; i < u->param_count; i++)
+        u->views[i].fresh = fresh_count(e, i) > 0 && e->first_micro == micro;
+}
+
 int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
                      struct hst_stream *stream, const struct hst_unit_view **view)
 {
@@ -146,6 +218,8 @@ int hst_unit_acquire(struct hst_engine *e, uint32_t unit, enum hst_sweep sweep,
                                      .kept = {u->kept, u->kept_bytes}};
     if (u->saved && !evaluates)
         e->view.saved = (struct hst_work){u->saved, fake_saved_bytes(e, unit)};
+    if (sweep == HST_BACKWARD)
+        begin_ways(e);
     *view = &e->view;
     return 0;
 }
@@ -167,8 +241,10 @@ int hst_unit_grad_ready(struct hst_engine *e, uint32_t unit)
     if (fake_enter(e) < 0)
         return -EIO;
     assert_true(e->acquired && e->unit == unit && e->sweep == HST_BACKWARD && !e->grad_ready);
+    int rc = hst_stream_sync(e->stream);
+    end_ways(e);
     e->grad_ready = true;
-    return 0;
+    return rc;
 }
 
 static struct fake_act *act_of(struct hst_engine *e, uint32_t unit, uint32_t micro,
@@ -203,6 +279,8 @@ int hst_act_acquire(struct hst_engine *e, uint32_t unit, uint32_t micro, enum hs
         return rc;
     if (e->held == 0)
         poison_work(e);
+    if (e->sweep == HST_BACKWARD)
+        reach_micro(e, micro);
     if (access & HST_READ)
         assert_true(a->written);
     else

@@ -34,6 +34,7 @@ struct fake_unit {
     struct fake_param params[MAX_PARAMS];
     struct hst_param_view views[MAX_PARAMS];
     float *grads; /* one parameter's behind another's */
+    float *sums;  /* of the ways before, where the unit writes gradients; else null */
     void *weights;
     uint64_t flops_per_token, act_bytes_per_token, work_bytes;
     uint64_t rows, slice_rows, slice_work_bytes, kept_bytes; /* rows: of a matrix with blocks */
@@ -75,6 +76,7 @@ struct hst_engine {
     uint64_t evaluated_rows; /* of the unit that an evaluation is at, or comes to */
     uint32_t evaluated_unit;
     enum hst_sweep sweep;
+    uint32_t way, first_micro; /* of the backward at hand; UINT32_MAX: none has come */
     unsigned held; /* activations lent now */
     struct hst_unit_view view;
     uint64_t step;
@@ -93,6 +95,7 @@ struct fake_param *fake_find(const struct hst_engine *e, const char *name);
 /* Its master, rounded, is what the client sees. */
 void fake_publish(const struct hst_engine *e, struct fake_param *p);
 uint64_t fake_micro_tokens(const struct hst_engine *e, uint32_t micro);
+uint32_t fake_way_of(const struct hst_engine *e, uint32_t micro);
 
 static inline bool fake_is_cut(const struct fake_unit *u)
 {

@@ -5,16 +5,20 @@
  * everything on, and what is left is embedding, norm, softmax.
  */
 #include "harness.h"
+#include "model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 
+#include <assert.h>
 #include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HIDDEN = 8, VOCAB = 8200, SEQ = 16, TOKENS = 65 * SEQ, EPS_INVERSE = 100000 };
+enum { HIDDEN = 8, VOCAB = 8200, SEQ = 16, TOKENS = 129 * SEQ, EPS_INVERSE = 100000 };
+static_assert(TOKENS > LOGIT_CHUNK_TOKENS && VOCAB > WEIGHT_BLOCK_ROWS,
+              "more than a chunk and than a block");
 
 static const struct llama_config config = {
     .hidden = HIDDEN,

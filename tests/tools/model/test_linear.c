@@ -236,12 +236,12 @@ static void blocks_are_added_from_the_last_to_the_first(void **state)
 
 static void weight_f32(struct pass *p, struct operands *op)
 {
-    linear_weight_grad(p, TOKENS, shape, op->dy, op->x, op->dw);
+    linear_weight_grad(p, TOKENS, shape, op->dy, op->x, (struct weight_grad){op->dw, false});
 }
 
 static void weight_bf16(struct pass *p, struct operands *op)
 {
-    linear_weight_grad(p, TOKENS, shape, op->dy16, op->x16, op->dw);
+    linear_weight_grad(p, TOKENS, shape, op->dy16, op->x16, (struct weight_grad){op->dw, false});
 }
 
 static void every_row_of_the_weights_gradient_is_added_to(void **state)
@@ -260,6 +260,36 @@ static void every_row_of_the_weights_gradient_is_added_to(void **state)
         }
 }
 
+static void weight_f32_fresh(struct pass *p, struct operands *op)
+{
+    linear_weight_grad(p, TOKENS, shape, op->dy, op->x, (struct weight_grad){op->dw, true});
+}
+
+static void weight_bf16_fresh(struct pass *p, struct operands *op)
+{
+    linear_weight_grad(p, TOKENS, shape, op->dy16, op->x16, (struct weight_grad){op->dw, true});
+}
+
+/* Written over NaN it is what zeros and it add up to, to the bit. */
+static void a_fresh_gradient_is_written(void **state)
+{
+    struct context *c = *state;
+    void (*const formulas[][2])(struct pass *, struct operands *) = {
+        {weight_f32, weight_f32_fresh}, {weight_bf16, weight_bf16_fresh}};
+    float *added = malloc(sizeof c->op->dw);
+    assert_non_null(added);
+    for (int d = 0; d < 2; d++) {
+        const enum hst_dtype dtype = d ? HST_BF16 : HST_F32;
+        memset(c->op->dw, 0, sizeof c->op->dw);
+        run(c, dtype, formulas[d][0]);
+        memcpy(added, c->op->dw, sizeof c->op->dw);
+        memset(c->op->dw, 0xff, OUT * IN * sizeof *c->op->dw);
+        run(c, dtype, formulas[d][1]);
+        assert_memory_equal(c->op->dw, added, OUT * IN * sizeof *added);
+    }
+    free(added);
+}
+
 /* Two weights, of so many rows each, in w; what goes with them in y, dy and dw. */
 static const struct linear half = {WEIGHT_BLOCK_ROWS, IN};
 enum { APART = WEIGHT_BLOCK_ROWS * IN + 8, ROWS_APART = TOKENS * WEIGHT_BLOCK_ROWS + 8 };
@@ -268,7 +298,8 @@ static void one_by_one(struct pass *p, struct operands *op)
 {
     for (size_t i = 0; i < 2; i++) {
         linear_forward(p, TOKENS, half, op->w + i * APART, op->x, op->y + i * ROWS_APART);
-        linear_weight_grad(p, TOKENS, half, op->dy + i * ROWS_APART, op->x, op->dw + i * APART);
+        linear_weight_grad(p, TOKENS, half, op->dy + i * ROWS_APART, op->x,
+                           (struct weight_grad){op->dw + i * APART, false});
     }
 }
 
@@ -276,8 +307,9 @@ static void two_at_once(struct pass *p, struct operands *op)
 {
     linear_forward_two(p, TOKENS, half, (const void *[]){op->w, op->w + APART}, op->x,
                        (void *[]){op->y, op->y + ROWS_APART});
+    const struct hst_param_view views[] = {{.grad = op->dw}, {.grad = op->dw + APART}};
     linear_weight_grad_two(p, TOKENS, half, (const void *[]){op->dy, op->dy + ROWS_APART}, op->x,
-                           (float *[]){op->dw, op->dw + APART});
+                           views);
 }
 
 static void two_weights_at_once_give_what_each_gives(void **state)
@@ -305,6 +337,7 @@ int main(void)
         cmocka_unit_test(gradients_of_several_weights_add_up),
         cmocka_unit_test(blocks_are_added_from_the_last_to_the_first),
         cmocka_unit_test(every_row_of_the_weights_gradient_is_added_to),
+        cmocka_unit_test(a_fresh_gradient_is_written),
         cmocka_unit_test(two_weights_at_once_give_what_each_gives),
     };
     return cmocka_run_group_tests_name("model/linear", tests, set_up, tear_down);

@@ -77,7 +77,8 @@ static void block_gradient(struct pass *p, const struct chunk *c, struct block b
     size_t vocab = p->model->config.vocab;
     float *grad = p->measure || !p->param[0].grad ? NULL : p->param[0].grad + b.here * l.in;
     cross_entropy(p, c, b, logits, true);
-    linear_weight_grad(p, c->tokens, l, logits, c->n, grad);
+    const bool fresh = p->param[0].fresh && c->first == 0; /* chunks after the first one add */
+    linear_weight_grad(p, c->tokens, l, logits, c->n, (struct weight_grad){grad, fresh});
     if (!p->measure && !c->dn)
         return; /* nothing before the head trains */
     if (vocab <= WEIGHT_BLOCK_ROWS) {

@@ -51,14 +51,15 @@ static void forward_two(struct pass *p, enum layer_param first, const void *x, v
 static void weight_grad_two(struct pass *p, enum layer_param first, const void *dy,
                             const void *dy_next, const void *x)
 {
-    const struct hst_param_view *two = view_of(p, first);
     linear_weight_grad_two(p, p->tokens, shape_of(p->model, first), (const void *[]){dy, dy_next},
-                           x, (float *[]){two[0].grad, two[1].grad});
+                           x, view_of(p, first));
 }
 
 static void weight_grad(struct pass *p, enum layer_param param, const void *dy, const void *x)
 {
-    linear_weight_grad(p, p->tokens, shape_of(p->model, param), dy, x, view_of(p, param)->grad);
+    const struct hst_param_view *view = view_of(p, param);
+    linear_weight_grad(p, p->tokens, shape_of(p->model, param), dy, x,
+                       (struct weight_grad){view->grad, view->fresh});
 }
 
 static void input_grad_sum(struct pass *p, enum layer_param param, const void *dy, float *sum,

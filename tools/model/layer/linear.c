@@ -12,6 +12,8 @@
  */
 #include "model/layer/linear.h"
 
+#include <assert.h>
+
 /* Null stays null: a pass that measures has no data. */
 static void *at(const void *data, size_t elements, enum hst_dtype dtype)
 {
@@ -120,9 +122,20 @@ void linear_input_grad(struct pass *p, size_t tokens, struct linear l, const voi
     linear_round(p, tokens * l.in, sum, dx);
 }
 
-static void weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
-                        const void *x, float *dweight, struct batch batch)
+/* A product that writes may need another workspace than one that adds: who measures asks for both.
+ */
+static void grad_product(struct pass *p, struct hst_matmul args)
 {
+    pass_matmul(p, args);
+    args.accumulate = !args.accumulate;
+    if (p->measure)
+        pass_matmul(p, args);
+}
+
+static void weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
+                        const void *x, struct weight_grad to, struct batch batch)
+{
+    float *dweight = to.grad;
     if (!pass_trains(p, dweight))
         return;
     for (size_t row = 0; row < l.out; row += WEIGHT_BLOCK_ROWS) {
@@ -134,25 +147,26 @@ static void weight_grad(struct pass *p, size_t tokens, struct linear l, const vo
             .b = {(void *)x, l.in, p->dtype},
             .c = {at(dweight, row * l.in, HST_F32), l.in, HST_F32},
             .a_transposed = true,
-            .accumulate = true,
+            .accumulate = !to.fresh,
             .batch = batch.count,
             .a_step = batch.row_step,
             .c_step = batch.weight_step,
         };
-        pass_matmul(p, args);
+        grad_product(p, args);
     }
 }
 
 void linear_weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
-                        const void *x, float *dweight)
+                        const void *x, struct weight_grad to)
 {
-    weight_grad(p, tokens, l, dy, x, dweight, (struct batch){.count = 1});
+    weight_grad(p, tokens, l, dy, x, to, (struct batch){.count = 1});
 }
 
 void linear_weight_grad_two(struct pass *p, size_t tokens, struct linear l, const void *const dy[2],
-                            const void *x, float *const dweights[2])
+                            const void *x, const struct hst_param_view *two)
 {
-    struct batch two = {2, step_of(dweights[0], dweights[1], HST_F32),
-                        step_of(dy[0], dy[1], p->dtype)};
-    weight_grad(p, tokens, l, dy[0], x, dweights[0], two);
+    const struct batch batch = {2, step_of(two[0].grad, two[1].grad, HST_F32),
+                                step_of(dy[0], dy[1], p->dtype)};
+    assert(two[0].fresh == two[1].fresh); /* of one unit, and neither is tied */
+    weight_grad(p, tokens, l, dy[0], x, (struct weight_grad){two[0].grad, two[0].fresh}, batch);
 }

@@ -33,9 +33,15 @@ void linear_round(struct pass *p, size_t count, float *sum, void *x);
 void linear_input_grad(struct pass *p, size_t tokens, struct linear l, const void *weight,
                        const void *dy, void *dx, float *sum);
 size_t linear_sum_count(size_t tokens, struct linear l, enum hst_dtype dtype);
-/** dweight f32[out, in] += dyᵀ·x. */
+/** f32[out, in], or null: of a weight that is frozen. */
+struct weight_grad {
+    float *grad;
+    bool fresh; /* it is written, not added to */
+};
+/** The weight's gradient = [it +] dyᵀ·x. */
 void linear_weight_grad(struct pass *p, size_t tokens, struct linear l, const void *dy,
-                        const void *x, float *dweight);
+                        const void *x, struct weight_grad to);
+/** two: the weights' views, which are fresh alike. */
 void linear_weight_grad_two(struct pass *p, size_t tokens, struct linear l, const void *const dy[2],
-                            const void *x, float *const dweights[2]);
+                            const void *x, const struct hst_param_view *two);
 #endif
