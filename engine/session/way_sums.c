@@ -355,7 +355,8 @@ static int leave_tied(struct hst_engine *engine, uint32_t unit, struct hst_strea
                            engine->arena + engine->placement.tied, tied_bytes(engine));
 }
 
-/* A buffer has a unit's parameters as the accumulator has them. */
+/* A buffer has a unit's parameters as far apart as the accumulator has them, which ways take turns
+ * with. A tied tensor between others has room in a buffer, and none in the accumulator. */
 static bool lies_alike(const struct hst_engine *engine, uint32_t unit)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
@@ -434,8 +435,7 @@ static int pass_way(struct hst_engine *engine, uint32_t unit)
 static bool is_unwritten(const struct hst_engine *engine, uint32_t unit)
 {
     const struct layout_unit *u = &engine->layout.units[unit];
-    return u->writes_grads && !u->frozen && u->grad_elements > 0 &&
-           engine->way.first_micro == NO_MICRO;
+    return u->writes_grads && u->grad_elements > 0 && engine->way.first_micro == NO_MICRO;
 }
 
 static int refuse_unwritten(struct hst_engine *engine, uint32_t unit)
@@ -443,7 +443,7 @@ static int refuse_unwritten(struct hst_engine *engine, uint32_t unit)
     return report_refuse(&engine->report,
                          "unit %u writes its gradients, and no micro-batch of way %u came. Fix: "
                          "hst_act_acquire for each, or no HST_UNIT_WRITES_GRADS",
-                         slices_described(engine, unit), engine->way.at);
+                         slices_described(engine, unit), engine->ways.first + engine->way.at);
 }
 
 int way_sums_reach(struct hst_engine *engine, uint32_t unit, uint32_t micro)

@@ -160,6 +160,15 @@ mutate(
     ("a replica's shard of sums is its rank's", 'p->replicas > 0 ? exec->in.rank *', 'false ? 1 *'),
 )
 mutate(
+    'engine/session/way_sums.c', 'engine/fresh',
+    ('a way that waits in f32 is accumulated where it waits',
+     'engine->way.in_place = elements > 0 ? place_of_way(engine, unit) : NULL;',
+     'engine->way.in_place = NULL;'),
+    ('what several micro-batches have had is fresh no more',
+     'engine->way.first_micro = SEVERAL_MICROS;', ';'),
+    ('parameters lie as far apart in each way', 'alike = alike && (', 'alike = true || ('),
+)
+mutate(
     'engine/session/way_sums.c', 'engine/ranks',
     ('each shard goes into its part', 'parts * row.stride + element - parts * row.shard',
      'element'),

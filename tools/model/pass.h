@@ -42,7 +42,7 @@ void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *r
 /** sum = x + residual, y = rmsnorm(sum)·weight; sum may be x. */
 void pass_add_rmsnorm(struct pass *p, const void *x, const void *residual, void *sum, size_t param,
                       void *y, float *rstd);
-/** dx ← [dx +] the gradient through it; the weight's gradient is added to. */
+/** dx ← [dx +] the gradient through it; the weight's gradient is added to, or written if fresh. */
 void pass_rmsnorm_backward(struct pass *p, const void *x, size_t param, const float *rstd,
                            const void *dy, void *dx, bool accumulate);
 /** The norm of each head by itself: x, y dtype[tokens, heads, head_dim], rstd f32[tokens, heads].
@@ -52,7 +52,7 @@ void pass_head_norm(struct pass *p, size_t heads, const void *x, size_t param, v
 /** dx ← the gradient through it, and may be dy. */
 void pass_head_norm_backward(struct pass *p, size_t heads, const void *x, size_t param,
                              const float *rstd, const void *dy, void *dx);
-/** x dtype[tokens, width] + the bias at place `param`, in place; its gradient is added to. */
+/** x dtype[tokens, width] + the bias at place `param`, in place; its gradient as a weight's. */
 void pass_bias(struct pass *p, size_t width, void *x, size_t param);
 void pass_bias_backward(struct pass *p, size_t width, const void *dy, size_t param);
 /** It turns by the model's angles. */

@@ -408,9 +408,9 @@ int hst_engine_visits(const struct hst_engine *engine, const struct hst_visit **
 struct hst_param_view {
     /* dtype[dims], of a slice its rows; read-only, on the device, aligned to 128 bytes, as grad */
     void *data;
-    /* f32[dims] in HST_BACKWARD, zero at first, added to by the caller; else, and frozen, null */
+    /* f32[dims] in HST_BACKWARD, which the caller adds to; else, and where it is frozen, null */
     float *grad;
-    bool fresh; /* grad was not zeroed: write it (HST_UNIT_WRITES_GRADS) */
+    bool fresh; /* grad is not to be added to, but written (HST_UNIT_WRITES_GRADS) */
 };
 struct hst_unit_view {
     const struct hst_param_view *param; /* [param_count], aliases too */
@@ -480,7 +480,7 @@ struct hst_act {
 /**
  * A buffer ready for work on `stream`; release it when that work has been enqueued. `unit` must be
  * acquired. Where a rank has several ways, a backward takes micro-batches in their order: the first
- * one of a way ends the way before.
+ * one of a way ends the way before. In a backward each grad and fresh are those of `micro`.
  */
 int hst_act_acquire(struct hst_engine *engine, uint32_t unit, uint32_t micro,
                     enum hst_act_kind kind, unsigned access, struct hst_stream *stream,

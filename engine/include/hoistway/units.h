@@ -43,11 +43,12 @@ enum hst_unit_flag {
      * The unit's backward writes gradients where it else adds to them: the engine does not zero
      * them, and view.param[i].fresh says when one is to be written. It is fresh at each way's
      * beginning, from hst_unit_acquire or from hst_act_acquire of the way's first micro-batch on,
-     * until hst_act_acquire of another micro-batch of the way. What is there is any bits then, NaN
-     * too, so all elements are written, or zeroed first; each way may have them at another address,
-     * so grad is read behind hst_act_acquire as well. Tied tensors are never fresh. Each way
-     * acquires an activation, else its end is refused (-EINVAL). Zeros and x add up to x, but for a
-     * −0, which a sum of terms that all underflow may be.
+     * until hst_act_acquire of another micro-batch of the way, for good: write before that. What is
+     * there is any bits then, NaN too, so all elements are written, or zeroed first. A way may have
+     * its gradients at another address than the way before, whose sum waits there: read grad behind
+     * hst_act_acquire. Tied tensors are never fresh. Each way acquires an activation, else its end
+     * is refused (-EINVAL). Zeros and x add up to x, but for a −0, which a sum of terms that all
+     * underflow may be: a zero among gradients and moments may have the other sign then.
      */
     HST_UNIT_WRITES_GRADS = 1u << 3,
 };

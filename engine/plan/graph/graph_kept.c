@@ -58,7 +58,8 @@ static void retain_segment(const struct build *b, uint32_t place, const uint32_t
  * buffers. Where weights go on to a device that keeps the last units itself, host memory keeps some
  * of those before them, and three buffers are left for those that pass: one is read, one updated,
  * one copied. Of wide ones no two pass at once. Of units that are recomputed, whose order
- * changes in the backward, all of a segment are kept, or none and nothing before it.
+ * changes in the backward, all of a segment that have buffers of one pool are kept, or none and
+ * nothing before it.
  */
 static void choose_retained(struct build *b)
 {

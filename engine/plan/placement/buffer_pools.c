@@ -2,7 +2,7 @@
 /*
  * Buffers that units borrow. One that all units take turns at is as large as the largest of them,
  * which mostly is the embedding or the head, far larger than a layer: then those two have buffers
- * of their own. So have the smaller ones of units that alternate, where that takes no more memory.
+ * of their own. So have the smaller ones of units that alternate, where that takes hardly more.
  */
 #include "plan/placement/buffer_pools.h"
 

@@ -33,7 +33,7 @@ int place_parse(const char *text, struct place_wish *wish, char *why, size_t why
 enum unit_size {
     UNIT_USUAL = 0,
     UNIT_WIDE,   /* the first or the last one, larger than all between them */
-    UNIT_NARROW, /* clearly smaller than the one behind it */
+    UNIT_NARROW, /* clearly smaller than those it alternates with */
     UNIT_SIZES
 };
 
@@ -183,8 +183,8 @@ struct placement {
     uint64_t load_values;   /* f32 of one tile; may be the accumulator */
     uint64_t client_host;
     /* A buffer is as large as the largest unit that takes one. Where that is the embedding or the
-       head alone, or every second unit is smaller, and less memory is needed so, those have buffer
-       pools of their own, by enum unit_size. Units whose pool has no buffers take usual ones.
+       head alone, or every second unit is smaller, those have buffer pools of their own, by enum
+       unit_size, if these take hardly more memory. Units whose pool has no buffers take usual ones.
        Buffer pools in DRAM: */
     struct buffer_pool reservations[UNIT_SIZES]; /* one unit's weights that come from NVMe */
     struct buffer_pool slots; /* one tile: its weights or gradients, then its record */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the homes: tries choices from everything where it is computed with on, letting go of one
- * class after the other, and of no more of each than must. A candidate that fits is laid out whole.
+ * class after the other, and of no more of each than must. A candidate that fits is laid out whole,
+ * unless it was found before.
  */
 #include "plan/search/placement_search.h"
 #include "plan/search/placement_memo.h"

@@ -17,7 +17,9 @@
 
 enum { UNITS = 4, STEPS = 2, WAY_MICROS = 3, BYTES = 64, MOST = 5000 };
 
-static const struct hst_param_desc first[] = {{.name = "tied", .dim_count = 2, .dims = {50, 64}}};
+static const struct hst_param_desc first[] = {{.name = "before", .dim_count = 1, .dims = {63}},
+                                              {.name = "tied", .dim_count = 2, .dims = {50, 64}},
+                                              {.name = "behind", .dim_count = 1, .dims = {65}}};
 static const struct hst_param_desc a[] = {{.name = "a.norm", .dim_count = 1, .dims = {63}},
                                           {.name = "a.w", .dim_count = 2, .dims = {77, 63}}};
 static const struct hst_param_desc b[] = {{.name = "b.w", .dim_count = 2, .dims = {70, 64}}};
@@ -27,7 +29,7 @@ static const struct hst_param_desc last[] = {
 static const struct {
     const struct hst_param_desc *params;
     uint32_t count;
-} units[UNITS] = {{first, 1}, {a, 2}, {b, 1}, {last, 2}};
+} units[UNITS] = {{first, 3}, {a, 2}, {b, 1}, {last, 2}};
 
 /* What the client says, and what it does. */
 struct client {
@@ -91,8 +93,24 @@ static float gradient_of(uint32_t unit, uint32_t param, uint64_t i, uint32_t mic
 static bool should_be_fresh(const struct client *client, uint32_t unit, uint32_t param,
                             uint64_t in_way)
 {
-    const bool tied = unit == 0 || (unit + 1 == UNITS && param == 0);
+    const bool tied = (unit == 0 && param == 1) || (unit + 1 == UNITS && param == 0);
     return client->declares && !tied && in_way == 0;
+}
+
+/* Every second way joins the one before from the accumulator; one of f32 that waits, or is the only
+ * one, is accumulated where it waits. Beside a tied tensor parameters lie otherwise there. */
+static void check_place(const struct hst_engine *engine, const struct client *client, uint32_t unit,
+                        const struct hst_unit_view *view)
+{
+    const struct ways *ways = &engine->ways;
+    const bool waits = engine->way.at % 2 == 0 && (ways->count & (ways->count - 1)) == 0;
+    const bool f32 = hst_sum_type(&ways->tree, (struct hst_sum_node){0, 1}) == HST_F32;
+    const unsigned char *grad = (const unsigned char *)view->param[view->param_count - 1].grad;
+    const unsigned char *place = engine->way.in_place;
+    if (waits)
+        assert_int_equal(place != NULL, client->declares && f32 && unit != 0);
+    if (place)
+        assert_true(grad >= place && grad < place + MOST * sizeof(float));
 }
 
 static void micro_gradients(struct hst_engine *engine, const struct client *client,
@@ -100,6 +118,7 @@ static void micro_gradients(struct hst_engine *engine, const struct client *clie
                             uint64_t in_way)
 {
     toy_must(engine, hst_stream_sync(hst_engine_stream(engine)));
+    check_place(engine, client, unit, view);
     for (uint32_t p = 0; p < view->param_count; p++) {
         float *grad = view->param[p].grad;
         const bool fresh = view->param[p].fresh;
@@ -112,6 +131,7 @@ static void micro_gradients(struct hst_engine *engine, const struct client *clie
     }
 }
 
+/* A way's micro-batches, and its first one once more, which is not fresh then. */
 static int backward(struct hst_engine *engine, const struct client *client, uint32_t unit,
                     uint32_t micros)
 {
@@ -120,11 +140,13 @@ static int backward(struct hst_engine *engine, const struct client *client, uint
     const uint32_t of_way = micros / engine->ways.count;
     struct hst_act act;
     int rc = hst_unit_acquire(engine, unit, HST_BACKWARD, stream, &view);
-    for (uint32_t m = client->skips ? of_way : 0; rc == 0 && m < micros; m++)
+    const uint32_t turns = of_way + 1;
+    for (uint32_t i = client->skips ? turns : 0; rc == 0 && i < micros / of_way * turns; i++)
         for (int twice = 0; rc == 0 && twice < 2; twice++) { /* what is fresh stays so */
+            const uint32_t m = i / turns * of_way + i % turns % of_way;
             rc = hst_act_acquire(engine, unit, m, HST_HIDDEN_GRAD, HST_READ, stream, &act);
             if (rc == 0 && twice)
-                micro_gradients(engine, client, view, unit, m, m % of_way);
+                micro_gradients(engine, client, view, unit, m, i % turns);
             rc = rc ? rc : hst_act_release(engine, unit, m, HST_HIDDEN_GRAD);
         }
     rc = rc ? rc : hst_unit_grad_ready(engine, unit);

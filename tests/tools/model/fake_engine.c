@@ -113,7 +113,7 @@ static uint64_t next_of_evaluation(struct hst_engine *e, uint32_t unit)
 
 /* ---- fresh gradients: NaN, so that what is not written shows -------------------------------- */
 
-enum { NO_MICRO = UINT32_MAX };
+enum { NO_MICRO = UINT32_MAX, SEVERAL_MICROS = UINT32_MAX - 1 };
 
 /* Elements of the parameter that the view has, 0 where its gradient is never fresh. */
 static size_t fresh_count(const struct hst_engine *e, uint32_t i)
@@ -178,7 +178,10 @@ static void reach_micro(struct hst_engine *e, uint32_t micro)
         end_way(e);
         begin_way(e, fake_way_of(e, micro));
     }
-    e->first_micro = e->first_micro == NO_MICRO ? micro : e->first_micro;
+    if (e->first_micro == NO_MICRO)
+        e->first_micro = micro;
+    else if (e->first_micro != micro)
+        e->first_micro = SEVERAL_MICROS;
     for (uint32_t i = 0; i < u->param_count; i++)
         u->views[i].fresh = fresh_count(e, i) > 0 && e->first_micro == micro;
 }

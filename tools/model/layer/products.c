@@ -33,6 +33,7 @@ static void add_linear(struct hst_gemm *gemms, size_t tokens, uint32_t layers, s
                                  .batch = s.count};
     gemms[1] = (struct hst_gemm){
         .m = tokens, .n = s.in, .k = rows, .dtype = dtype, .times = s.count * times};
+    /* a way's later micro-batches add to it; the first one writes, and is counted alike */
     gemms[2] = (struct hst_gemm){.m = rows,
                                  .n = s.in,
                                  .k = tokens,
