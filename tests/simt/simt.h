@@ -254,7 +254,7 @@ struct AsyncCopy {
     const unsigned char *src;
     int valid_bytes;
 };
-void async_push(const AsyncCopy &copy); /* of the current thread */
+void async_push(const AsyncCopy &copy); /* of the current thread; counted in Work */
 void async_commit();
 bool async_pop(int groups_left, AsyncCopy *copy);
 
@@ -264,7 +264,6 @@ bool async_pop(int groups_left, AsyncCopy *copy);
  */
 inline void cp_async_16(void *shared_dst, const void *global_src, int valid_bytes)
 {
-    work().cp_async++;
     if (reinterpret_cast<uintptr_t>(shared_dst) % 16)
         die_misaligned("cp.async, destination", shared_dst);
     if (valid_bytes > 0 && reinterpret_cast<uintptr_t>(global_src) % 16)

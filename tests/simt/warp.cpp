@@ -201,6 +201,7 @@ void hst::meet(Collective &c)
 
 void hst::async_push(const AsyncCopy &copy)
 {
+    done.cp_async++;
     PendingCopies &p = current->copies;
     p.entries.push_back({copy, p.committed});
 }
