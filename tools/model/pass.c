@@ -64,7 +64,7 @@ void pass_rmsnorm(struct pass *p, const void *x, size_t param, void *y, float *r
     pass_add_rmsnorm(p, x, NULL, NULL, param, y, rstd);
 }
 
-/* Of a vector, whose operation adds: zeros cost nothing beside it. */
+/* A vector's operation adds: zeros cost nothing beside it. */
 static void zero_fresh(struct pass *p, size_t param, size_t count)
 {
     const struct hst_param_view *view = &p->param[param];

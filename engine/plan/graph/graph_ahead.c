@@ -15,7 +15,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Of the forward, or of the backward. */
+/* It is one of the forward, or of the backward. */
 static uint32_t visited(const struct build *b, bool backward, uint32_t place)
 {
     return backward ? b->visits[place].unit : b->in->forward[place];
@@ -49,7 +49,7 @@ static uint32_t depth_in(const struct build *b, enum pool pool, bool backward)
     return depth;
 }
 
-/* As many as there are buffers, unless there are some of two sizes. */
+/* There are as many as buffers, unless there are some of two sizes. */
 uint32_t ahead_depth(const struct build *b, enum pool pool)
 {
     if (b->in->buffers[pool + UNIT_NARROW] == 0)

@@ -129,7 +129,7 @@ static uint64_t bytes_of(const struct buffer_pool pools[UNIT_SIZES])
     return bytes;
 }
 
-/* So many buffers are wanted, in the memory of that tier. */
+/* A pool wants so many buffers, in the memory of that tier. */
 struct wanted {
     enum hst_tier tier;
     uint32_t count;

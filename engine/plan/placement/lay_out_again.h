@@ -6,7 +6,7 @@
 
 enum { PART_RESIDENT, PART_BUFFERS = 7, LAY_OUT_PARTS };
 
-/* What of a choice decides how much memory a part takes, once those before it are laid out. */
+/* These decide how much memory a part takes, once those before it are laid out. */
 enum {
     BY_RESIDENT = 1u << 0,
     BY_STATES = 1u << 1,
@@ -30,7 +30,7 @@ extern const struct lay_out_part LAY_OUT_PART[LAY_OUT_PARTS]; /* in lay_out.c */
  * is not looked at. */
 void lay_out_begin(const struct placement_in *in, uint32_t drives, struct placement *p);
 
-/* What each part of a choice takes that lay_out_again has laid out last. */
+/* Each part of a choice takes this, as lay_out_again has laid it out last. */
 struct lay_out_kept {
     bool any;
     struct choice choice;

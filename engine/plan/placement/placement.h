@@ -29,7 +29,7 @@ struct place_wish {
 /** Parses "states=nvme,weights=dram". Errors: -EINVAL with `why` filled. */
 int place_parse(const char *text, struct place_wish *wish, char *why, size_t why_bytes);
 
-/** How large a unit is beside the others: see unit_sizes.h. */
+/** A unit is as large as this beside the others: see unit_sizes.h. */
 enum unit_size {
     UNIT_USUAL = 0,
     UNIT_WIDE,   /* the first or the last one, larger than all between them */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HOISTWAY_ENGINE_PLAN_UNIT_SIZES_H
 #define HOISTWAY_ENGINE_PLAN_UNIT_SIZES_H
-/* How large units are beside the others, by which they take turns at buffers. Pure. */
+/* Says how large units are beside the others, by which they take turns at buffers. Pure. */
 #include "plan/placement/placement.h"
 
 /** Bytes of all weights that a unit's computation reads. */

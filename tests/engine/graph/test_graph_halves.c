@@ -13,7 +13,7 @@
 
 #define UNITS 10u
 
-/* Of two ranks, all at home in DRAM beside a device; every second unit is narrow. */
+/* Two ranks have all at home in DRAM beside a device; every second unit is narrow. */
 static void make_halves(struct graph_case *e, uint32_t usual, uint32_t narrow)
 {
     const struct graph_unit unit = {.tile_count = 2,

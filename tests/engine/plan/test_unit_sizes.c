@@ -14,7 +14,7 @@
 
 #define MOST 16u
 
-/* As letters: u, w, n. */
+/* Sizes are letters: u, w, n. */
 static void assert_sizes(const struct layout *layout, const char *expected)
 {
     struct unit_placement units[MOST] = {0};
@@ -93,7 +93,7 @@ static void no_slice_is_narrow(void **state)
 
 /* ---- so many in a row ---- */
 
-/* Of units that take turns, all runs of that length. */
+/* Units take turns: these are all runs of that length. */
 static uint32_t most_of(const struct placement *p, enum unit_size size, uint32_t count)
 {
     uint32_t turns[MOST], units = 0, most = 0;
@@ -217,7 +217,7 @@ static void units_of_much_the_same_size_take_turns_at_the_same_buffers(void **st
     layout_free(&layout);
 }
 
-/* Where one segment ends and the next begins two narrow ones may meet: two buffers are then no more
+/* Two narrow ones may meet where a segment ends and the next begins: two buffers are then no more
  * one of either size, but for gradients, which are made once each. */
 static void segments_want_one_more_in_a_row(void **state)
 {

@@ -31,7 +31,7 @@ static const struct {
     uint32_t count;
 } units[UNITS] = {{first, 3}, {a, 2}, {b, 1}, {last, 2}};
 
-/* What the client says, and what it does. */
+/* The client says this, and does that. */
 struct client {
     bool declares, forgets; /* forgets: adds to what is fresh */
     bool skips;             /* the first way's micro-batches */
