@@ -32,6 +32,9 @@ void rates_round(struct hst_rates *rates);
 /** Products on a device with memory of its own for PROBE_BURN_S; nothing on the host. */
 void probe_burn(struct probe *probe);
 
+/* probe_products.c */
+#define PROBE_WARM_S 1.0 /* on the host, of a model's own GEMMs, before they are measured */
+
 /* probe_time.c */
 
 /** It tells whether who asked for the probe has ended it. */

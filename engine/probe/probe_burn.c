@@ -2,8 +2,7 @@
 /*
  * Warms a GPU before any of its rates is measured and kept: an idle one is at a fraction of its
  * clock, takes tens of milliseconds to rise, and falls under its power limit only after hard work.
- * Products of matrices cost most power. The host needs none of it: its clock rises within what is
- * not counted of the first part, and a start on the host is not made longer.
+ * Products of matrices cost most power. The host is warmed by the model's own (probe_products.c).
  */
 #include "probe/probe.h"
 

@@ -13,6 +13,7 @@ mutate(
 )
 mutate(
     'engine/probe/probe_products.c', 'engine/compute',
+    ('the host is warmed', 'warm(probe, products, rcs, grown);', '(void)warm;'),
     ('a batch is so many', '2 * (double)batch_of(p) * (double)p->m', '2 * (double)p->m'),
     ('all of a batch have room', 't->set_bytes = a_bytes + b_bytes + c_one * batch_of(p)',
      't->set_bytes = a_bytes + b_bytes + c_one'),

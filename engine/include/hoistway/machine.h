@@ -3,7 +3,7 @@
 #define HOISTWAY_MACHINE_H
 /*
  * This header tells what machine this is and how fast it is. It has cores, NUMA nodes, GPUs and
- * drives; rates, from probes that take some two seconds together; and a cache of such rates.
+ * drives; rates, from probes that take two or three seconds together; and a cache of such rates.
  * Nothing here needs an engine.
  *
  *   const struct hst_probe_drive drives[] = {{.directory = "/nvme/run1"}};
@@ -296,7 +296,9 @@ struct hst_probe {
  *                 other. Short writes may go to a cache of the drive that a long run fills:
  *                 nvme-bench tells
  * COMPUTE         on the device, one after another; a product that takes too long, or too much
- *                 memory, is measured at a part of its extents, which `how` tells
+ *                 memory, is measured at a part of its extents, which `how` tells. On the host the
+ *                 GEMMs of a step come first, for a second at most, and are not counted: an idle
+ *                 processor begins above the clock that it keeps
  * COPIES          64 MiB each way
  * DEVICE          SHARED: what passes through host memory in all, until the copies are made.
  *                 HALF_*: none beside other workers than the probe's own, of which some can rest
@@ -312,7 +314,7 @@ struct hst_probe {
  *
  * Errors: -EINVAL, *rates being untouched; -ECANCELED `stopped` has ended it, and *rates has no
  * figure.
- * Ownership: borrows all, keeps none.   Cost: 2 s for all parts.
+ * Ownership: borrows all, keeps none.   Cost: 2 s for all parts, 3 s with COMPUTE on the host.
  */
 int hst_probe(const struct hst_probe *probe, struct hst_rates *rates);
 

@@ -45,10 +45,10 @@ static void the_rate_of_all_products_weighs_each_by_its_work(void **state)
 }
 
 /* What the last product of three matrices at once had, how often the next one stood behind it, and
-   how often it stood where that had. */
+   how often it stood where that had; and how many of others there were. */
 static struct {
     struct hst_matmul last;
-    unsigned moves, stays, overlaps;
+    unsigned moves, stays, overlaps, others;
 } seen;
 
 int __real_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args);
@@ -56,6 +56,7 @@ int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *arg
 int __wrap_hst_op_matmul(struct hst_stream *stream, const struct hst_matmul *args)
 {
     const struct hst_matmul *last = &seen.last;
+    seen.others += args->batch != 3;
     if (args->batch != 3)
         return __real_hst_op_matmul(stream, args);
     seen.stays += args->a.data == last->a.data;
@@ -79,6 +80,24 @@ static void a_product_has_other_operands_each_time(void **state)
     assert_true(seen.moves > 0); /* how often is a matter of time */
     assert_int_equal(seen.stays, 0);
     assert_int_equal(seen.overlaps, 0);
+}
+
+/* A step of GEMMs that a second does not suffice for, then one that is hardly any work. */
+static void the_host_is_warm_before_its_gemms_are_measured(void **state)
+{
+    (void)state;
+    struct hst_gemm gemm = {.m = 64, .n = 64, .k = 64, .dtype = HST_BF16, .times = 1u << 31};
+    const struct hst_probe probe = {
+        .size = sizeof probe, .parts = HST_PROBE_COMPUTE, .gemms = &gemm, .gemm_count = 1};
+    struct hst_rates r;
+    unsigned calls[2];
+    for (int i = 0; i < 2; i++, gemm.times = 1) {
+        seen.others = 0;
+        assert_int_equal(hst_probe(&probe, &r), 0);
+        assert_true(i == 1 || r.seconds >= PROBE_WARM_S);
+        calls[i] = seen.others;
+    }
+    assert_true(calls[0] > 2 * calls[1]);
 }
 
 static void a_product_is_cut_at_its_longest_extents(void **state)
@@ -273,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rate_of_all_products_weighs_each_by_its_work),
         cmocka_unit_test(a_product_has_other_operands_each_time),
+        cmocka_unit_test(the_host_is_warm_before_its_gemms_are_measured),
         cmocka_unit_test(a_product_is_cut_at_its_longest_extents),
         cmocka_unit_test(an_operation_grows_until_it_can_be_measured),
         cmocka_unit_test(computation_is_products_and_operations_together),
