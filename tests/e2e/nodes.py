@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -140,7 +141,8 @@ class Run(unittest.TestCase):
                 self.assertEqual(units, (129 / 256, bits / 16 + 1 / 256))
 
     def test_what_a_node_keeps_is_not_read_again(self):
-        """Of weights on drives; and where the head's row is the embedding's, which it gathers."""
+        """Of weights on drives; and where the head's row is the embedding's, which it gathers. A
+        read ahead may end in the step before or in this one: the median is what a step reads."""
         for model, more in (('untied-mha', ('--place', 'states=nvme,weights=nvme')),
                             ('tied-gqa', ('--place', 'states=nvme,weights=nvme')),
                             ('tied-gqa', ('--gather', 'int8', '--place',
@@ -150,16 +152,17 @@ class Run(unittest.TestCase):
                 for where in 'alone', 'none', 'node':
                     options = self.options('--ways', '4', '--precision', 'bf16', *more,
                                            '--secondary', where.replace('alone', 'none'),
-                                           store=where)
+                                           store=where, steps=9)
                     options[options.index(MODEL)] = os.path.join(ROOT, 'tests', 'golden', model)
                     done = alone(*options) if where == 'alone' else nodes.mpirun((2, 2), *options)
                     exported = self.ended(done)
                     want = exported if where == 'alone' else want
                     self.assertEqual(exported, want)
-                    told[where] = self.lines('step')[-1]['bytes']
+                    steps = [line['bytes'] for line in self.lines('step')]
+                    told[where] = {key: statistics.median_low(step[key] for step in steps)
+                                   for key in ('nvme_read', 'net_between')}
                     shutil.rmtree(self.path(where))
-                less = [told['none'][key] - told['node'][key]
-                        for key in ('nvme_read', 'net_between')]
+                less = [told['none'][key] - told['node'][key] for key in told['none']]
                 print(model, *more, f'less is read and crosses: {less}')
                 self.assertGreater(less[1], 0)
                 # beside integers the update wants the exact weights
