@@ -7,7 +7,8 @@
 Two ranks, bound to one core each, train 16 layers. A: on the transport as it is. B: behind a link
 on which what a step moves takes 0.8 of its computation; then 0.4 and 1.6, for predictions. The
 transport's own thread makes MPI's calls; what it would be without that thread is not shown: the
-executor makes none. Then one rank with a batch in 8 ways beside one way, in processes by turns.
+executor makes none. Four ranks on the same cores are told without a wish. Then one rank with a
+batch in 8 ways beside one way, in processes by turns.
 """
 import json
 import os
@@ -25,9 +26,11 @@ PAIRS = int(sys.argv[4]) if len(sys.argv) > 4 else 9
 RANKS = 2
 
 
-def mpirun():
+def mpirun(ranks):
     root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
-    return ['mpirun', *root, '--map-by', 'core', '--bind-to', 'core', '-n', str(RANKS)]
+    own = ['--map-by', 'core', '--bind-to', 'core'] if ranks == RANKS else \
+        ['--oversubscribe', '--bind-to', 'none']
+    return ['mpirun', *root, *own, '-n', str(ranks)]
 
 
 def run(command):
@@ -41,8 +44,17 @@ def say(what, value, wish, holds):
     print(f'  {what:34} {value}   wanted: {wish}{"" if holds else " (missed)"}')
 
 
+def four_ranks():
+    found = run([*mpirun(4), BENCH, '3', str(PAIRS), '0.8'])
+    took = found['b']['step_s']
+    print(f'stage 3: 4 ranks on all cores, 0.8 of its computation; {PAIRS} pairs')
+    print(f'  step B / step A {found["ratio"]:.3f} ({found["ratio_least"]:.3f} to '
+          f'{found["ratio_most"]:.3f}), bound / step of B {found["b"]["bound_s"] / took:.3f}, '
+          f'prediction / step of B - 1 {100 * (found["b"]["predicted_s"] / took - 1):+.1f} %')
+
+
 def stage(number, share):
-    found = run([*mpirun(), BENCH, str(number), str(PAIRS), str(share)])
+    found = run([*mpirun(RANKS), BENCH, str(number), str(PAIRS), str(share)])
     print(f'stage {number}: {RANKS} ranks, one core each, 16 layers; B has '
           f'{found["link_bytes_per_s"] / 1e6:.1f} MB/s, {share} of its computation; {PAIRS} pairs')
     ratio, most = found['ratio'], max(1, share) + 0.1
@@ -81,6 +93,7 @@ def main():
         sys.exit(77)
     for number, share in ((2, 0.8), (3, 0.8), (3, 0.4), (3, 1.6)):
         stage(number, share)
+    four_ranks()
     ways()
     load = os.getloadavg()[0]
     print(f'load of the machine at the end: {load:.1f} (its own part is about {RANKS})')

@@ -42,6 +42,8 @@ class Ranks(Case):
                          4 * told['memory']['total']['dram'])
         self.assertEqual(told['memory']['budget']['dram'], 1024 * MIB)
         self.assertNotIn('node_total', alone['memory'])
+        for same in (('--gpus=8',), ('--gpus=8', '--world=8')):
+            self.assertEqual(self.ranks(*same, '--nodes=2'), told)
 
     def test_the_smallest_budgets_are_a_nodes(self):
         rates = self.write('rates', machine(**NET))
@@ -151,6 +153,7 @@ class Ranks(Case):
     def test_what_is_refused(self):
         for args, part in ((('--world=8', '--nodes=3'), 'Fix: --world 9'),
                            (('--nodes=2',), 'cannot be shared out among --nodes 2'),
+                           (('--gpus=8', '--world=4'), '--gpus 8 and --world 4 are the same'),
                            (('--net-latency=3',), 'and one is planned. Fix: --world N'),
                            (('--world=4', '--ways=2'),
                             '--ways 2 cannot be shared by 4 ranks: each has one way, or a power of '

@@ -59,6 +59,15 @@ static const struct hst_option rank_table[] = {
      .least = 1,
      .greatest = 65536,
      .help = "plans one rank of so many, without starting any"},
+    {.name = "gpus",
+     .group = "ranks",
+     .type = HST_OPTION_UINT32,
+     .offset = FIELD(gpus),
+     .argument = "N",
+     .default_text = "1",
+     .least = 1,
+     .greatest = 65536,
+     .help = "the same as --world: each rank has a GPU of its own"},
     {.name = "nodes",
      .group = "ranks",
      .type = HST_OPTION_UINT32,
@@ -243,13 +252,25 @@ static int check_file(const struct plan_asked *asked, struct hst_error *error)
                 asked->file, name, strcmp(name, "json") == 0 ? ", and give --json beside" : "");
 }
 
+static int take_gpus(struct plan_options *o, struct hst_error *error)
+{
+    if (o->gpus && o->world && o->gpus != o->world)
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "--gpus %u and --world %u are the same, the number of ranks. Fix: leave one of "
+                    "them out.",
+                    o->gpus, o->world);
+    o->world = o->gpus ? o->gpus : o->world;
+    return 0;
+}
+
 /* The batch of a --config is that of the ranks that are planned. */
 static int take_config(struct cli_parser *parser, void *context, bool *done,
                        struct hst_error *error)
 {
     const struct plan_asked *asked = context;
     struct plan_options *o = asked->options;
-    int native = check_paper(parser, asked, error);
+    int native = take_gpus(o, error);
+    native = native ? native : check_paper(parser, asked, error);
     native = native ? native
                     : train_config_more_of(parser, &o->train, o->world ? o->world : 1, done, error);
     native = native ? native : check_paper(parser, asked, error);

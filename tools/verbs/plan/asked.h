@@ -14,7 +14,7 @@ struct plan_options {
     bool elsewhere;                 /* budgets are as given, whatever this machine has */
     struct hst_dev_planned planned; /* its GPU, where one computes */
     bool probe, json;
-    uint32_t world, nodes;
+    uint32_t world, nodes, gpus; /* gpus: world by another name */
     struct hst_launch launch; /* of a plan of several ranks */
     const char *net_rates;
     uint64_t net_node, net_between; /* bytes/s */
