@@ -299,6 +299,23 @@ class Configured(Folder):
                 ('tensorboard.job_name', '"x" --tfevents logs/x see tensorboard.enabled')):
             self.assertIn((key, row), rows)
 
+    def test_a_section_without_its_key_has_the_default(self):
+        """Precision is fp32 where no section that is there says another, or leaves it open."""
+        for config, key, row in (
+                ({'bf16': {}}, 'bf16', "absent --precision fp32 DeepSpeed's default"),
+                ({'fp16': {}}, 'fp16', "absent --precision fp32 DeepSpeed's default"),
+                ({'fp16': {'hysteresis': 2}}, 'fp16',
+                 "absent --precision fp32 DeepSpeed's default"),
+                ({'bf16': {}, 'fp16': {}}, 'bf16', "absent --precision fp32 DeepSpeed's default"),
+                ({'bf16': {}, 'fp16': {'enabled': False}}, 'fp16', 'false --precision fp32'),
+                ({'bf16': {}, 'fp16': {'enabled': True}}, 'fp16', 'true --precision fp16'),
+                ({'bf16': {'enabled': True}, 'fp16': {}}, 'bf16', 'true --precision bf16')):
+            rows = [r for r in self.explain(config) if '--precision' in r[1]]
+            self.assertEqual(rows, [(f'{key}.enabled', row)], config)
+        for config in ({'bf16': None}, {'bf16': {}, 'fp16': {'enabled': 'auto'}}):
+            self.assertNotIn('--precision fp32 ', ' '.join(row for _, row in self.explain(config)))
+        self.assertIn('ds.json says --precision fp32\n', self.plan('{"fp16": {}}').stderr)
+
     def test_the_rates_of_a_scheduler_are_explained(self):
         config = {'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': 'auto'}},
                   'bf16': {'enabled': 'auto'},

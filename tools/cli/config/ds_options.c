@@ -384,9 +384,12 @@ static int precision(struct made *m)
     if (b && f)
         return ds_refuse(m->c, fp16.entry, m->error,
                          "bf16.enabled is true, too. Fix: false for one of them.");
+    const bool open = bf16.automatic || fp16.automatic;
+    const bool there = get(m->c, "bf16").entry || get(m->c, "fp16").entry;
     int bad = 0;
-    if (b || f || ((bf16.entry || fp16.entry) && !bf16.automatic && !fp16.automatic)) {
-        struct ds_option *o = add(m, "precision", b || (!f && bf16.entry) ? bf16 : fp16);
+    if (b || f || (there && !open)) {
+        const bool of_fp16 = f || (!b && !bf16.entry && (fp16.entry || !get(m->c, "bf16").entry));
+        struct ds_option *o = add(m, "precision", of_fp16 ? fp16 : bf16);
         share(o, bf16);
         share(o, fp16);
         bad = set(m, o, b ? "bf16" : f ? "fp16" : "fp32");
