@@ -26,7 +26,7 @@ mutate(
     ('what is in a noted tree needs no row', '    if (is_part(c, e))'),
     ('a path that is base64 is a path all the same',
      '    if (text[strspn(text, " \\t\\r\\n")] == \'{\')', '    if (n > 0)'),
-    ('a word in quotes is told', '        c->worded = e;', '        (void)e;'),
+    ('a word in quotes is told', '        c->worded[i] = true;', '        (void)e;'),
 )
 mutate(
     'tools/cli/config/ds_options.c', 'tools/cli_ds_config',

@@ -7,6 +7,7 @@
 import base64
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -161,9 +162,73 @@ class Configured(Folder):
         self.assertIn('ds.json says --precision bf16\n', done.stderr)
         self.assertIn(': gradient_clipping (--clip)\n', done.stderr)
         self.assertIn('warning[W405] ', done.stderr)
-        self.assertIn('bf16.enabled is "true" in quotes, and counts as true\n', done.stderr)
+        self.assertIn('which count without them: bf16.enabled in line 1 is "true"\n', done.stderr)
         self.assertEqual(self.weights('--clip=0.001', '--config', self.put(
             '{"gradient_clipping": 0.25}')), self.weights('--clip=0.001'))
+
+    def test_all_words_in_quotes_are_named(self):
+        done = self.plan('{"bf16": {"enabled": "true"},\n"fp16": {"enabled": "false", '
+                         '"auto_cast": "false"}}')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count('warning[W405]'), 1, done.stderr)
+        self.assertIn('without them: bf16.enabled in line 1 is "true", fp16.enabled in line 2 is '
+                      '"false", fp16.auto_cast in line 2 is "false"\n', done.stderr)
+        done = self.plan(json.dumps({'zero_optimization': dict.fromkeys(
+            ('contiguous_gradients', 'reduce_scatter', 'use_multi_rank_bucket_allreduce',
+             'allgather_partitions', 'overlap_comm', 'compute_grad_norm', 'parameter_alignment',
+             'memory_efficient_linear'), 'true')}))
+        self.assertRegex(done.stderr, r'warning\[W405\] .* is "true", and \d more\n')
+
+    def told_idle(self, config, *args):
+        """What a plan names as of no effect; --explain-config says the same of it."""
+        done = self.plan(json.dumps(config), *args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = re.findall(r'(?m)of no effect here, as --explain-config tells: (.*)$', done.stderr)
+        names = found[0].split(', ') if found else []
+        rows = dict(self.explain(config, *args, verb='plan'))
+        for name in names:
+            self.assertRegex(rows[name], '^[^ ]+ (- |.* an option of train alone$)')
+        return names
+
+    def test_an_option_that_decides_nothing_is_named(self):
+        zero = 'zero_optimization'
+        offload = f'{zero}.offload_optimizer'
+        for config, idle in (
+                ({zero: {'offload_optimizer': {'device': 'cpu', 'nvme_path': '/d'}}},
+                 [f'{offload}.nvme_path']),
+                ({zero: {'offload_optimizer': {'device': 'none'}, 'cpu_offload': True}},
+                 [f'{zero}.cpu_offload']),
+                ({zero: {'offload_optimizer': {'device': 'auto'}, 'cpu_offload': True}},
+                 [f'{zero}.cpu_offload']),
+                ({'fp16': {'enabled': False, 'loss_scale': 128}}, ['fp16.loss_scale']),
+                ({'fp16': {'enabled': True, 'loss_scale': 128, 'initial_scale_power': 12}},
+                 ['fp16.initial_scale_power']),
+                ({'fp16': {'enabled': True, 'loss_scale': 0, 'initial_scale_power': 12}}, []),
+                ({'tensorboard': {'enabled': True, 'output_path': 'a', 'job_name': 'b'}},
+                 [f'tensorboard.{key}' for key in ('enabled', 'output_path', 'job_name')]),
+                ({'csv_monitor': {'enabled': True, 'output_path': 'a'}},
+                 ['csv_monitor.enabled', 'csv_monitor.output_path']),
+                ({'csv_monitor': {'enabled': False, 'output_path': 'a'}},
+                 ['csv_monitor.output_path']),
+                ({zero: {'zero_hpz_partition_size': 1}}, [f'{zero}.zero_hpz_partition_size']),
+                ({'optimizer': {'type': 'Adam', 'params': {'torch_adam': True,
+                                                           'weight_decay': 0.1}}},
+                 ['optimizer.params.torch_adam']),
+                ({'scheduler': {'type': 'WarmupLR', 'params': {
+                    'warmup_num_steps': 4, 'total_num_steps': 9, 'cos_min_ratio': 0.5}}},
+                 ['scheduler.params.total_num_steps', 'scheduler.params.cos_min_ratio']),
+                ({**json.loads('{' + BATCH + '"seed": 3}'), 'gradient_clipping': 0.5,
+                  'train_micro_batch_size_per_gpu': 2, 'gradient_accumulation_steps': 2,
+                  'bf16': {'enabled': False}, 'fp16': {'enabled': 'auto'},
+                  'tensorboard': {'enabled': False},
+                  'optimizer': {'type': 'AdamW', 'params': {'lr': 1e-3, 'torch_adam': False}},
+                  zero: {'stage': 2, 'offload_param': {'device': 'none'}, 'cpu_offload': False,
+                         'zero_quantized_weights': False}}, [])):
+            with self.subTest(config):
+                self.assertEqual(self.told_idle(config), idle)
+        both = {'optimizer': {'type': 'AdamW', 'params': {'betas': [0.9, 0.99]}},
+                'scheduler': {'type': 'WarmupLR', 'params': {'warmup_num_steps': 4}}}
+        self.assertEqual(self.told_idle(both, '--optimizer=sgd', '--schedule=constant'), [])
 
     def test_a_configuration_and_its_options_train_the_same_bytes(self):
         store = self.path('other')
@@ -268,9 +333,9 @@ class Configured(Folder):
         self.assertEqual(rows['_note'], '[...] - its name begins with _')
         self.assertRegex(rows['steps_per_print'], '^9 - hoistway tells')
 
-    def explain(self, config, *args):
+    def explain(self, config, *args, verb='train'):
         """The rows of a configuration: the key, and the rest of its row; a key may have two."""
-        done = run('train', '--explain-config', '--seq-len=32', '--config',
+        done = run(verb, '--explain-config', '--seq-len=32', '--config',
                    self.put(json.dumps(config)), *args)
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()[1:]]

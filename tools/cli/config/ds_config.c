@@ -254,8 +254,8 @@ static int check_value(struct ds_config *c, size_t i, const struct ds_key *key,
     }
     if (refused && !is_harmless(c, e, key))
         return ds_refuse(c, e, error, key->words);
-    if (key->type == DS_BOOL && e->type == JSN_STRING && !automatic && !c->worded)
-        c->worded = e;
+    if (key->type == DS_BOOL && e->type == JSN_STRING && !automatic)
+        c->worded[i] = true;
     c->place[i] = key->type == DS_SECTION     ? DS_AT_SECTION
                   : key->verdict == DS_OPTION ? DS_AT_USED
                                               : DS_AT_NOTED;

@@ -10,7 +10,7 @@
 enum ds_place {
     DS_AT_REFUSED = 0, /* not reached: the whole file is refused */
     DS_AT_SECTION,
-    DS_AT_USED,   /* a row that decides an option */
+    DS_AT_USED, /* a row that decides an option */
     DS_AT_NOTED,
     DS_AT_PASSED, /* a part of a noted tree, an element, or null, which counts as absent */
 };
@@ -20,7 +20,7 @@ struct ds_config {
     struct hjson hjson;
     const struct hjson_entry *of[DS_MAX_KEYS]; /* by row; null: not there */
     unsigned char place[HJSON_MAX_ENTRIES];    /* by entry: enum ds_place */
-    const struct hjson_entry *worded; /* a true or false that stands there as a text; else null */
+    bool worded[HJSON_MAX_ENTRIES]; /* by entry: a true or false that stands there as a text */
 };
 
 /**
@@ -73,14 +73,14 @@ struct ds_run {
     uint64_t seq_len; /* 0: not given */
     uint32_t ranks;
     bool own_optimizer; /* the command line has one */
-    bool own_schedule; /* the command line has one: the scheduler of the file does not count */
+    bool own_schedule;  /* the command line has one: the scheduler of the file does not count */
 };
 
 /**
  * It turns a configuration that was read into options, in the order of the table. Pure.
  * Errors: E405 values that contradict each other or have no counterpart.
  */
-int ds_config_options(const struct ds_config *config, struct ds_run run,
-                      struct ds_options *options, struct hst_error *error);
+int ds_config_options(const struct ds_config *config, struct ds_run run, struct ds_options *options,
+                      struct hst_error *error);
 
 #endif

@@ -374,7 +374,9 @@ static int loss_scale(struct made *m)
     const double p = strtod(power, NULL);
     if (p < 0 || p > 32)
         return ds_refuse(m->c, f.entry, m->error, "want 0 to 32. Fix: correct it there.");
-    return set(m, add(m, "loss-scale", f), "%.0f", exp2(p));
+    struct ds_option *o = add(m, "loss-scale", f);
+    share(o, fixed);
+    return set(m, o, "%.0f", exp2(p));
 }
 
 static int precision(struct made *m)

@@ -120,34 +120,30 @@ static void effect(const struct train_config *tc, size_t i, struct row *row)
     }
 }
 
-static bool has_also(const struct ds_option *o, const struct hjson_entry *e)
+static bool is_about(const struct ds_option *o, const struct hjson_entry *e)
 {
+    bool also = false;
     for (size_t i = 0; i < DS_MAX_ALSO; i++)
-        if (o->also[i] == e)
-            return true;
-    return false;
+        also = also || o->also[i] == e;
+    return also || o->entry == e;
 }
 
-/* A row for each option that the entry is about; where another key decides it, that is named.
- * Returns how many there are. */
-static size_t explain_options(const struct train_config *tc, const struct hjson_entry *e,
-                              const char *path, const char *value)
+/* A row for each option that the entry is about; where another key decides it, that is named. */
+static void explain_options(const struct train_config *tc, const struct hjson_entry *e,
+                            const char *path, const char *value)
 {
-    size_t rows = 0;
     for (size_t i = 0; i < tc->options.count; i++) {
         const struct ds_option *o = &tc->options.list[i];
         char from[HJSON_PATH_BYTES];
         struct row row;
-        if (o->entry != e && !has_also(o, e))
+        if (!is_about(o, e))
             continue;
         effect(tc, i, &row);
         if (o->entry != e && tc->how[i] == CLI_TAKEN)
             snprintf(row.why, sizeof row.why, "see %s",
                      o->entry ? path_of(tc, o->entry, from) : o->key->path);
         print_row(path, value, row.here, row.why);
-        rows++;
     }
-    return rows;
 }
 
 /* The command line has an optimizer, or a schedule, and with it all that the section says. */
@@ -173,6 +169,11 @@ static void steps_text(uint64_t steps, const char *none, char here[128])
         snprintf(here, 128, "%s", none);
 }
 
+static bool is_of_scheduler(const struct ds_key *key)
+{
+    return strncmp(key->path, "scheduler.", strlen("scheduler.")) == 0;
+}
+
 /* A scheduler is no option: its rates are followed step by step. What has no part in them is left
  * as it is. */
 static void explain_rates(const struct schedule_peer *p, const char *key, char here[128])
@@ -195,6 +196,38 @@ static void explain_rates(const struct schedule_peer *p, const char *key, char h
         steps_text(p->total_steps, "all of the run", here);
 }
 
+/* What a key of the file does in this run. */
+enum part {
+    PART_NONE = 0,
+    PART_OPTION,    /* options come from it, whoever has the last word on them */
+    PART_ELSEWHERE, /* options that this verb has not */
+    PART_OVERRULED, /* with its section */
+    PART_RATES,     /* of a scheduler: *here is what it says there */
+};
+
+static enum part part_of(const struct train_config *tc, const struct schedule_peer *rates,
+                         const struct hjson_entry *e, char here[128])
+{
+    char path[HJSON_PATH_BYTES];
+    const struct ds_key *key = ds_key_find(path_of(tc, e, path));
+    bool elsewhere = false;
+    here[0] = '\0';
+    for (size_t i = 0; i < tc->options.count; i++) {
+        if (is_about(&tc->options.list[i], e) && tc->how[i] != CLI_NO_OPTION)
+            return PART_OPTION;
+        elsewhere = elsewhere || is_about(&tc->options.list[i], e);
+    }
+    if (elsewhere)
+        return PART_ELSEWHERE;
+    if (!key || key->verdict != DS_OPTION)
+        return PART_NONE;
+    if (is_overruled(tc, key->path))
+        return PART_OVERRULED;
+    if (is_of_scheduler(key))
+        explain_rates(rates, key->path, here);
+    return here[0] ? PART_RATES : PART_NONE;
+}
+
 /* The words of the table, as far as they are about what the file says. Where it says of a key that
  * is refused what hoistway does anyway, there is nothing to be mended. */
 static void reason(const struct ds_key *key, bool automatic, char why[256])
@@ -215,21 +248,22 @@ static void explain_entry(const struct train_config *tc, const struct schedule_p
     char path[HJSON_PATH_BYTES], value[64];
     const struct ds_key *key = ds_key_find(path_of(tc, e, path));
     const bool automatic = e->type == JSN_STRING && strcmp(e->text, "auto") == 0;
-    struct row row = {.here = "-"};
+    struct row row;
+    const enum part part = part_of(tc, rates, e, row.here);
     snprintf(value, sizeof value, e->type == JSN_STRING ? "\"%.40s\"" : "%.40s",
              e->type == JSN_OBJECT  ? "{...}"
              : e->type == JSN_ARRAY ? "[...]"
                                     : e->text);
-    if (explain_options(tc, e, path, value) > 0)
+    if (part == PART_OPTION || part == PART_ELSEWHERE) {
+        explain_options(tc, e, path, value);
         return;
+    }
     reason(key, automatic, row.why);
-    if (key && key->verdict == DS_OPTION && is_overruled(tc, key->path))
+    if (part == PART_OVERRULED)
         snprintf(row.why, sizeof row.why, "the command line wins, which has its own");
-    else if (key && strncmp(key->path, "scheduler.", strlen("scheduler.")) == 0)
-        explain_rates(rates, key->path, row.here);
-    else if (key && key->verdict == DS_OPTION && automatic)
+    else if (automatic && key && key->verdict == DS_OPTION && !is_of_scheduler(key))
         snprintf(row.why, sizeof row.why, "\"auto\": left to the command line; %s", key->words);
-    print_row(path, value, row.here, row.why);
+    print_row(path, value, part == PART_RATES ? row.here : "-", row.why);
 }
 
 /* Keys that a scheduler has though the file does not say them. */
@@ -353,29 +387,62 @@ static void tell_options(const struct train_config *tc)
                  rest(&lost, more_of));
 }
 
+/* It asks for nothing: it is left open, is switched off, or says what it is without it. */
+static bool asks_nothing(const struct hjson_entry *e, const struct ds_key *key)
+{
+    if (e->type == JSN_STRING && strcmp(e->text, "auto") == 0)
+        return true;
+    if (key->type == DS_BOOL)
+        return strcmp(e->text, "false") == 0;
+    if (!key->absent || e->type != JSN_NUMBER)
+        return key->absent && strcmp(e->text, key->absent) == 0;
+    return strtod(e->text, NULL) == strtod(key->absent, NULL);
+}
+
+/* A row of the table that could have decided something, and here decides nothing. */
+static bool is_idle(const struct train_config *tc, size_t entry)
+{
+    const struct hjson_entry *e = &tc->config.hjson.entries[entry];
+    char path[HJSON_PATH_BYTES], here[128];
+    if (tc->config.place[entry] != DS_AT_USED || asks_nothing(e, ds_key_find(path_of(tc, e, path))))
+        return false;
+    const enum part part = part_of(tc, &tc->options.scheduler, e, here);
+    return part == PART_NONE || part == PART_ELSEWHERE;
+}
+
 static void tell_noted(const struct train_config *tc)
 {
     struct list noted = {.used = 0};
     char path[HJSON_PATH_BYTES], more_of[32];
     for (size_t i = 1; i < tc->config.hjson.count; i++)
-        if (tc->config.place[i] == DS_AT_NOTED)
+        if (tc->config.place[i] == DS_AT_NOTED || is_idle(tc, i))
             append(&noted, "%s", path_of(tc, &tc->config.hjson.entries[i], path));
     if (noted.used)
         cli_note(CLI_CONFIG, "of no effect here, as --explain-config tells: %s%s", noted.text,
                  rest(&noted, more_of));
 }
 
+static void warn_worded(const struct train_config *tc)
+{
+    struct list worded = {.used = 0};
+    char path[HJSON_PATH_BYTES], more_of[32];
+    for (size_t i = 1; i < tc->config.hjson.count; i++) {
+        const struct hjson_entry *e = &tc->config.hjson.entries[i];
+        if (tc->config.worded[i])
+            append(&worded, "%s in line %u is \"%s\"", path_of(tc, e, path), e->line, e->text);
+    }
+    if (worded.used)
+        cli_warn(CLI_CONFIG, "%s has true and false in quotes, which count without them: %s%s",
+                 tc->config.name, worded.text, rest(&worded, more_of));
+}
+
 void train_config_tell(const struct train_options *options)
 {
     const struct train_config *tc = options->from_file;
-    char path[HJSON_PATH_BYTES];
     train_options_file_tell(options);
     if (!tc)
         return;
-    if (tc->config.worded)
-        cli_warn(CLI_CONFIG, "%s:%u: %.100s is \"%s\" in quotes, and counts as %s", tc->config.name,
-                 tc->config.worded->line, path_of(tc, tc->config.worded, path),
-                 tc->config.worded->text, tc->config.worded->text);
+    warn_worded(tc);
     if (options->quiet)
         return;
     tell_options(tc);
