@@ -126,9 +126,12 @@ def _rate(f: File) -> None:
 
 
 def _precision(f: File) -> None:
-    for half in ('bf16', 'fp16'):
-        if f.has(half):
-            f.match(f'{half}.enabled', half, f.m.train.get('--precision') == half)
+    """--precision is that of the arguments where a section leaves it open, or none is there."""
+    halves = [half for half in ('bf16', 'fp16') if f.has(half)]
+    left_open = [f.match(f'{half}.enabled', half, f.m.train.get('--precision') == half)
+                 for half in halves]
+    if halves and not any(left_open):
+        _drop(f.m, '--precision')
 
 
 def win(m: Making) -> None:
@@ -144,7 +147,7 @@ def win(m: Making) -> None:
     _rate(f)
     _precision(f)
     if not f.match('gradient_clipping', 'max_grad_norm', _number(m, 'max_grad_norm', 1.0)):
-        _drop(m, '--clip')  # absent: DeepSpeed clips nothing, whatever the argument says
+        _drop(m, '--clip')  # absent: DeepSpeed clips at 1.0, whatever the argument says
     micro = _number(m, 'per_device_train_batch_size', _number(m, 'micro_batch_size', None))
     many = _number(m, 'gradient_accumulation_steps', 1)
     f.match('train_micro_batch_size_per_gpu', 'gradient_accumulation_steps', micro)

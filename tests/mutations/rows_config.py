@@ -136,7 +136,7 @@ mutate(
     ('the optimizer of the file counts', "    if f.has('optimizer'):\n        _opt",
      "    if False:\n        _opt"),
     ('what both say is the same', 'and value != argument:', 'and False:'),
-    ('without a limit nothing is clipped', "        _drop(m, '--clip')", '        pass'),
+    ('without a limit the argument has no say', "        _drop(m, '--clip')", '        pass'),
     ('a key twice is refused', '    if len(found) < len(pairs):', '    if False:'),
 )
 mutate(

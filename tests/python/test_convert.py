@@ -193,6 +193,13 @@ class Convert(unittest.TestCase):
         self.assertNotIn('wins over', tried.stderr)
         return dict(zip(train[::2], train[1::2])), told
 
+    def made_of(self, train):
+        """The options that a run with these, and what their --config says, has."""
+        done = subprocess.run([PROGRAM, 'train', '--print-options', *sum(train.items(), ())],
+                              capture_output=True, text=True, timeout=60, check=True,
+                              cwd=self.folder)
+        return json.loads(done.stdout)
+
     def test_the_scheduler_of_a_deepspeed_file_counts(self):
         file = {'type': 'WarmupDecayLR', 'params': dict.fromkeys(
             ('warmup_min_lr', 'warmup_max_lr', 'warmup_num_steps', 'total_num_steps'), 'auto')}
@@ -248,8 +255,15 @@ class Convert(unittest.TestCase):
     def test_what_a_deepspeed_file_says_is_what_the_arguments_say(self):
         train, _ = self.converted(FACTORY)
         self.assertEqual(train['--clip'], '1.0')
-        train, _ = self.converted(FACTORY, gradient_clipping=None)
-        self.assertNotIn('--clip', train)  # DeepSpeed then clips nothing
+        for argument in ('', 'max_grad_norm: 0.5\n', 'max_grad_norm: 0\n'):
+            train, _ = self.converted(FACTORY + argument, gradient_clipping=None)
+            self.assertNotIn('--clip', train)  # DeepSpeed has its default then
+            self.assertEqual(self.made_of(train)['clip'], 1.0)
+        for bf16, precision in (({'enabled': 'auto'}, 'bf16'), ({'enabled': True}, 'bf16'),
+                                ({}, 'fp32')):
+            train, _ = self.converted(FACTORY, bf16=bf16)
+            self.assertEqual('--precision' in train, bf16 == {'enabled': 'auto'})
+            self.assertEqual(self.made_of(train)['precision'], precision)
         for key, value, named in (('gradient_clipping', 0.5, 'max_grad_norm'),
                                   ('bf16', {'enabled': False}, 'bf16'),
                                   ('fp16', {'enabled': True}, 'fp16'),

@@ -105,7 +105,7 @@ class Configured(Folder):
             done = self.plan(f'{{"fp16": {{"enabled": true, "loss_scale": {scale}, '
                              '"initial_scale_power": 10}}')
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f'says --precision fp16, {told}\n', done.stderr)
+            self.assertIn(f'says --clip 1.0, --precision fp16, {told}\n', done.stderr)
 
     def test_optimizers_have_the_numbers_of_deepspeeds_classes(self):
         told = {'Lion': 'lion, --betas 0.9,0.999, --weight-decay 0, --lr 1e-3',
@@ -377,9 +377,11 @@ class Configured(Folder):
                 ({'bf16': {'enabled': True}, 'fp16': {}}, 'bf16', 'true --precision bf16')):
             rows = [r for r in self.explain(config) if '--precision' in r[1]]
             self.assertEqual(rows, [(f'{key}.enabled', row)], config)
+            self.assertIn(('gradient_clipping', "absent --clip 1.0 DeepSpeed's default"),
+                          self.explain(config))
         for config in ({'bf16': None}, {'bf16': {}, 'fp16': {'enabled': 'auto'}}):
             self.assertNotIn('--precision fp32 ', ' '.join(row for _, row in self.explain(config)))
-        self.assertIn('ds.json says --precision fp32\n', self.plan('{"fp16": {}}').stderr)
+        self.assertIn('ds.json says --clip 1.0, --precision fp32\n', self.plan('{"fp16": {}}').stderr)
 
     def test_the_rates_of_a_scheduler_are_explained(self):
         config = {'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': 'auto'}},

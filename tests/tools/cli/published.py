@@ -7,7 +7,8 @@ or the part of its refusal. Where it leaves the warmup open, that is so without 
 import json
 
 STAGE = {stage: f'--zero-stage {stage}' for stage in range(4)}
-BATCH = '--batch-tokens 256, --clip 1.0'  # 8 sequences of 32
+CLIP = '--clip 1.0'
+BATCH = f'--batch-tokens 256, {CLIP}'  # 8 sequences of 32
 STATES, ALL = '--place states=dram', '--place states=dram,weights=dram'
 ADAM = '--optimizer adamw, --betas 0.9,0.999, --eps 1e-8, --weight-decay 0, --lr 5e-5'
 NO_WARMUP = 'Fix: --warmup'
@@ -160,14 +161,16 @@ PUBLISHED = {
         {**TRAINER, 'bfloat16': auto('enabled'),
          **zero(3, offload_optimizer=CPU, offload_param=CPU, **sizes(**OLD_GATHER))},
         f'{BATCH}, {ADAM}, {STAGE[3]}, {ALL}, the rates of WarmupLR'),
-    "transformers' page, ZeRO-1": ({'zero_optimization': {'stage': 1}}, STAGE[1]),
+    "transformers' page, ZeRO-1": (
+        {'zero_optimization': {'stage': 1}}, f'{CLIP}, {STAGE[1]}'),
     # without the comma that it lacks
     "transformers' page, ZeRO-2": (
         json.dumps(zero(2, offload_optimizer=CPU, **ROBIN), indent=4).replace(
             '"contiguous_gradients": true,', '"contiguous_gradients": true'),
-        f'{STAGE[2]}, {STATES}'),
+        f'{CLIP}, {STAGE[2]}, {STATES}'),
     "transformers' page, ZeRO-3": (
-        zero(3, offload_optimizer=CPU, offload_param=CPU, **sizes()), f'{STAGE[3]}, {ALL}'),
+        zero(3, offload_optimizer=CPU, offload_param=CPU, **sizes()),
+        f'{CLIP}, {STAGE[3]}, {ALL}'),
     # aio stands in another section than DeepSpeed reads it in
     "transformers' page, NVMe": (
         {**TRAINER, 'fp16': half('auto'),

@@ -126,6 +126,12 @@ def differing(folder, table):
                 yield f'{section}.{field} is {default} where it is absent, in the table {absent}'
 
 
+    with open(os.path.join(folder, 'runtime/constants.py'), encoding='utf-8') as f:
+        clip = re.findall(r'^GRADIENT_CLIPPING_DEFAULT = (\S+)', f.read(), re.M)
+    if clip != [table['gradient_clipping'][1]]:
+        yield f'gradient_clipping is {clip} where it is absent'
+
+
 def invented(folder, table):
     """Rows that are not said to be older, and whose key stands nowhere in DeepSpeed's sources."""
     words = set()

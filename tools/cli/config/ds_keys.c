@@ -33,8 +33,8 @@ const struct ds_key ds_keys[] = {
     OPTION("gradient_accumulation_steps", WHOLE, .automatic = "1",
            .words = "a factor of the batch; no number depends on it beside"),
     NOTED("managed_gradient_accumulation", BOOL, .words = ONE),
-    OPTION("gradient_clipping", REAL, .automatic = "1.0",
-           .words = "--clip; without it DeepSpeed 0.19.8 clips at 1.0, and so does hoistway"),
+    OPTION("gradient_clipping", REAL, .absent = "1.0", .automatic = "1.0",
+           .words = "--clip; older DeepSpeed, whose default was 0, did not clip without it"),
     OPTION("seed", WHOLE, .older = true, .words = "--seed"),
     OPTION("optimizer", SECTION,
            .words = "where the command line has --optimizer, that counts, and its own numbers but "
