@@ -78,6 +78,21 @@ class Configured(Folder):
                       'zero_optimization.zero_quantized_nontrainable_weights\n', done.stderr)
         self.assertIn('ds.json says --clip 0, --zero-stage 0\n', done.stderr)
 
+    def test_a_tensor_parallel_of_one_rank_is_no_reason_to_refuse(self):
+        for inner in ({'autotp_size': 0}, {'autotp_size': 1}, {}, {'preset_model': 'llama'}):
+            done = self.plan(json.dumps({'tensor_parallel': inner}))
+            self.assertEqual(done.returncode, 0, (inner, done.stderr))
+            self.assertIn('no effect here, as --explain-config tells: tensor_parallel\n',
+                          done.stderr)
+            self.assertEqual(dict(self.explain({'tensor_parallel': inner}))['tensor_parallel'],
+                             '{...} - no difference: hoistway has data parallelism alone.')
+        self.refuse_each(405, [(json.dumps({'tensor_parallel': inner}), 'tensor_parallel')
+                               for inner in ({'autotp_size': 2}, {'autotp_size': 'auto'},
+                                             {'autotp_size': True}, {'a': {'autotp_size': 1},
+                                                                     'autotp_size': 4}, 1, [])])
+        self.refuse_each(405, [(json.dumps({'autotuning': value}), 'autotuning')
+                               for value in ('enabled', 'enabled: false', {'enabled': 0}, {})])
+
     def test_what_zeropp_has_of_weights_has_options(self):
         done = self.plan('{"zero_optimization": {"stage": 3, "zero_quantized_weights": true, '
                          '"zero_hpz_partition_size": 8}}')
@@ -380,8 +395,9 @@ class Configured(Folder):
             self.assertIn(('gradient_clipping', "absent --clip 1.0 DeepSpeed's default"),
                           self.explain(config))
         for config in ({'bf16': None}, {'bf16': {}, 'fp16': {'enabled': 'auto'}}):
-            self.assertNotIn('--precision fp32 ', ' '.join(row for _, row in self.explain(config)))
-        self.assertIn('ds.json says --clip 1.0, --precision fp32\n', self.plan('{"fp16": {}}').stderr)
+            rows = ' '.join(row for _, row in self.explain(config))
+            self.assertNotIn('--precision fp32 ', rows)
+        self.assertIn('says --clip 1.0, --precision fp32\n', self.plan('{"fp16": {}}').stderr)
 
     def test_the_rates_of_a_scheduler_are_explained(self):
         config = {'optimizer': {'type': 'AdamW', 'params': {'lr': 3e-4, 'betas': 'auto'}},

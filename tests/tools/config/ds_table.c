@@ -17,6 +17,18 @@ static void print_aliases(const char *list)
     }
 }
 
+/* A bar would end the cell. */
+static void print_harmless(const char *list)
+{
+    printf(" (not refused: ");
+    for (const char *at = list; *at; at++)
+        if (*at == '|')
+            printf(" or ");
+        else
+            putchar(*at);
+    printf(")");
+}
+
 int main(void)
 {
     printf("| key | type | absent | \"auto\" | verdict | what becomes of it |\n");
@@ -29,7 +41,7 @@ int main(void)
                k->absent ? k->absent[0] ? k->absent : "\"\"" : "", k->automatic ? k->automatic : "",
                ds_verdict_name(k->verdict), k->words);
         if (k->verdict == DS_REFUSED && k->harmless)
-            printf(" (not refused: %s)", k->harmless[0] == 'e' ? "enabled: false" : k->harmless);
+            print_harmless(k->harmless);
         printf(" |\n");
     }
     return 0;

@@ -173,20 +173,36 @@ static bool has_type(const struct ds_config *c, const struct hjson_entry *e, enu
     return false;
 }
 
+/* An object is harmless by one of its keys, or because it has not that key. */
+static bool is_switched_off(const struct ds_config *c, const struct hjson_entry *e,
+                            const char *harmless)
+{
+    const struct hjson *h = &c->hjson;
+    bool named = !strstr(harmless, "no ");
+    char text[64];
+    for (size_t i = (size_t)(e - h->entries) + 1; i < h->count; i++) {
+        const struct hjson_entry *of = &h->entries[i];
+        if (&h->entries[of->parent] != e)
+            continue;
+        snprintf(text, sizeof text, "%.30s: %.30s", of->key, of->text);
+        if (ds_among(harmless, text))
+            return true;
+        snprintf(text, sizeof text, "no %.30s", of->key);
+        named = named || ds_among(harmless, text);
+    }
+    return !named;
+}
+
 /* A refused key with a value that changes nothing; of an object, one that is switched off. */
 static bool is_harmless(const struct ds_config *c, const struct hjson_entry *e,
                         const struct ds_key *key)
 {
-    const struct hjson *h = &c->hjson;
-    if (e->type != JSN_OBJECT)
-        return e->type == JSN_NUMBER && key->harmless
-                   ? strtod(e->text, NULL) == strtod(key->harmless, NULL) ||
-                         ds_among(key->harmless, e->text)
-                   : ds_among(key->harmless, e->text);
-    for (size_t i = (size_t)(e - h->entries) + 1; i < h->count; i++)
-        if (&h->entries[h->entries[i].parent] == e && ds_among(key->harmless, h->entries[i].key))
-            return h->entries[i].type == JSN_FALSE || is_text(&h->entries[i], "false");
-    return false;
+    if (key->type == DS_TREE)
+        return key->harmless && e->type == JSN_OBJECT && is_switched_off(c, e, key->harmless);
+    if (e->type == JSN_NUMBER && key->harmless &&
+        strtod(e->text, NULL) == strtod(key->harmless, NULL))
+        return true;
+    return ds_among(key->harmless, e->text);
 }
 
 static int refuse_unknown(const struct ds_config *c, const struct hjson_entry *e, const char *path,

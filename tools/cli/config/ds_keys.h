@@ -26,8 +26,8 @@ struct ds_key {
     const char *aliases; /* other paths, "a|b"; may be null */
     enum ds_type type;
     enum ds_verdict verdict;
-    /* values with which a refused key is noted, "false|0"; of an object "enabled": where that is
-       false; may be null */
+    /* values with which a refused key is noted, "false|0"; of an object what stands in it, or does
+       not: "size: 0|no size"; may be null */
     const char *harmless;
     const char *absent;    /* what it is where its section is there without it; null: nothing */
     const char *automatic; /* "auto", where the command line does not say it; null: ours */
