@@ -21,8 +21,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-TARGETS = ('safetensors', 'index', 'config', 'hjson', 'ds_config', 'tokens', 'documents', 'store',
-           'options')
+TARGETS = ('safetensors', 'index', 'config', 'hjson', 'ds_config', 'machine', 'tokens', 'documents',
+           'store', 'options')
 LIMITS = ('-rss_limit_mb=2048', '-max_len=4096', '-print_final_stats=1')
 
 
