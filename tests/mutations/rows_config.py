@@ -26,10 +26,16 @@ mutate(
     ('what is in a noted tree needs no row', '    if (is_part(c, e))'),
     ('a path that is base64 is a path all the same',
      '    if (text[strspn(text, " \\t\\r\\n")] == \'{\')', '    if (n > 0)'),
+    ('an object without its key is off', '    return !named;', '    return false;'),
+    ('a text switches nothing off', 'key->harmless && e->type == JSN_OBJECT &&',
+     'key->harmless &&'),
     ('a word in quotes is told', '        c->worded[i] = true;', '        (void)e;'),
 )
 mutate(
     'tools/cli/config/ds_options.c', 'tools/cli_ds_config',
+    ('a section without its key is fp32', '    if (b || f || (there && !open))',
+     '    if (b || f)'),
+    ('a section that is open decides nothing', '(there && !open)', 'there'),
     ('bf16 and fp16 contradict each other', '    if (b && f)'),
     ('a stage is one of four', '    if (n < 0 || n > 3)'),
     ('an absent key has the default',
@@ -55,6 +61,11 @@ mutate(
 )
 mutate(
     'tools/verbs/train/config.c', 'tools/cli_ds_config',
+    ('what decides nothing is told', ' || is_idle(tc, i)', ''),
+    ('what only train has is told of plan', 'return part == PART_NONE || part == PART_ELSEWHERE;',
+     'return part == PART_NONE;'),
+    ('what asks for nothing is not told', 'asks_nothing(e, ds_key_find(path_of(tc, e, path))))',
+     'ds_key_find(path_of(tc, e, path)) == NULL)'),
     ('a warmup of both is refused', '    if (peer->warmup_steps > 0 && given)'),
     ('a warmup of none is refused', '    if (peer->warmup_steps == 0 && !given)'),
     ('a scheduler ends with the run',
