@@ -544,25 +544,6 @@ class Ranks(Case):
         self.refused(402, 'Fix: 1 or 3 ranks, or --ways 2 or 4.', '--ways', '3')
         self.refused(420, 'nothing', '--eval', self.path('nothing'), status=1)
 
-    def test_ranks_of_other_options_are_refused(self):
-        first, second = self.command('--ways', '2'), self.command('--ways', '2')
-        second[second.index('--lr') + 1] = '2e-3'
-        mpirun = mpi.launcher(1)
-        done = subprocess.run([*mpirun, *first, ':', '-n', '1', *second], capture_output=True,
-                              text=True, env=environment(), timeout=120)
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn('error[E503] ', done.stderr)
-        self.assertIn('2e-3', done.stderr)
-
-    def test_threads_and_budgets_are_each_ranks_own(self):
-        first = self.command('--ways', '2', '--world', '2', '--rank', '0', '--dram', '64M')
-        second = self.command('--ways', '2', '--dram=60M', '--world', '2', '--rank', '1')
-        second[second.index('--threads') + 1] = '2'
-        command = [*mpi.launcher(1), *first, ':', '-n', '1', *second]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment(),
-                              timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr)
-
 
 load_tests = by_turns
 

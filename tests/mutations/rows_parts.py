@@ -104,10 +104,20 @@ mutate(
     ('ranks stop together', '(t->stop.together ? t->stop.agreed : is_asked(t))', 'is_asked(t)'),
 )
 mutate(
-    'tools/verbs/train/ranks.c', 'e2e/ranks',
+    'tools/verbs/train/ranks.c', 'e2e/rank_alike',
     ('ranks have the same command line', 'native = same_arguments(t);', 'native = 0;'),
     ('but for what the engine compares', 'return &options[i];', 'return NULL;'),
     ('and the number of a rank', 'return &rank;', 'return NULL;'),
+    ('ranks find the same inputs', 'return native ? native : same_inputs(t);', 'return native;'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'e2e/rank_alike',
+    ('ranks have the same model', 'int rc = compare(engine, "the model", model);', 'int rc = 0;'),
+    ('ranks have the same kernels of products',
+     'rc = rc ? rc : compare(engine, "the kernels of products", engine->math);', ''),
+)
+mutate(
+    'tools/verbs/train/ranks.c', 'e2e/ranks',
     ('a rank has a trace of its own', 'o->trace = ranks->trace;', ''),
     ('others write no log', '        o->log = NULL;\n', ''),
 )
