@@ -72,7 +72,7 @@ REACHED = {
     430: ('tools/cli/program.py', 'test_outputs'),
     501: ('tools/cli/program.py', 'test_one_of_several_is_refused'),
     502: ('comm/bench.py', 'test_what_can_not_be_joined_is_told'),
-    503: ('e2e/rank_alike.py', 'test_ranks_of_other_options_are_refused'),
+    503: ('e2e/rank_alike.py', 'refused'),
     504: ('e2e/rank_ends.py', 'test_a_rank_that_does_not_is_named'),
     601: ('engine/step/test_orders.c', 'count_warnings'),
     602: ('tools/cli/program.py', 'test_a_run_tells_which_updates_it_chose'),
