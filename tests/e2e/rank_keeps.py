@@ -195,7 +195,8 @@ class Keeps(Case):
     def export(self, store, step):
         done = subprocess.run([PROGRAM, 'ckpt', 'export', self.path(store), '--version', str(step),
                                '--model', os.path.join(GOLDEN, MODEL['model']), '--export',
-                               self.path('exported')], capture_output=True, text=True, timeout=120)
+                               self.path('exported'), '--export-dtype', 'fp32'],
+                              capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_each_copy_is_what_a_run_of_so_many_steps_has_trained(self):

@@ -117,6 +117,11 @@ mutate(
      'rc = rc ? rc : compare(engine, "the kernels of products", engine->math);', ''),
 )
 mutate(
+    'engine/exec/lanes/loop.c', 'e2e/ranks',
+    ('what waits for other ranks is told as that', 'return &exec->stalls.net_s;',
+     'return &exec->stalls.nvme_s;'),
+)
+mutate(
     'tools/verbs/train/ranks.c', 'e2e/ranks',
     ('a rank has a trace of its own', 'o->trace = ranks->trace;', ''),
     ('others write no log', '        o->log = NULL;\n', ''),
