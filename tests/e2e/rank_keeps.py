@@ -111,7 +111,7 @@ class Keeps(Case):
     def test_the_same_best_version_is_kept_and_exported(self):
         self.rate = RATE
         rows = (((2,), (), 'store'),
-                ((4,), ('--precision', 'bf16', '--export-dtype', 'fp32'), 'store'),
+                ((4,), ('--precision', 'bf16'), 'store'),
                 ((2,), ('--precision', 'fp16', '--place', 'states=nvme,weights=nvme'),
                  'store{rank}'),
                 ((2,), ('--precision', 'bf16', '--zero-stage', '2'), 'store'),

@@ -202,6 +202,26 @@ def some_kind(rnd, masked):
     return bytes_of, free
 
 
+# Each architecture, precision and clip, of two ranks and of four: a stage and a home by turns.
+PRODUCT = [
+    ('tied-gqa', 'fp32', '0.5', 2, 0, 'dram'), ('tied-gqa', 'fp32', '0.5', 4, 1, 'nvme'),
+    ('tied-gqa', 'fp32', '0', 2, 2, 'dram'), ('tied-gqa', 'fp32', '0', 4, 3, 'nvme'),
+    ('tied-gqa', 'bf16', '0.5', 2, 1, 'nvme'), ('tied-gqa', 'bf16', '0.5', 4, 2, 'dram'),
+    ('tied-gqa', 'bf16', '0', 2, 3, 'nvme'), ('tied-gqa', 'bf16', '0', 4, 0, 'dram'),
+    ('tied-gqa', 'fp16', '0.5', 2, 2, 'dram'), ('tied-gqa', 'fp16', '0.5', 4, 3, 'nvme'),
+    ('tied-gqa', 'fp16', '0', 2, 0, 'dram'), ('tied-gqa', 'fp16', '0', 4, 1, 'nvme'),
+    ('untied-mha', 'fp32', '0.5', 2, 3, 'dram'), ('untied-mha', 'fp32', '0.5', 4, 0, 'nvme'),
+    ('untied-mha', 'fp32', '0', 2, 1, 'dram'), ('untied-mha', 'fp32', '0', 4, 2, 'nvme'),
+    ('untied-mha', 'bf16', '0.5', 2, 0, 'nvme'), ('untied-mha', 'bf16', '0.5', 4, 1, 'dram'),
+    ('untied-mha', 'bf16', '0', 2, 2, 'nvme'), ('untied-mha', 'bf16', '0', 4, 3, 'dram'),
+    ('untied-mha', 'fp16', '0.5', 2, 2, 'nvme'), ('untied-mha', 'fp16', '0.5', 4, 3, 'dram'),
+    ('untied-mha', 'fp16', '0', 2, 0, 'nvme'), ('untied-mha', 'fp16', '0', 4, 1, 'dram'),
+]
+# Of a stage of ZeRO, what each rank has a part of, which may be on drives.
+IN_PARTS = {0: ('states',), 1: ('states',), 2: ('states', 'grads'),
+            3: ('states', 'weights', 'grads')}
+
+
 class Ranks(Case):
     """Several, under mpirun."""
 
@@ -263,6 +283,24 @@ class Ranks(Case):
 
     def test_the_same_bytes_of_documents(self):
         self.same('--eval-split', '0.3', '--precision', 'bf16', ranks=(2,), **self.documents())
+
+    def test_the_same_bytes_of_each_architecture_precision_and_clip(self):
+        """In fp16 with a scale of the loss at which the tied model's first step overflows."""
+        @functools.cache
+        def of_one_process(model, *more):
+            return self.trained('--ways', '4', *more, model=model)
+        for row in some(PRODUCT, 12):
+            model, precision, clip, ranks, stage, home = row
+            more = ('--precision', precision, '--clip', clip,
+                    *(('--loss-scale', '524288') if precision == 'fp16' else ()))
+            place = ','.join(f'{part}={home}' for part in IN_PARTS[stage])
+            with self.subTest(row):
+                want = of_one_process(model, *more)
+                self.assertEqual(self.trained(
+                    '--ways', '4', *more, '--zero-stage', str(stage), '--place', place,
+                    before=mpi.launcher(ranks), model=model), want)
+                run, = self.lines('run')
+                self.assertEqual((run['ranks'], run['zero_stage']), (ranks, stage))
 
     def test_a_step_takes_in_what_the_paper_says(self):
         """To the byte, with Ψ of the paper as ranks have it: each unit in as many shards of whole
