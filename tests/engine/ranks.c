@@ -13,6 +13,7 @@
  *     device=NAME               in place of the host, whose bytes it has
  *     rates=X                   all rates of the machine; it tells what was planned
  *     only=RANK,OPTION=VALUE    an option of this rank alone
+ *     stray=STEP                this step's forward has its first two units in the other order
  *     swap=RANK                 two of its operations with the others change places in its graph
  */
 #include "session/engine_state.h"
@@ -40,8 +41,9 @@ struct early_end {
 struct client {
     struct hst_engine *engine;
     struct hst_part part;
-    float factor; /* of the gradient of the first micro-batch */
-    uint64_t at;  /* steps that are over */
+    float factor;   /* of the gradient of the first micro-batch */
+    uint64_t at;    /* steps that are over */
+    uint64_t stray; /* the step that leaves the order of visits */
     uint32_t visits, eval_units, eval_times;
     struct early_end end;
     bool rates; /* are known */
@@ -132,7 +134,7 @@ static int step(struct client *c, struct hst_step_stats *stats)
     c->factor = begun.loss_scale;
     c->visits = 0;
     for (uint32_t u = 0; rc == 0 && u + 1 < TOY_UNITS; u++)
-        rc = visit(c, u, HST_FORWARD);
+        rc = visit(c, c->at == c->stray && u < 2 ? 1 - u : u, HST_FORWARD);
     for (uint32_t u = TOY_UNITS; rc == 0 && u-- > 0;)
         rc = visit(c, u, HST_BACKWARD);
     end_early(c);
@@ -326,6 +328,8 @@ static bool take(struct called *called, uint32_t rank, char *word)
         called->config.device = value;
     else if (strcmp(word, "rates") == 0)
         set_rates(called, strtod(value, NULL));
+    else if (strcmp(word, "stray") == 0)
+        called->client.stray = strtoull(value, NULL, 10);
     else if (strcmp(word, "swap") == 0)
         swapping = (uint32_t)strtoul(value, NULL, 10);
     else if (strcmp(word, "only") == 0 && comma)
@@ -340,6 +344,7 @@ int main(int argc, char **argv)
     struct hst_launch launch;
     struct hst_error error = {0};
     struct called called = {.steps = 3,
+                            .client = {.stray = UINT64_MAX},
                             .config = {.size = sizeof called.config,
                                        .batch_tokens = 24,
                                        .micro_batch_tokens = 4,

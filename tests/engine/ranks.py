@@ -352,6 +352,16 @@ class Ranks(unittest.TestCase):
             ('swap=1', r"E503 .*: the plan of what ranks do together is '\d+ operations \(\w+\)' "
                        r"for rank 0 and '\d+ operations \(\w+\)' for rank 1")))
 
+    def test_a_client_of_several_ranks_that_leaves_the_order_is_refused(self):
+        """That of one rank is served, and has the same bytes."""
+        for step in ('0', '2'):
+            self.assertEqual(alone(('ways=2', f'stray={step}')), alone(('ways=2',)))
+            done = run(2, ['ways=2', f'stray={step}'])
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertRegex(done.stderr, r'call refused: unit 0 was asked for out of the order of '
+                                          r'hst_engine_visits, [^\n]*several ranks [^\n]* keep it')
+            self.assertEqual(told(done), alone(('ways=2',))[:int(step)])
+
     def test_ways_that_do_not_fit_are_refused(self):
         self.each_is_refused((
             ('ways=3', 'E402 3 ways cannot be shared out among 2 ranks'),

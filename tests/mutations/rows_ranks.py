@@ -125,6 +125,10 @@ mutate(
      '        build_dep(b, agree, b->units[i].norm);', '        break;'),
 )
 mutate(
+    'engine/exec/visit/order.c', 'engine/ranks',
+    ('several ranks keep the order', 'if (exec->in.comm)'),
+)
+mutate(
     'engine/session/ranks/ranks.c', 'engine/ranks',
     ('options that differ are told', 'if (strcmp(all, all + r * sizeof own) != 0)'),
 )
