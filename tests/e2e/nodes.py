@@ -140,6 +140,20 @@ class Run(unittest.TestCase):
                 print(f'of a layer, {bits} bits: {units}; the paper: 0.5 + 0.25 of 4 bits')
                 self.assertEqual(units, (129 / 256, bits / 16 + 1 / 256))
 
+    def test_sums_that_cross_as_f32_are_told(self):
+        """Those of two ways are rounded to bf16 with --hop 2 alone. In fp32 nothing is narrower."""
+        note = 'note[I501] sums of gradients cross nodes in f32, not in bf16: they are of 2 ways, ' \
+               'and --hop is 4. Other numbers and fewer bytes: --hop 2\n'
+        with Nodes(self) as nodes:
+            for precision, hop, times in (('bf16', 4, 1), ('bf16', 2, 0), ('fp32', 4, 0)):
+                with self.subTest(precision=precision, hop=hop):
+                    done = nodes.mpirun((2, 2), *self.options(
+                        '--ways', '4', '--hop', str(hop), '--precision', precision,
+                        store=f'{precision}-{hop}'))
+                    self.ended(done)
+                    self.assertEqual(done.stderr.count(note), times, done.stderr)
+                    self.assertEqual(done.stderr.count('cross nodes in f32'), times)
+
     def test_what_a_node_keeps_is_not_read_again(self):
         """Of weights on drives; and where the head's row is the embedding's, which it gathers. A
         read ahead may end in the step before or in this one: the median is what a step reads."""

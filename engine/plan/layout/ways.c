@@ -35,6 +35,14 @@ enum hst_dtype ways_type(const struct ways *ways)
     return hst_sum_type(&ways->tree, (struct hst_sum_node){ways->first, ways->count});
 }
 
+bool ways_sum_is_wide(const struct hst_sum_tree *tree, uint32_t ways)
+{
+    const struct hst_sum_node sum = {0, ways};
+    const bool narrow = tree->quant != 0 || tree->reduce != HST_F32;
+    return narrow && ways < tree->ways && hst_sum_type(tree, sum) == HST_F32 &&
+           !hst_sum_quantised(tree, sum);
+}
+
 /* ---- the counter ---- */
 
 static uint32_t take_buffer(struct ways_counter *counter)

@@ -74,17 +74,19 @@ static uint32_t ways_of_group(const struct hst_engine *engine)
     return comm_hop_group(ranks, ranks->locals * ranks->nodes == ranks->ranks) * engine->ways.count;
 }
 
-/* A node's sum that is no group of --hop ways crosses in f32, though integers were asked for. */
+/* A node's sum that is no group of --hop ways crosses in f32, though fewer bytes were asked for. */
 static void tell_crossing(struct hst_engine *engine)
 {
     const struct hst_sum_tree *tree = &engine->ways.tree;
     const uint32_t ways = ways_of_group(engine);
-    if (engine->ranks.nodes > 1 && tree->quant && ranks_tells(engine) &&
-        !hst_sum_quantised(tree, (struct hst_sum_node){0, ways}))
+    const char *narrow = tree->quant                ? "as integers"
+                         : tree->reduce == HST_BF16 ? "in bf16"
+                                                    : "in fp16";
+    if (engine->ranks.nodes > 1 && ranks_tells(engine) && ways_sum_is_wide(tree, ways))
         report_log(&engine->report, HST_LOG_INFO,
-                   "I501 sums of gradients cross nodes in f32, not as integers: they are of %u "
-                   "ways, and --hop is %u. Other numbers and fewer bytes: --hop %u",
-                   ways, tree->hop, ways);
+                   "I501 sums of gradients cross nodes in f32, not %s: they are of %u ways, and "
+                   "--hop is %u. Other numbers and fewer bytes: --hop %u",
+                   narrow, ways, tree->hop, ways);
 }
 
 /* A row is cut evenly among the ranks of any node. All ranks learn what one of them sees. */

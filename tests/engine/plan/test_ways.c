@@ -273,6 +273,35 @@ static void sixty_five_thousand_ways_have_room(void **state)
             }
 }
 
+/* ---- what a node's sum is as it leaves ------------------------------------------------------ */
+
+static void a_sum_is_wide_where_no_rounding_is_due_before_all_are_added(void **state)
+{
+    (void)state;
+    static const struct {
+        struct hst_sum_tree tree;
+        uint32_t ways;
+        bool wide;
+    } rows[] = {
+        {{8, 8, HST_BF16, HST_BF16, 0}, 4, true},
+        {{8, 4, HST_BF16, HST_BF16, 0}, 4, false},
+        {{4, 4, HST_BF16, HST_BF16, 0}, 2, true},
+        {{4, 2, HST_F16, HST_F16, 0}, 2, false},
+        {{8, 2, HST_F16, HST_F16, 0}, 4, true},
+        {{8, 8, HST_BF16, HST_BF16, 0}, 1, false},
+        {{8, 8, HST_BF16, HST_BF16, 0}, 8, false},
+        {{8, 8, HST_F32, HST_BF16, 0}, 4, false},
+        {{8, 8, HST_F32, HST_F32, 0}, 4, false},
+        {{8, 8, HST_F32, HST_BF16, HST_INT8}, 4, true},
+        {{8, 8, HST_F32, HST_F32, HST_INT4}, 1, false},
+        {{8, 4, HST_F32, HST_BF16, HST_INT4}, 4, false},
+        {{8, 8, HST_F32, HST_F32, HST_INT4}, 8, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (ways_sum_is_wide(&rows[i].tree, rows[i].ways) != rows[i].wide)
+            fail_msg("row %zu", i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +309,7 @@ int main(void)
         cmocka_unit_test(the_counter_adds_as_the_recursion_does),
         cmocka_unit_test(a_narrow_sum_takes_no_place_of_a_wide_one),
         cmocka_unit_test(sixty_five_thousand_ways_have_room),
+        cmocka_unit_test(a_sum_is_wide_where_no_rounding_is_due_before_all_are_added),
     };
     return cmocka_run_group_tests_name("plan/ways", tests, NULL, NULL);
 }
