@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 import mpi  # noqa: E402
-from short import by_turns, in_turn, some  # noqa: E402
+from short import SHORT, by_turns, in_turn, some  # noqa: E402
 
 PROGRAM, FOLDER = sys.argv[1:3]
 SANITIZERS = ('ASAN_OPTIONS', 'LSAN_OPTIONS', 'TSAN_OPTIONS', 'UBSAN_OPTIONS')
@@ -45,6 +45,7 @@ class Nodes:
         """drive: a folder that each of two nodes has another one in the place of (drives)."""
         self.test, self.name, self.count = test, f'hst{os.getpid() % 100000}', count
         self.drive = drive and os.path.abspath(drive)
+        self.map = []  # how mpirun deals ranks out to nodes: else one node after the other
         self.little = 'mount -t tmpfs -o size=1m none /dev/shm; ' if little else ''
 
     def numbers(self):
@@ -122,8 +123,8 @@ class Nodes:
         net = '10.77.0.0/24'
         return ['ip', 'netns', 'exec', self.name + '1', 'unshare', '--uts', '--mount', 'sh', '-c',
                 self.mounts[0] + 'hostname node1; exec "$@"', 'sh', 'mpirun', '--allow-run-as-root',
-                '--oversubscribe', '--bind-to', 'none', '-n', str(sum(ranks)), '--host', hosts,
-                '--mca', 'plm_rsh_agent', self.agent, '--mca', 'oob_tcp_if_include', net,
+                '--oversubscribe', '--bind-to', 'none', *self.map, '-n', str(sum(ranks)), '--host',
+                hosts, '--mca', 'plm_rsh_agent', self.agent, '--mca', 'oob_tcp_if_include', net,
                 '--mca', 'btl_tcp_if_include', net, '-x', 'HOISTWAY_PLUGIN_PATH',
                 *(word for name in SANITIZERS if name in os.environ for word in ('-x', name)),
                 PROGRAM, *options]
@@ -203,7 +204,9 @@ class Ranks(unittest.TestCase):
 
     def test_the_same_bytes_on_two_nodes(self):
         with Nodes(self) as nodes:
-            for ways, ranks, options in some((
+            # of six ranks two add up before a sum leaves their node: a group between one and all
+            of_six = [] if SHORT else [(12, (6, 6), ())]
+            for ways, ranks, options in of_six + some((
                     (4, (2, 2), ()), (8, (2, 2), ('--piece', '90000')),
                     (4, (2, 2), ('--messages', '--piece', '70000')), (2, (1, 1), ()),
                     (6, (3, 3), ()), (3, (2, 1), ('--piece', '100000')),
@@ -224,6 +227,22 @@ class Ranks(unittest.TestCase):
             self.assertIn('4 ranks on 2 nodes', done.stdout)
             done = nodes.mpirun((2, 1), '--ways', '3', '--number')
             self.assertEqual(self.hashes(done), self.hashes(alone('--ways', '3')))
+
+    def test_the_same_bytes_whatever_the_map_of_the_launcher(self):
+        """Ranks that it deals out to nodes by turns are numbered node by node."""
+        with Nodes(self) as nodes:
+            nodes.map = ['--map-by', 'node']
+            command = nodes.command((2, 2), '-c', 'echo $OMPI_COMM_WORLD_RANK $(hostname)')
+            command[command.index(PROGRAM)] = 'sh'
+            done = subprocess.run(command, capture_output=True, text=True, timeout=100,
+                                  env=nodes.environment())
+            self.assertEqual(sorted(done.stdout.splitlines()),
+                             ['0 node1', '1 node2', '2 node1', '3 node2'], done.stderr)
+            for ways, *options in some(((4,), (8, '--expose'), (4, '--messages')), 2):
+                with self.subTest(ways=ways, options=options):
+                    done = nodes.mpirun((2, 2), '--ways', str(ways), *options)
+                    self.assertEqual(self.hashes(done), self.hashes(alone('--ways', str(ways))))
+                    self.assertIn('4 ranks on 2 nodes', done.stdout)
 
     def test_where_no_peer_is_read_nothing_is_exposed(self):
         with Nodes(self) as nodes:

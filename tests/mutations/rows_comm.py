@@ -167,6 +167,8 @@ mutate(
 )
 mutate(
     'engine/comm/mpi/node.c', 'comm/ranks',
+    ('ranks are numbered node by node', 'm->info.rank = (uint32_t)(told[0] + local);',
+     'm->info.rank = (uint32_t)rank;'),
     ('another operation is seen',
      'if (other->kind == mine->kind && other->count == mine->count && other->where == mine->where)',
      'if (true)'),
