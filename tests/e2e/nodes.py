@@ -141,7 +141,7 @@ class Run(unittest.TestCase):
                 self.assertEqual(units, (129 / 256, bits / 16 + 1 / 256))
 
     def test_sums_that_cross_as_f32_are_told(self):
-        """Of two ways they are rounded to bf16 with --hop 2 alone. In fp32 nothing is narrower."""
+        """Sums of two ways are rounded to bf16 with --hop 2 alone. In fp32 nothing is narrower."""
         note = 'note[I501] sums of gradients cross nodes in f32, not in bf16: they are of 2 ' \
                'ways, and --hop is 4. Other numbers and fewer bytes: --hop 2\n'
         with Nodes(self) as nodes:

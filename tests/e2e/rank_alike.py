@@ -67,7 +67,7 @@ class Alike(Case):
             capture_output=True, text=True, env=environment(), timeout=120)
 
     def command_there(self):
-        """Of a model and data that each rank finds in the folder where it begins."""
+        """Each rank finds a model and data in the folder where it begins."""
         command = self.command('--ways', '2')
         command[0] = os.path.abspath(PROGRAM)
         for option in ('--store', '--log', '--export'):
@@ -77,7 +77,7 @@ class Alike(Case):
         return command
 
     def refused(self, done, what, first, second):
-        """By names of what differs and of both values; nothing was made."""
+        """It names what differs and both values; nothing was made."""
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, rf"error\[E503\] [^\n]*: {what} is '{first}' for rank 0 and "
                                       rf"'{second}' for rank 1\. Fix: start all of them alike")

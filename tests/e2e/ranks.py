@@ -217,7 +217,7 @@ PRODUCT = [
     ('untied-mha', 'fp16', '0.5', 2, 2, 'nvme'), ('untied-mha', 'fp16', '0.5', 4, 3, 'dram'),
     ('untied-mha', 'fp16', '0', 2, 0, 'nvme'), ('untied-mha', 'fp16', '0', 4, 1, 'dram'),
 ]
-# Of a stage of ZeRO, what each rank has a part of, which may be on drives.
+# Each rank has a part of these at a stage of ZeRO, and they may be on drives.
 IN_PARTS = {0: ('states',), 1: ('states',), 2: ('states', 'grads'),
             3: ('states', 'weights', 'grads')}
 
@@ -285,7 +285,7 @@ class Ranks(Case):
         self.same('--eval-split', '0.3', '--precision', 'bf16', ranks=(2,), **self.documents())
 
     def test_the_same_bytes_of_each_architecture_precision_and_clip(self):
-        """In fp16 with a scale of the loss at which the tied model's first step overflows."""
+        """fp16 has a scale of the loss at which the tied model's first step overflows."""
         @functools.cache
         def of_one_process(model, *more):
             return self.trained('--ways', '4', *more, model=model)

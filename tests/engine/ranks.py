@@ -353,7 +353,7 @@ class Ranks(unittest.TestCase):
                        r"for rank 0 and '\d+ operations \(\w+\)' for rank 1")))
 
     def test_a_client_of_several_ranks_that_leaves_the_order_is_refused(self):
-        """That of one rank is served, and has the same bytes."""
+        """A client of one rank is served, and has the same bytes."""
         for step in ('0', '2'):
             self.assertEqual(alone(('ways=2', f'stray={step}')), alone(('ways=2',)))
             done = run(2, ['ways=2', f'stray={step}'])

@@ -51,7 +51,7 @@ uint32_t build_node(struct build *b, enum node_kind kind, enum lane lane, unsign
     return g->node_count++;
 }
 
-/* Where a graph is simulated alone what operands sum up to is enough. */
+/* A graph that is simulated alone needs no more than what operands sum up to. */
 static bool keep_operand(struct build *b, const struct operand *operand)
 {
     struct graph *g = b->graph;

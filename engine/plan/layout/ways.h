@@ -27,8 +27,8 @@ struct hst_micro ways_micro(const struct ways *ways, uint32_t micro);
  * gradient's. */
 enum hst_dtype ways_type(const struct ways *ways);
 
-/** Whether the sum of the first so many ways, not all, is f32 where a way's gradient is narrower,
- * or integers: no rounding is due before all are added. */
+/** Says whether the sum of the first so many ways, not all, is f32 where a way's gradient is
+ * narrower, or integers: no rounding is due before all are added. */
 bool ways_sum_is_wide(const struct hst_sum_tree *tree, uint32_t ways);
 
 /* ---- the counter: sums of neighbouring ways, from the left to the right ---------------------- */

@@ -203,7 +203,7 @@ static uint64_t records_bytes(const struct placement_in *in, struct record_sizes
     return sat_add(sat_times(count - 1, r->bytes[0]), record_size(r, rest));
 }
 
-/* So many of its tiles, the first. */
+/* Its first tiles are so many. */
 static struct run records_run(const struct placement_in *in, struct record_sizes *r, uint32_t unit,
                               uint32_t count)
 {

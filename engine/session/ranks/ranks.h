@@ -39,7 +39,7 @@ int ranks_meet(struct hst_engine *engine);
 /** What plans follow from is the same on all ranks then: the least budgets, rank 0's rates, the
  * largest files. Errors: the transport's, -EINVAL (sticky). */
 int ranks_plan_alike(struct hst_engine *engine, struct placement_in *in);
-/** What is known of the machines is the same on all ranks then, while the engine is sealed: of each
+/** All ranks then know the same of the machines, while the engine is sealed: of each
  * rate the least. Errors: the transport's, -ENOMEM (sticky). */
 int ranks_rates_alike(struct hst_engine *engine);
 /** All ranks have planned the same order of what they do together. Errors: -EINVAL (sticky). */

@@ -82,7 +82,7 @@ static void a_product_has_other_operands_each_time(void **state)
     assert_int_equal(seen.overlaps, 0);
 }
 
-/* A step of GEMMs that a second does not suffice for, then one that is hardly any work. */
+/* One step has more GEMMs than a second suffices for, the next one hardly any work. */
 static void the_host_is_warm_before_its_gemms_are_measured(void **state)
 {
     (void)state;

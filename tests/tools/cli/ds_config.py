@@ -195,7 +195,7 @@ class Configured(Folder):
         self.assertRegex(done.stderr, r'warning\[W405\] .* is "true", and \d more\n')
 
     def told_idle(self, config, *args):
-        """What a plan names as of no effect; --explain-config says the same of it."""
+        """A plan names it as of no effect; --explain-config says the same of it."""
         done = self.plan(json.dumps(config), *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = re.findall(r'(?m)of no effect here, as --explain-config tells: (.*)$', done.stderr)

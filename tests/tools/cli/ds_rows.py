@@ -37,7 +37,7 @@ def rows():
 
 
 def value_of(text):
-    """What the page calls not refused: false, -1, mean, enabled: false, no autotp_size."""
+    """The page calls these not refused: false, -1, mean, enabled: false, no autotp_size."""
     if text.startswith('no '):
         return {}
     name, colon, value = text.rpartition(': ')
@@ -46,7 +46,7 @@ def value_of(text):
 
 
 def file_of(path, value):
-    """A configuration with that value, and what its section cannot do without."""
+    """Gives a configuration that value, and what its section cannot do without."""
     first, *keys = path.split('.')
     config = json.loads(json.dumps({first: BESIDE.get(first, {})} if keys else {}))
     at = config

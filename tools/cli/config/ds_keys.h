@@ -41,7 +41,7 @@ extern const size_t ds_key_count;
 
 /** The row of a path, by its name or an alias of it; null: unknown. */
 const struct ds_key *ds_key_find(const char *path);
-/** What an unknown path may mean: a key of its section, or the path of one that stands in another;
+/** An unknown path may mean: a key of its section, or the path of one that stands in another;
  * null where none is near. */
 const char *ds_key_nearest(const char *path);
 /** True where `word` is one of "a|b"; of null never. */

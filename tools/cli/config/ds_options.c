@@ -185,7 +185,7 @@ static int betas(struct made *m)
     return set(m, add(m, "betas", f), "%s,%s", pair[0], pair[1]);
 }
 
-/* Where a number is absent it is that of the class; null: the class has no such number. */
+/* An absent number is that of the class; null: the class has no such number. */
 struct ds_class {
     const char *type, *option;
     const char *lr, *betas, *eps, *momentum;

@@ -128,7 +128,7 @@ static bool is_about(const struct ds_option *o, const struct hjson_entry *e)
     return also || o->entry == e;
 }
 
-/* A row for each option that the entry is about; where another key decides it, that is named. */
+/* Each option that the entry is about has a row; where another key decides it, that is named. */
 static void explain_options(const struct train_config *tc, const struct hjson_entry *e,
                             const char *path, const char *value)
 {
@@ -196,7 +196,7 @@ static void explain_rates(const struct schedule_peer *p, const char *key, char h
         steps_text(p->total_steps, "all of the run", here);
 }
 
-/* What a key of the file does in this run. */
+/* A key of the file does this in a run. */
 enum part {
     PART_NONE = 0,
     PART_OPTION,    /* options come from it, whoever has the last word on them */
@@ -399,7 +399,7 @@ static bool asks_nothing(const struct hjson_entry *e, const struct ds_key *key)
     return strtod(e->text, NULL) == strtod(key->absent, NULL);
 }
 
-/* A row of the table that could have decided something, and here decides nothing. */
+/* The row of the table could have decided something, and here it decides nothing. */
 static bool is_idle(const struct train_config *tc, size_t entry)
 {
     const struct hjson_entry *e = &tc->config.hjson.entries[entry];

@@ -195,7 +195,7 @@ static uint64_t own_begin(const struct train *t, const struct train_sample *samp
     return sample->begin - t->part.first_token;
 }
 
-/* What no sample lies in sees itself alone, and nothing sees it. */
+/* A token that no sample has sees itself alone, and nothing sees it. */
 static void clear(struct train *t)
 {
     const struct data_batch *to = &t->batch;
