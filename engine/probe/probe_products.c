@@ -284,13 +284,13 @@ static double gemm_flop(const struct hst_gemm *p)
 /* An idle processor begins above the clock that it keeps: by AMX its first second can be faster by
    a third than the next ones. All rates that follow are those behind that. It is no more work than
    that of a step: a small model's start is not made longer. */
-static void warm(const struct probe *probe, struct product *products, int *rcs, uint32_t count)
+static void warm(struct probe *probe, struct product *products, int *rcs, uint32_t count)
 {
     const double deadline_s = clock_seconds() + PROBE_WARM_S;
     double left = 0;
     for (uint32_t i = 0; i < count; i++)
         left += rcs[i] ? 0 : gemm_flop(&probe->in->gemms[i]);
-    while (left > 0 && clock_seconds() < deadline_s)
+    while (left > 0 && clock_seconds() < deadline_s && !probe_is_stopped(probe))
         for (uint32_t i = 0; i < count; i++) {
             if (rcs[i])
                 continue;

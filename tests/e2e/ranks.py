@@ -7,6 +7,7 @@ live and however many ranks share the ways.
 """
 import functools
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -204,18 +205,9 @@ def some_kind(rnd, masked):
 
 # Each architecture, precision and clip, of two ranks and of four: a stage and a home by turns.
 PRODUCT = [
-    ('tied-gqa', 'fp32', '0.5', 2, 0, 'dram'), ('tied-gqa', 'fp32', '0.5', 4, 1, 'nvme'),
-    ('tied-gqa', 'fp32', '0', 2, 2, 'dram'), ('tied-gqa', 'fp32', '0', 4, 3, 'nvme'),
-    ('tied-gqa', 'bf16', '0.5', 2, 1, 'nvme'), ('tied-gqa', 'bf16', '0.5', 4, 2, 'dram'),
-    ('tied-gqa', 'bf16', '0', 2, 3, 'nvme'), ('tied-gqa', 'bf16', '0', 4, 0, 'dram'),
-    ('tied-gqa', 'fp16', '0.5', 2, 2, 'dram'), ('tied-gqa', 'fp16', '0.5', 4, 3, 'nvme'),
-    ('tied-gqa', 'fp16', '0', 2, 0, 'dram'), ('tied-gqa', 'fp16', '0', 4, 1, 'nvme'),
-    ('untied-mha', 'fp32', '0.5', 2, 3, 'dram'), ('untied-mha', 'fp32', '0.5', 4, 0, 'nvme'),
-    ('untied-mha', 'fp32', '0', 2, 1, 'dram'), ('untied-mha', 'fp32', '0', 4, 2, 'nvme'),
-    ('untied-mha', 'bf16', '0.5', 2, 0, 'nvme'), ('untied-mha', 'bf16', '0.5', 4, 1, 'dram'),
-    ('untied-mha', 'bf16', '0', 2, 2, 'nvme'), ('untied-mha', 'bf16', '0', 4, 3, 'dram'),
-    ('untied-mha', 'fp16', '0.5', 2, 2, 'nvme'), ('untied-mha', 'fp16', '0.5', 4, 3, 'dram'),
-    ('untied-mha', 'fp16', '0', 2, 0, 'nvme'), ('untied-mha', 'fp16', '0', 4, 1, 'dram'),
+    (*row, (i + i // 4) % 4, ('dram', 'nvme')[i // 3 % 2]) for i, row in enumerate(
+        itertools.product(('tied-gqa', 'untied-mha'), ('fp32', 'bf16', 'fp16'), ('0.5', '0'),
+                          (2, 4)))
 ]
 # Each rank has a part of these at a stage of ZeRO, and they may be on drives.
 IN_PARTS = {0: ('states',), 1: ('states',), 2: ('states', 'grads'),
