@@ -14,8 +14,6 @@
 
 /* ---- configuration ---- */
 
-#define HOP_DEFAULT 8u
-
 static int refuse(struct hst_engine *engine, const char *text)
 {
     return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "%s", text);
@@ -33,7 +31,7 @@ int way_sums_configure(struct hst_engine *engine)
     const enum hst_dtype root = precision_dtype(c->precision);
     const uint32_t ranks = engine->ranks.ranks;
     c->ways = c->ways ? c->ways : ranks;
-    c->hop = c->hop ? c->hop : HOP_DEFAULT;
+    c->hop = c->hop ? c->hop : HST_HOP_DEFAULT;
     if (c->reduce > HST_REDUCE_INT4)
         return refuse(engine, "reduce must be grads, f32, int8 or int4");
     if (c->gather != HST_GATHER_PLAIN && c->gather != HST_GATHER_INT8)

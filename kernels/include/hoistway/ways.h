@@ -17,6 +17,7 @@ extern "C" {
 
 enum {
     HST_WAYS_MOST = 65536,
+    HST_HOP_DEFAULT = 8, /* of a run that says none */
     HST_SUM_INPUTS = 64 /* of one operation of a device; more are added in nodes of so many */
 };
 

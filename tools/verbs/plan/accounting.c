@@ -8,6 +8,7 @@
 #include "verbs/train/train.h"
 
 #include <hoistway/kernels.h>
+#include <hoistway/ways.h>
 
 #define STAGES          4u
 #define GB              1e9
@@ -33,6 +34,7 @@ struct accounts {
     struct hst_param_bytes here;
     double gathered; /* bytes of a weight that travels for each use, by --gather */
     double handed;   /* of a gradient, by --reduce */
+    double crossed;  /* of it, as a node's sums, for each shard of another node */
 };
 
 /* Bytes of a value that travels as an integer, with its part of a scale. */
@@ -41,11 +43,32 @@ static double of_integer(unsigned bits)
     return bits / 8.0 + (double)sizeof(float) / HST_QUANT_BLOCK;
 }
 
+/* Bytes of a gradient as it is handed over by ranks that have added it up among so many. */
+static double handed_bytes(const struct plan *p, double ranks, uint32_t added)
+{
+    const struct hst_config *config = &p->t.options->engine;
+    const uint32_t ways = config->ways ? config->ways : (uint32_t)ranks;
+    const enum hst_reduce reduce = config->reduce;
+    const enum hst_dtype root = train_dtype(&p->t);
+    const struct hst_sum_tree tree = {.ways = ways,
+                                      .hop = config->hop ? config->hop : HST_HOP_DEFAULT,
+                                      .reduce = reduce == HST_REDUCE_GRADS ? root : HST_F32,
+                                      .root = root,
+                                      .quant = reduce == HST_REDUCE_INT8   ? HST_INT8
+                                               : reduce == HST_REDUCE_INT4 ? HST_INT4
+                                                                           : 0};
+    const struct hst_sum_node node = {0, added * ways / (uint32_t)ranks};
+    return hst_sum_quantised(&tree, node) ? of_integer(tree.quant)
+                                          : (double)hst_dtype_bytes(hst_sum_type(&tree, node));
+}
+
 static struct accounts accounts_of(const struct plan *p)
 {
     struct hst_config config = p->t.options->engine;
     struct accounts a = {.params = (double)p->t.result.memory.parameters,
                          .ranks = train_options_ranks(p->t.options)};
+    const uint32_t locals = p->locals > 0 ? p->locals : 1;
+    const uint32_t group = locals & -locals; /* of ranks that add up before others do */
     a.nodes = p->locals > 0 ? a.ranks / p->locals : 1;
     config.precision = train_precision(&p->t);
     if (!hst_config_bytes(&config, &a.here))
@@ -53,10 +76,8 @@ static struct accounts accounts_of(const struct plan *p)
     if (config.secondary == HST_SECONDARY_NODE && a.ranks > p->locals)
         a.locals = p->locals;
     a.gathered = config.gather == HST_GATHER_INT8 ? of_integer(HST_INT8) : a.here.weight;
-    a.handed = config.reduce == HST_REDUCE_INT8   ? of_integer(HST_INT8)
-               : config.reduce == HST_REDUCE_INT4 ? of_integer(HST_INT4)
-               : config.reduce == HST_REDUCE_F32  ? sizeof(float)
-                                                  : a.here.grad;
+    a.handed = handed_bytes(p, a.ranks, 1);
+    a.crossed = locals / group * handed_bytes(p, a.ranks, group);
     return a;
 }
 
@@ -92,7 +113,7 @@ static double between_here(unsigned stage, const struct accounts *a)
 {
     const double gathers = stage == 3 && a->locals == 0 ? 2 : 1;
     const double weight = stage == 3 ? a->gathered : a->here.weight;
-    return a->params * (a->handed + weight * gathers) * (a->nodes - 1) / a->ranks;
+    return a->params * (a->crossed + weight * gathers) * (a->nodes - 1) / a->ranks;
 }
 
 static double flops_per_s(const struct plan *p, const struct accounts *a)
