@@ -285,6 +285,16 @@ static int find_failed(struct comm *comm, const char *name, const struct comm_fa
     return rc;
 }
 
+static void name_failed(struct comm *comm, uint32_t rank, const struct comm_failure *first,
+                        struct comm_failure *failure)
+{
+    struct comm_info info;
+    char name[COMM_RANK_BYTES];
+    comm->ops->info(comm, &info);
+    comm_fail(failure, first->native, (int)rank, "%s: %.300s", comm_rank_text(&info, rank, name),
+              first->text);
+}
+
 int comm_spread_failure(struct comm *comm, const char *name, int rc, struct comm_failure *failure)
 {
     struct comm_failure own = {0}, first;
@@ -308,6 +318,6 @@ int comm_spread_failure(struct comm *comm, const char *name, int rc, struct comm
         return below;
     }
     if (!rc)
-        comm_fail(failure, first.native, (int)rank, "rank %u: %.380s", rank, first.text);
+        name_failed(comm, rank, &first, failure);
     return first.native;
 }

@@ -39,6 +39,7 @@ enum { COMM_IN_FLIGHT = 64, COMM_NOBODY = -1 };
 #define COMM_PIECE_BYTES ((size_t)64 << 20)
 #define COMM_PIECE_MOST  ((size_t)512 << 20)
 #define COMM_LIMIT_S     60.0
+#define COMM_HOST_BYTES  64u /* of a node's name, with its end */
 
 struct comm_ops;
 
@@ -98,6 +99,8 @@ struct comm_info {
      */
     uint64_t net_bytes, between_bytes, in_place_bytes;
     char note[96]; /* what the transport lacks, and does in its place; "": nothing */
+    /* [ranks], the name of each rank's node; null: there is one, or none is known; the comm's */
+    const char (*host)[COMM_HOST_BYTES];
 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -253,6 +256,12 @@ uint32_t comm_hop_group(const struct comm_info *info, bool uniform);
 /** Whether a GPU can add what meets in a hop, HST_SUM_INPUTS at most. why is written where not. */
 bool comm_hops_fit(const struct comm_info *info, bool uniform, char why[COMM_WHY_BYTES]);
 
+/** This machine's name, where what is not printable ASCII is '?'. It is that by which ranks tell
+ * each other apart, and may be cut. */
+void comm_own_host(char name[COMM_HOST_BYTES]);
+#define COMM_RANK_BYTES 96u
+/** text ← "rank 2 (node1)", or "rank 2" where no nodes are named. Returns text. Pure. */
+const char *comm_rank_text(const struct comm_info *info, uint32_t rank, char text[COMM_RANK_BYTES]);
 /** "gather", "exchange", …; "operation" for what is none; static. */
 const char *comm_kind_name(enum comm_kind kind);
 

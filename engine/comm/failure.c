@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 int comm_fail(struct comm_failure *failure, int native, int rank, const char *format, ...)
 {
@@ -16,6 +17,24 @@ int comm_fail(struct comm_failure *failure, int native, int rank, const char *fo
     vsnprintf(failure->text, sizeof failure->text, format, args);
     va_end(args);
     return native;
+}
+
+void comm_own_host(char name[COMM_HOST_BYTES])
+{
+    name[0] = name[COMM_HOST_BYTES - 1] = '\0';
+    if (gethostname(name, COMM_HOST_BYTES - 1) || !*name)
+        snprintf(name, COMM_HOST_BYTES, "a node without a name");
+    for (char *c = name; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+}
+
+const char *comm_rank_text(const struct comm_info *info, uint32_t rank, char text[COMM_RANK_BYTES])
+{
+    const bool named = info->host && rank < info->ranks;
+    snprintf(text, COMM_RANK_BYTES, "rank %u%s%s%s", rank, named ? " (" : "",
+             named ? info->host[rank] : "", named ? ")" : "");
+    return text;
 }
 
 const char *comm_kind_name(enum comm_kind kind)

@@ -4,6 +4,7 @@
  * ranks to the next, so that a machine that is busy is busy for both.
  */
 #include "comm/rates.h"
+#include "comm/report.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { BLOCK = 4096, WHY_BYTES = 400, BUFFERS = 4 };
+enum { BLOCK = 4096, WHY_BYTES = 200, BUFFERS = 4 };
 
 /* Buffers of a row each; an exchange reads one of the first two, its sum goes into the last. */
 enum buffer { SHARED_IN, PRIVATE_IN, SHARED_WHOLE, PRIVATE_WHOLE };
@@ -182,20 +183,33 @@ static int measure_rates(struct bench *b, struct hst_rates *out)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static int open_comm(struct bench *b, struct comm_failure *failure, char *why)
+/* It is MPI that is measured. */
+static int check_launch(const struct hst_launch *launch, struct report *report)
 {
+    if (launch->ranks == 1)
+        return report_fail(report, HST_E_JOIN_MPI, -EINVAL,
+                           "one rank has nobody to exchange anything with. Fix: mpirun -n 2 "
+                           "hoistway bench comm");
+    return launch->mpi ? 0
+                       : report_fail(report, HST_E_LAUNCH, -EINVAL,
+                                     "%s started %u ranks, which MPI does not know of, and MPI is "
+                                     "what is measured. Fix: mpirun -n %u hoistway bench comm",
+                                     launch->launcher, launch->ranks, launch->ranks);
+}
+
+static int open_comm(struct bench *b, struct report *report)
+{
+    struct comm_failure failure = {0};
     struct comm_config config = {.size = sizeof config};
+    char why[WHY_BYTES];
     int rc = hst_launch_read(NULL, NULL, &config.launch, why);
-    if (!rc && config.launch.ranks == 1) {
-        snprintf(why, WHY_BYTES, "one rank has nobody to exchange anything with");
-        rc = -EINVAL;
-    }
     if (rc)
+        return report_fail(report, HST_E_LAUNCH, rc, "%s", why);
+    rc = check_launch(&config.launch, report);
+    if (rc || !(rc = comm_open(&config, &b->comm, &failure)))
         return rc;
-    rc = comm_open(&config, &b->comm, failure);
-    if (rc)
-        snprintf(why, WHY_BYTES, "%.390s", failure->text);
-    return rc;
+    return report_fail(report, comm_open_code(&failure, false), rc,
+                       "ranks cannot be joined: %s. Fix: docs/launch.md", failure.text);
 }
 
 static void tell(const struct bench *b, struct hst_ranks_measured *out)
@@ -207,40 +221,43 @@ static void tell(const struct bench *b, struct hst_ranks_measured *out)
     snprintf(out->transport, sizeof out->transport, "%s", b->info.transport);
 }
 
-/* Others may wait within MPI: the comm stays open, and its buffers with it. */
-static int failed(struct bench *b, int rc, char *why)
+/* After a failure others may wait within MPI: the comm stays open, and its buffers with it. */
+static int measure_all(const struct hst_ranks_measure *in, struct hst_ranks_measured *measured,
+                       struct report *report)
 {
-    struct comm_failure failure;
-    comm_failure(b->comm, &failure);
-    snprintf(why, WHY_BYTES, "%.390s", failure.native ? failure.text : strerror(-rc));
-    return rc;
-}
-
-int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measured *out, char *why)
-{
-    struct comm_failure failure = {0};
-    if (!in || !out || !why)
-        return -EINVAL;
-    snprintf(why, WHY_BYTES, "there are 1 to %u pairs", HST_PAIRS_MOST);
-    if (!in->pairs || in->pairs > HST_PAIRS_MOST)
-        return -EINVAL;
     struct bench b = {.pairs = in->pairs};
-    struct hst_ranks_measured measured = {0};
-    int rc = open_comm(&b, &failure, why);
+    int rc = open_comm(&b, report);
     if (rc)
         return rc;
     comm_info(b.comm, &b.info);
     const size_t block = (size_t)BLOCK * b.info.ranks * sizeof(float);
     b.shard = (in->size_bytes + block - 1) / block * BLOCK;
-    rc = measure(&b, &measured);
+    rc = measure(&b, measured);
     rc = rc || !in->rates ? rc : measure_rates(&b, in->rates);
     if (rc)
-        return failed(&b, rc, why);
-    tell(&b, &measured);
+        return comm_report(b.comm, report, 0, rc);
+    tell(&b, measured);
     rc = comm_close(&b.comm);
     if (rc)
-        return failed(&b, rc, why);
+        return comm_report(b.comm, report, 0, rc);
     munmap(b.buffer[PRIVATE_IN], own_bytes(&b));
-    *out = measured;
     return 0;
+}
+
+int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measured *out,
+                      struct hst_error *error)
+{
+    struct report report = {0};
+    struct hst_ranks_measured measured = {0};
+    if (!in || !out || !error)
+        return -EINVAL;
+    int rc = in->pairs && in->pairs <= HST_PAIRS_MOST
+                 ? measure_all(in, &measured, &report)
+                 : report_fail(&report, HST_E_VALUE, -EINVAL, "there are 1 to %u pairs, not %u",
+                               HST_PAIRS_MOST, in->pairs);
+    if (rc)
+        *error = report.error;
+    else
+        *out = measured;
+    return rc;
 }

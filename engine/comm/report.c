@@ -13,15 +13,25 @@ int comm_report(struct comm *comm, struct report *report, uint64_t step, int nat
     if (step > 0)
         snprintf(when, sizeof when, ", in step %llu", (unsigned long long)step);
     if (!failure.native)
-        return report_fail(report, HST_E_COMM, native, "ranks cannot go on together: %s",
-                           strerror(-native));
+        return report_fail(report, HST_E_COMM, native,
+                           "ranks cannot go on together: %s%s. Fix: start all of them again",
+                           strerror(-native), when);
     if (failure.native == -EPIPE)
         return report_fail(report, HST_E_RANK, failure.native,
                            "%s%s. Fix: mend what that rank has said, then start all again, with "
                            "--resume where a store is there",
                            failure.text, when);
-    return report_fail(report, HST_E_COMM, failure.native, "%s%s. Fix: start all ranks again",
+    return report_fail(report, HST_E_COMM, failure.native,
+                       "%s%s. Fix: start all ranks again, with --resume where a store is there; if "
+                       "it comes again, 'hoistway bench comm' tries what joins them",
                        failure.text, when);
+}
+
+enum hst_code comm_open_code(const struct comm_failure *failure, bool device)
+{
+    if (failure->native == -EPIPE)
+        return HST_E_RANK;
+    return device ? HST_E_JOIN_NCCL : HST_E_JOIN_MPI;
 }
 
 int comm_report_open(const struct comm_failure *failure, bool device, struct report *report)
@@ -35,6 +45,6 @@ int comm_report_open(const struct comm_failure *failure, bool device, struct rep
     else if (failure->native == -EPIPE)
         fix = "what that rank has said; then start all of them again";
     fix = *failure->fix ? failure->fix : fix;
-    return report_fail(report, failure->native == -EPIPE ? HST_E_RANK : HST_E_COMM, failure->native,
+    return report_fail(report, comm_open_code(failure, device), failure->native,
                        "ranks cannot be joined: %s. Fix: %s", failure->text, fix);
 }

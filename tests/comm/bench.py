@@ -81,19 +81,24 @@ class Bench(unittest.TestCase):
                 self.assertEqual(file.read(), 'mine')
 
     def test_what_can_not_be_joined_is_told(self):
-        for why, variables in (
-                ('one rank has nobody', {}),
-                ('OMPI_COMM_WORLD_RANK is not set', {'OMPI_COMM_WORLD_SIZE': '2'}),
-                ('torchrun started 2 ranks', {'WORLD_SIZE': '2', 'RANK': '0', 'LOCAL_RANK': '0'}),
-                ('no libhoistway-mpi.so in', {'PMI_SIZE': '2', 'PMI_RANK': '0',
-                                              'HOISTWAY_PLUGIN_PATH': '/nonexistent'})):
+        for code, status, why, variables in (
+                (502, 1, 'one rank has nobody', {}),
+                (501, 2, 'OMPI_COMM_WORLD_RANK is not set', {'OMPI_COMM_WORLD_SIZE': '2'}),
+                (501, 2, 'torchrun started 2 ranks, which MPI does not know of',
+                 {'WORLD_SIZE': '2', 'RANK': '0', 'LOCAL_RANK': '0'}),
+                (502, 1, 'ranks cannot be joined: [^\n]* PMI_SIZE is 2: this process was not ',
+                 {'PMI_SIZE': '2', 'PMI_RANK': '0'}),
+                (502, 1, 'ranks cannot be joined: no libhoistway-mpi.so in',
+                 {'PMI_SIZE': '2', 'PMI_RANK': '0', 'HOISTWAY_PLUGIN_PATH': '/nonexistent'})):
             with self.subTest(why=why):
+                if 'PMI_SIZE' in why:
+                    self.needs_mpi()
                 if 'no lib' in why and os.path.exists(os.path.join(
                         os.path.dirname(PROGRAM), '../engine/libhoistway-mpi.so')):
                     continue  # it is found beside the library
                 done = run(**variables)
-                self.assertEqual((done.returncode, done.stdout), (1, ''))
-                self.assertRegex(done.stderr, r'^error\[E502\] .*' + why)
+                self.assertEqual((done.returncode, done.stdout), (status, ''))
+                self.assertRegex(done.stderr, rf'^error\[E{code}\] .*{why}')
                 self.assertEqual(done.stderr.count('Fix: '), 1)
 
     def test_options(self):

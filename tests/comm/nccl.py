@@ -190,7 +190,7 @@ class Nccl(unittest.TestCase):
             done = mpirun(2, libraries=folder)
         if 'libnccl.so.2 was not found' not in done.stderr:
             self.skipTest('this machine has a libnccl.so.2 of its own')
-        self.fails(done, r'rank [01]: open: -19 error\[E502\] ranks cannot be joined: libnccl.so.2 '
+        self.fails(done, r'rank [01]: open: -19 error\[E505\] ranks cannot be joined: libnccl.so.2 '
                          r'was not found: not in HOISTWAY_CUDA_PATH')
 
     def test_a_library_that_does_not_load(self):
@@ -198,7 +198,7 @@ class Nccl(unittest.TestCase):
             with open(f'{folder}/libnccl.so.2', 'w', encoding='utf-8') as f:
                 f.write('no library')
             done = mpirun(2, libraries=folder)
-        self.fails(done, r'rank [01]: open: -19 error\[E502\] ranks cannot be joined: libnccl.so.2 '
+        self.fails(done, r'rank [01]: open: -19 error\[E505\] ranks cannot be joined: libnccl.so.2 '
                          r'does not load: [^\n]*(file too short|invalid ELF header)')
 
     def test_a_library_that_one_rank_alone_lacks(self):
@@ -208,15 +208,15 @@ class Nccl(unittest.TestCase):
                PROGRAM]
         done = subprocess.run(one, capture_output=True, text=True, env=environment(), timeout=60)
         # whichever of the two speaks first: mpirun ends the other
-        self.fails(done, r'rank (0: open: -19 error\[E502\] ranks cannot be joined: rank 1: '
-                         r'|1: open: -19 error\[E502\] ranks cannot be joined: )[^\n]*'
+        self.fails(done, r'rank (0: open: -19 error\[E505\] ranks cannot be joined: rank 1: '
+                         r'|1: open: -19 error\[E505\] ranks cannot be joined: )[^\n]*'
                          r'libnccl.so.2 is NCCL 2.18.5, of which 2.19.3 is the least', 40, begun)
 
     def test_devices_that_cannot_be_joined(self):
         """All ranks know: the comm that was open is closed by all of them, and none waits."""
         begun = time.monotonic()
         done = mpirun(2, plugin=REFUSING)
-        self.fails(done, r'rank [01]: open: -95 error\[E502\] ranks cannot be joined: this plugin '
+        self.fails(done, r'rank [01]: open: -95 error\[E505\] ranks cannot be joined: this plugin '
                          r'joins no devices\. Fix: --comm mpi, of ranks that mpirun', 40, begun)
 
     def test_a_rank_alone_without_memory(self):
@@ -226,24 +226,24 @@ class Nccl(unittest.TestCase):
             [*mpi.launcher(1), PROGRAM, ':', '-n', '1', 'env',
              'HST_FAKE_NCCL=fail=ncclMemAlloc:1:1', PROGRAM],
             capture_output=True, text=True, env=environment(), timeout=60)
-        self.fails(done, r'open: -12 error\[E502\] [^\n]*ncclMemAlloc of [0-9]+ bytes', 40, begun)
+        self.fails(done, r'open: -12 error\[E505\] [^\n]*ncclMemAlloc of [0-9]+ bytes', 40, begun)
 
     def test_a_library_that_is_too_old(self):
         self.fails(mpirun(2, nccl='version=21805'),
-                   r'rank [01]: open: -19 error\[E502\] .*libnccl.so.2 is NCCL 2.18.5, of which '
+                   r'rank [01]: open: -19 error\[E505\] .*libnccl.so.2 is NCCL 2.18.5, of which '
                    r'2.19.3 is the least')
 
     def test_a_device_that_is_no_gpu(self):
         self.fails(mpirun(2, '--device', 'host'),
-                   r'open: -22 error\[E502\] ranks cannot be joined: the device host is no GPU '
+                   r'open: -22 error\[E505\] ranks cannot be joined: the device host is no GPU '
                    r'that NCCL joins')
 
     def test_a_place_to_meet_that_is_none(self):
         done = subprocess.run([*mpi.launcher(2), PROGRAM, '--limit', '2'], capture_output=True,
                               text=True, env={**environment(), 'NCCL_COMM_ID': 'nowhere'},
                               timeout=60)
-        self.fails(done, r'rank (0: open: -5 error\[E502\] ranks cannot be joined: '
-                         r'|1: open: -5 error\[E502\] ranks cannot be joined: rank 0: )'
+        self.fails(done, r'rank (0: open: -5 error\[E505\] ranks cannot be joined: '
+                         r'|1: open: -5 error\[E505\] ranks cannot be joined: rank 0: )'
                          r'ncclGetUniqueId failed: invalid argument: Invalid NCCL_COMM_ID')
 
     def test_two_ranks_with_one_gpu(self):
@@ -296,12 +296,15 @@ class Nccl(unittest.TestCase):
 
     def test_a_call_that_fails(self):
         for call, words in some((
-                ('ncclAllGather:2:3', 'ncclAllGather failed: internal error: the plan makes'),
-                ('ncclAlltoAll:2:1', 'ncclAlltoAll failed: unhandled cuda error'),
-                ('ncclMemAlloc:1:1', 'ncclMemAlloc of [0-9]+ bytes of device memory failed'),
-                ('ncclCommWindowRegister:2:2', 'ncclCommWindowRegister failed: unhandled system'),
+                ('ncclAllGather:2:3',
+                 r'error\[E507\] ncclAllGather failed: internal error: the plan makes'),
+                ('ncclAlltoAll:2:1', r'error\[E507\] ncclAlltoAll failed: unhandled cuda error'),
+                ('ncclMemAlloc:1:1',
+                 r'open: -12 error\[E505\] .*ncclMemAlloc of [0-9]+ bytes of device memory failed'),
+                ('ncclCommWindowRegister:2:2',
+                 r'error\[E507\] ncclCommWindowRegister failed: unhandled system'),
                 ('ncclCommInitRankConfig:1:2',
-                 r'open: -5 error\[E502\] .*ncclCommInitRankConfig failed')), 2):
+                 r'open: -5 error\[E505\] .*ncclCommInitRankConfig failed')), 2):
             with self.subTest(call=call):
                 self.fails(mpirun(2, '--limit', '3', nccl=f'fail={call}'), words)
 

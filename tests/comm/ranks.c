@@ -10,6 +10,7 @@
  *   --fault stop|late|die|leave|order|alloc|expose|abort  what rank 1 does in the middle of it
  *   --link BYTES  a second, which a model of a network carries: prints the rates that are measured
  *   --fault roots                               each rank broadcasts its own then
+ *   --fault broken    a call of MPI returns an error to rank 1
  *   --fault nap       rank 1 stops for some seconds; signs of life are counted
  *   --fault linger    rank 1 is late, and rank 0 stays for some seconds when it has failed
  *   --fault fill      others fill /dev/shm when rank 1 is about to take its room for the second row
@@ -19,6 +20,7 @@
 #include "comm/comm.h"
 #include "comm/exact.h"
 #include "comm/rates.h"
+#include "comm/report.h"
 #include "comm/wrap.h"
 #include "sum_bytes.h"
 
@@ -43,7 +45,7 @@ enum {
     PAGE = 4096,
     SHIFT = 192
 };
-enum { NAP_S = 8, LINGER_S = 4 };
+enum { NAP_S = 8, LINGER_S = 4, OTHER_ERROR = 16 /* Open MPI's MPI_ERR_OTHER */ };
 enum { AREA = (ROW * 4 / PAGE + 2) * PAGE, FENCE = 0x77 }; /* what rows need; what is beside it */
 
 static struct {
@@ -61,6 +63,7 @@ static struct {
     char *in, *whole;        /* [ROW] f32, in these */
     uint32_t room_taken;     /* how often it was asked for */
     atomic_uint said, heard; /* signs of life: begun to send, and to wait for */
+    atomic_bool broken;      /* a share is MPI's error from here on */
 } g;
 
 static bool is_fault(const char *name)
@@ -71,10 +74,13 @@ static bool is_fault(const char *name)
 static _Noreturn void fail(const char *what, int rc)
 {
     struct comm_failure failure = {0};
-    if (g.comm)
+    struct report report = {0};
+    if (g.comm) {
         comm_failure(g.comm, &failure);
-    fprintf(stderr, "rank %u: %s: %d %s (names %d)\n", g.info.rank, what, rc, failure.text,
-            failure.rank);
+        comm_report(g.comm, &report, 0, rc);
+    }
+    fprintf(stderr, "rank %u: %s: %d error[E%d] %s (names %d)\n", g.info.rank, what, rc,
+            report.error.code, failure.text, failure.rank);
     if (is_fault("linger")) {
         const unsigned before = g.said;
         sleep(LINGER_S);
@@ -129,6 +135,16 @@ int MPI_Irecv(void *buffer, int count, void *type, int from, int tag, void *comm
     *(void **)&real = of_mpi("MPI_Irecv");
     g.heard += !buffer && count == 0;
     return real(buffer, count, type, from, tag, comm, request);
+}
+
+int MPI_Iallgather(const void *own, int count, void *type, void *all, int each, void *each_type,
+                   void *comm, void **request);
+int MPI_Iallgather(const void *own, int count, void *type, void *all, int each, void *each_type,
+                   void *comm, void **request)
+{
+    int (*real)(const void *, int, void *, void *, int, void *, void *, void **) = NULL;
+    *(void **)&real = of_mpi("MPI_Iallgather");
+    return g.broken ? OTHER_ERROR : real(own, count, type, all, each, each_type, comm, request);
 }
 
 int madvise(void *memory, size_t bytes, int advice)
@@ -326,6 +342,12 @@ static void misbehave(void)
     }
     if (g.fault && strcmp(g.fault, "roots") == 0)
         finish(comm_bcast(g.comm, "own", g.whole, 8, g.info.rank, &ticket), &ticket, "bcast");
+    if (is_fault("broken")) {
+        uint32_t ids[WAYS_MOST];
+        g.broken = g.info.rank == 1;
+        finish(comm_share(g.comm, "ids", &g.info.rank, ids, sizeof *ids, &ticket), &ticket,
+               "share");
+    }
     if (g.fault && strcmp(g.fault, "expose") == 0)
         check(comm_expose(g.comm, g.area[0], g.info.rank == 1 ? 2ul * PAGE : PAGE), "other size");
     if (g.fault && strcmp(g.fault, "alloc") == 0) {

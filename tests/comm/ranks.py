@@ -297,9 +297,10 @@ class Ranks(unittest.TestCase):
         self.assertEqual(left, [])
         self.assertLess(ended, 4 + 3 + 5 + 20)
         self.assertNotEqual(child.returncode, 0)
-        self.assertRegex(told, r'rank [01]: .*rank [23], or one of its node that it waits for, has '
-                               r'not sent or received its part; waited \d+ s for it in the '
-                               r'exchange of kind-0-hop-8 \(names [23]\)')
+        self.assertRegex(told, r'rank [01]: .*error\[E504\] rank [23] \(node2\), or one of its '
+                               r'node that it waits for, has not sent or received its part; '
+                               r'waited \d+ s for it in the exchange of kind-0-hop-8 '
+                               r'\(names [23]\)')
 
     @in_turn(1, 2)
     def test_signs_of_life_that_came_while_a_rank_stood_still_are_taken_at_once(self):
@@ -362,8 +363,9 @@ class Ranks(unittest.TestCase):
     @in_turn(0, 2)
     def test_a_rank_that_stops_is_named(self):
         told = self.ends('stop', 40, '--limit', '3').stderr
-        self.assertRegex(told, r'rank [02]: .*rank 1 has not answered: it is stopped or gone; '
-                               r'waited \d+ s for it in the exchange of kind-0-hop-8 \(names 1\)')
+        self.assertRegex(told, r'rank [02]: .*error\[E504\] rank 1 has not answered: it is '
+                               r'stopped or gone; waited \d+ s for it in the exchange of '
+                               r'kind-0-hop-8 \(names 1\)')
 
     @in_turn(1, 2)
     def test_a_rank_that_is_late_is_named(self):
@@ -403,7 +405,33 @@ class Ranks(unittest.TestCase):
         with Nodes(self) as nodes:
             done = nodes.mpirun((1, 1), '--ways', '2', '--limit', '3', '--fault', 'stays')
         self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r'error\[E504\] ranks of node2 have not answered for \d+ s: '
+                                      r'closing \(names -1\)')
+
+    @in_turn(0, 2)
+    def test_a_rank_that_stops_is_named_with_its_node(self):
+        """Its node's, also where ranks take other numbers: those of the second node begin then."""
+        for options, node in some((((), 'node1'), (('--number',), 'node2')), 2):
+            with self.subTest(options=options), Nodes(self) as nodes:
+                done = nodes.mpirun((2, 2), '--ways', '4', '--limit', '3', '--fault', 'stop',
+                                    *options)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, rf'error\[E504\] rank 1 \({node}\)(, or one of its '
+                                          r'node that it waits for,)? has not (answered: it is '
+                                          r'stopped or gone|sent or received its part); '
+                                          r'waited \d+ s for it in the exchange of '
+                                          r'kind-0-hop-8 \(names 1\)')
+
+    def test_of_three_nodes_it_is_not_known_whose_ranks_are_late(self):
+        with Nodes(self, 3) as nodes:
+            done = nodes.mpirun((1, 1, 1), '--ways', '3', '--limit', '3', '--fault', 'stays')
+        self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, r'ranks of other nodes have not answered for \d+ s: closing')
+
+    def test_an_error_of_mpi_is_no_rank_that_is_gone(self):
+        told = self.ends('broken', 40).stderr
+        self.assertRegex(told, r'rank 1: share: -5 error\[E507\] MPI_Iallgather failed: '
+                               r'MPI_ERR_OTHER[^\n]* \(names -1\)')
 
     def test_a_rank_that_dies_ends_all(self):
         for fault, *options in some((('die',), ('leave',), ('abort',), ('die', '--expose')), 3):

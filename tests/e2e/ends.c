@@ -136,7 +136,7 @@ static bool is_how(const char *how)
 }
 
 /* True where it is this place's turn, and what happens is the caller's: "eio", "full", "nan",
-   "empty". */
+   "broken", "empty". */
 static bool strike(enum place place)
 {
     if (place == PLACES || place != end.place || ++end.seen != end.nth)
@@ -193,8 +193,12 @@ static int watched_begin(struct comm *comm, const struct comm_op *op, uint64_t *
 {
     struct watched *w = (struct watched *)comm;
     const enum place place = place_of(op);
-    if (strike(place) && is_how("nan"))
+    const bool here = strike(place);
+    if (here && is_how("nan"))
         memset((void *)(uintptr_t)op->in, 0xff, sizeof(float)); /* of whatever type it is */
+    if (here && is_how("broken") &&
+        comm_fault_wrap(&w->wrap.inner, &(struct comm_fault){COMM_FAULT_FAIL, 1, 0}, 1))
+        abort();
     int rc = comm_begin(w->wrap.inner, op, ticket);
     if (rc == 0 && place == AGREE)
         w->agree = *ticket;

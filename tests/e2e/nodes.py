@@ -142,7 +142,7 @@ class Run(unittest.TestCase):
 
     def test_sums_that_cross_as_f32_are_told(self):
         """Sums of two ways are rounded to bf16 with --hop 2 alone. In fp32 nothing is narrower."""
-        note = 'note[I501] sums of gradients cross nodes in f32, not in bf16: they are of 2 ' \
+        note = 'note[I508] sums of gradients cross nodes in f32, not in bf16: they are of 2 ' \
                'ways, and --hop is 4. Other numbers and fewer bytes: --hop 2\n'
         with Nodes(self) as nodes:
             for precision, hop, times in (('bf16', 4, 1), ('bf16', 2, 0), ('fp32', 4, 0)):

@@ -250,9 +250,30 @@ def cut(test, place, nth, limit_s=3):
         run.go_on() # on one node
 
 
+def stop_far(test, nth=9, limit_s=3):
+    """The last rank of two on the second node stops. Who tells it first waits for what that rank
+    sends, or for one that does."""
+    with namespaces(PROGRAMS)(test) as nodes, Run(PROGRAMS, IN_MEMORY, 4, limit_s=limit_s) as run:
+        child = run.start(end=End('stop', 3, 'exchange', nth), nodes=nodes)
+        run.wait_for_mark(child)
+        status = run.wait_until_gone(child, time.monotonic(), limit_s + GONE_S)
+        told = run.read('stderr')
+        test.assertEqual(status, 1, told)
+        who = r'rank [0-3] \(node[12]\)(, or one of its node that it waits for,)?'
+        test.assertRegex(told, rf'error\[E504\] ({who} has not [^\n]*; waited \d+ s for it in the '
+                               r'|ranks of node[12] have not answered for \d+ s: )'
+                               r'(exchange|gather|sum) of [^\n]*, in step [123]\. ')
+        test.assertNotIn('error[E507]', told)
+        run.go_on()
+
+
 class Links(unittest.TestCase):
     PLACES = (('exchange', 9), ('gather', 12), ('agree', 2), ('vote', 2), ('sync', 3),
               ('export', 2), ('versions', 1))
+
+    @whole_alone
+    def test_a_rank_of_another_node_that_stops_is_named_with_its_node(self):
+        stop_far(self)
 
     @whole_alone
     def test_with_the_link_cut_each_rank_ends_by_itself(self):
@@ -288,6 +309,18 @@ class Failures(unittest.TestCase):
         rows = [(rank, place, how)
                 for place in places for how in ('eio', 'full') for rank in (1, 0)]
         all_of(self, self.failed, some(part(rows, 5), 5))
+
+    def broken(self, rank, place, what):
+        with Run(PROGRAMS, IN_MEMORY, 2) as run:
+            child = run.start(end=End('broken', rank, place, 3))
+            self.told_once(run, child, rank, rf'E507\] rank {rank} failed in the {what} of [^\n]*, '
+                                             r'in step [123]\. Fix: start all ranks again, with')
+            run.go_on()
+
+    @in_turn(1, 2)
+    def test_what_joins_ranks_fails_on_one_that_is_there(self):
+        rows = ((1, 'exchange', 'exchange'), (0, 'gather', 'gather'), (1, 'agree', 'sum'))
+        all_of(self, self.broken, some(rows, len(rows)))
 
     @in_turn(1, 2)
     def test_a_rank_that_may_not_write_so_much_ends_all(self):

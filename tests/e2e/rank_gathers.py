@@ -50,7 +50,7 @@ class One(Case):
                                            'node', steps=4),
                               capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr.count('note[I501] --secondary node keeps nothing'), 1)
+        self.assertEqual(done.stderr.count('note[I508] --secondary node keeps nothing'), 1)
         self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)
         done = subprocess.run(
             self.command('--secondary', 'node', '--zero-stage', '1', store='other'),

@@ -183,7 +183,7 @@ class Nccl(unittest.TestCase):
                 done = train(run, 2, 'untied-mha', *BF16, gpus=gpus, device=device, comm='auto',
                              **settings)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertRegex(done.stderr, r'I501\] what GPUs of ranks gather and exchange '
+                self.assertRegex(done.stderr, r'I505\] what GPUs of ranks gather and exchange '
                                               rf'meets in DRAM, by MPI: [^\n]*{why}')
                 self.assertEqual(run.came_to(), alone('untied-mha', BF16))
 
@@ -340,20 +340,20 @@ class Nccl(unittest.TestCase):
             os.mkdir(run.path('meet'))
             way = f'--rendezvous=file:{run.path("meet")}'
             (_, _, errors), = self.torchrun(run, 1, way + '/none', plain=(2,))
-            self.assertRegex(errors, r'error\[E502\] [^\n]*/none cannot be opened: No such file or '
+            self.assertRegex(errors, r'error\[E505\] [^\n]*/none cannot be opened: No such file or '
                                      r'directory\. Fix: make it')
             (_, _, errors), = self.torchrun(run, 1, way, '--peer-timeout=1', plain=(2,))
             self.assertRegex(errors, r'error\[E504\] [^\n]*: rank 1 has not come: rank 0 waited ')
             first, other = self.start(run, 2, way, plain=(2, 4))
             _, errors = other.communicate(timeout=120)
             self.assertEqual(other.returncode, 1, errors)
-            self.assertRegex(errors, r'error\[E502\] [^\n]*rank 0 is one of 2, and rank 1 one of 4')
+            self.assertRegex(errors, r'error\[E505\] [^\n]*rank 0 is one of 2, and rank 1 one of 4')
             first.kill()
             first.communicate(timeout=120)
             for child, _, errors in self.torchrun(
                     run, 2, '--rendezvous=tcp:taken:80', nccl='fail=ncclCommInitRankConfig:1:2'):
                 self.assertEqual(child.returncode, 1, errors)
-                self.assertRegex(errors, r'error\[E502\] [^\n]*unhandled system error[^\n]*Fix: '
+                self.assertRegex(errors, r'error\[E505\] [^\n]*unhandled system error[^\n]*Fix: '
                                          r'[^\n]*where taken:80 cannot be used, --rendezvous tcp:')
 
     @whole_alone
@@ -487,7 +487,7 @@ class Nccl(unittest.TestCase):
                    r'of one rank each\. Fix: --comm mpi', gpus=1, device='cuda:0',
                    status=2)
         self.fails(r'error\[E302\] [^\n]*--hbm', '--hbm=200K', status=2)
-        self.fails(r'error\[E502\] ranks cannot be joined: [^\n]*is NCCL 2.18.5, of which 2.19.3 '
+        self.fails(r'error\[E505\] ranks cannot be joined: [^\n]*is NCCL 2.18.5, of which 2.19.3 '
                    r'is the least\. Fix: NCCL 2.19.3 or later [^\n]*, or --comm mpi',
                    nccl='version=21805')
 
@@ -506,14 +506,15 @@ class Nccl(unittest.TestCase):
 
     @whole_alone
     def test_calls_that_fail(self):
-        for call, words in (
-                ('ncclAllGather:2:3', 'ncclAllGather failed: internal error'),
-                ('ncclAlltoAll:2:1', 'ncclAlltoAll failed: unhandled cuda error'),
-                ('ncclMemAlloc:1:1', 'ncclMemAlloc of [0-9]+ bytes of device memory failed'),
-                ('ncclAllGather:2:async=6', 'an operation of NCCL failed: remote process exited')):
+        for call, code, words in (
+                ('ncclAllGather:2:3', 507, 'ncclAllGather failed: internal error'),
+                ('ncclAlltoAll:2:1', 507, 'ncclAlltoAll failed: unhandled cuda error'),
+                ('ncclMemAlloc:1:1', 505, 'ncclMemAlloc of [0-9]+ bytes of device memory failed'),
+                ('ncclAllGather:2:async=6', 504,
+                 'an operation of NCCL failed: remote process exited')):
             with self.subTest(call=call):
-                self.fails(rf'error\[E50[24]\] [^\n]*{words}', '--peer-timeout=5',
-                           nccl=f'fail={call}')
+                self.fails(rf'error\[E{code}\] [^\n]*{words}', '--peer-timeout=5',
+                           nccl=f'fail={call}', status=1)
 
     @whole_alone
     def test_a_rank_that_dies(self):

@@ -531,7 +531,7 @@ class Ranks(Case):
                               text=True, env=environment(), timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('note[I501] ranks: 2 on 1 node (mpirun of Open MPI), 2 ways, ', done.stderr)
-        self.assertRegex(done.stderr, r"note\[I501\] ranks of a node read each other's buffers in "
+        self.assertRegex(done.stderr, r"note\[I506\] ranks of a node read each other's buffers in "
                                       r'place: [\d.]+ KiB of each are in shared memory\n')
         self.assertEqual(done.stdout.count('trained 3 steps'), 1)
         self.assertEqual(done.stderr.count('step 1/3'), 1)
@@ -545,7 +545,7 @@ class Ranks(Case):
             [*small, *self.command('--ways', '2', '--quiet', *more, store='other')],
             capture_output=True, text=True, timeout=120, env=environment())
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, rf"\Awarning\[W502\] ranks of a node {words}: a node's "
+        self.assertRegex(done.stderr, rf"\Awarning\[W506\] ranks of a node {words}: a node's "
                                       r'/dev/shm is too small for \d+ KiB of each of its ranks\. '
                                       r'[^\n]*\n\Z')
         self.assertEqual((self.numbers(), sums_of(self.path('out'))), want)

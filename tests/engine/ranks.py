@@ -314,7 +314,7 @@ class Ranks(unittest.TestCase):
                 net, in_place = traffic(done)
                 self.assertGreater(net[0], 0)
                 self.assertEqual(in_place, list(itertools.accumulate(net)))
-                self.assertNotIn('W502', done.stderr)
+                self.assertNotIn('W506', done.stderr)
 
     def test_with_too_little_shared_memory_all_send_messages(self):
         small = mpi.small_memory(self, '1m')
@@ -323,8 +323,8 @@ class Ranks(unittest.TestCase):
                 done = run_in_store(ranks, options, before=small)
                 self.assertEqual(told(done), alone(tuple(options)), done.stderr)
                 self.assertEqual(traffic(done)[1], [0, 0, 0])
-                self.assertEqual(done.stderr.count('W502 '), 1, done.stderr)
-                self.assertRegex(done.stderr, r"W502 [^\n]*: a node's /dev/shm is too small for ")
+                self.assertEqual(done.stderr.count('W506 '), 1, done.stderr)
+                self.assertRegex(done.stderr, r"W506 [^\n]*: a node's /dev/shm is too small for ")
 
     def test_a_run_goes_on_behind_a_rank_whose_memory_was_read(self):
         """Behind its last visit, of the unit whose gradients the others read then."""

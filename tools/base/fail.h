@@ -34,7 +34,6 @@ enum fail_code {
     FAIL_PYTHON = 428,          /* prep: no Python, or a package that it needs is missing */
     FAIL_EXPORT = 430,          /* export directory refused or not writable */
     FAIL_RANKS = 501,           /* started by a launcher as one of several */
-    FAIL_COMM = 502,            /* ranks cannot be joined, or one of them has failed */
     FAIL_NONFINITE = 701,
 };
 

@@ -66,6 +66,7 @@ struct mpi {
     struct comm_config config;
     struct comm_info info;
     char version[64];
+    char (*host)[COMM_HOST_BYTES]; /* [ranks]; null: there is one node */
 
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */

@@ -10,6 +10,22 @@
 
 /* ---- numbers and pages ----------------------------------------------------------------------- */
 
+/* All ranks know by now that there are several nodes. The table stays where it is. */
+static int share_hosts(struct mpi *m)
+{
+    char own[COMM_HOST_BYTES];
+    if (m->info.nodes == 1)
+        return 0;
+    m->host = m->host ? m->host : calloc(m->info.ranks, sizeof *m->host);
+    if (!m->host)
+        return mpi_fail(m, -ENOMEM, COMM_NOBODY, "no memory for %u ranks", m->info.ranks);
+    comm_own_host(own);
+    m->info.host = (const char(*)[COMM_HOST_BYTES])m->host;
+    return mpi_check(
+        m, MPI_Allgather(own, sizeof own, MPI_BYTE, m->host, sizeof own, MPI_BYTE, m->world),
+        "MPI_Allgather");
+}
+
 /* Nodes in the order of their least keys; ranks of one in the order of theirs. */
 static int number_ranks(struct mpi *m, int rank)
 {
@@ -45,8 +61,9 @@ static int number_ranks(struct mpi *m, int rank)
     m->info.ranks = m->config.launch.ranks;
     m->info.node = (uint32_t)told[1];
     m->info.nodes = (uint32_t)told[2];
-    return mpi_check(m, MPI_Comm_split(MPI_COMM_WORLD, 0, (int)m->info.rank, &m->world),
-                     "MPI_Comm_split");
+    rc = mpi_check(m, MPI_Comm_split(MPI_COMM_WORLD, 0, (int)m->info.rank, &m->world),
+                   "MPI_Comm_split");
+    return rc ? rc : share_hosts(m);
 }
 
 int mpi_node_open(struct mpi *m, int key)
@@ -148,12 +165,13 @@ static int compare_tags(struct mpi *m, uint32_t local, const struct tag *mine)
     const struct tag *other = &m->slot[local]->tag[m->step % 2];
     if (other->kind == mine->kind && other->count == mine->count && other->where == mine->where)
         return 0;
-    const int rank = (int)(m->info.rank - m->info.local + local);
-    return mpi_fail(
-        m, -EPIPE, rank,
-        "rank %d has begun another operation than this rank (%s; here %s): ranks begin the same "
-        "in the same order",
-        rank, describe_tag(other).text, describe_tag(mine).text);
+    const uint32_t rank = m->info.rank - m->info.local + local;
+    char name[COMM_RANK_BYTES];
+    return mpi_fail(m, -EPIPE, (int)rank,
+                    "%s has begun another operation than this rank (%s; here %s): ranks begin the "
+                    "same in the same order",
+                    comm_rank_text(&m->info, rank, name), describe_tag(other).text,
+                    describe_tag(mine).text);
 }
 
 int mpi_meet(struct mpi *m, const struct tag *tag)

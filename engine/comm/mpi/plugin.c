@@ -154,6 +154,7 @@ static void destroy(struct mpi *m)
     close(m->event_fd);
     pthread_cond_destroy(&m->wake);
     pthread_mutex_destroy(&m->lock);
+    free(m->host);
     free(m);
 }
 

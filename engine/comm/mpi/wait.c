@@ -188,26 +188,37 @@ bool mpi_sleep(struct mpi *m, uint32_t local)
     return false;
 }
 
+/* Where there are two nodes the other one has a name. */
+static int others_late(struct mpi *m, double waited_s, const char *operation)
+{
+    const uint32_t other = m->info.node ? 0 : m->info.ranks - 1; /* a rank of it, if of two */
+    const char *where = m->info.nodes == 1   ? ""
+                        : m->info.nodes == 2 ? m->info.host[other]
+                                             : "other nodes";
+    return mpi_fail(m, -EPIPE, COMM_NOBODY, "ranks%s%s have not answered for %.0f s: %s",
+                    *where ? " of " : "", where, waited_s, operation);
+}
+
 int mpi_late(struct mpi *m, int rank, const char *what)
 {
     const uint64_t at_ns = now_ns();
     const double waited_s = (double)(at_ns - m->wait_since_ns) / (double)NS_PER_SECOND;
-    char operation[80];
+    char operation[80], name[COMM_RANK_BYTES];
     say_operation(m, operation);
     const int silent = find_silent(m, at_ns);
     const uint32_t first = m->info.rank - m->info.local;
     if ((uint32_t)rank - first < m->info.locals && is_cut(m, at_ns))
         rank = COMM_NOBODY; /* it waits for another node, too */
     if (rank == COMM_NOBODY && silent == COMM_NOBODY)
-        return mpi_fail(m, -EPIPE, rank, "ranks%s have not answered for %.0f s: %s",
-                        m->info.nodes > 1 ? " of other nodes" : "", waited_s, operation);
+        return others_late(m, waited_s, operation);
     if (silent != COMM_NOBODY) { /* who is late may wait for it, too */
         rank = silent;
         what = "has not answered: it is stopped or gone";
     }
     const bool elsewhere =
         (uint32_t)rank - first >= m->info.locals && m->info.ranks > m->info.nodes;
-    return mpi_fail(m, -EPIPE, rank, "rank %d%s %s; waited %.0f s for it in the %s", rank,
+    return mpi_fail(m, -EPIPE, rank, "%s%s %s; waited %.0f s for it in the %s",
+                    comm_rank_text(&m->info, (uint32_t)rank, name),
                     elsewhere ? ", or one of its node that it waits for," : "", what, waited_s,
                     operation);
 }

@@ -360,6 +360,15 @@ static int open_all(struct nccl *n)
     return rc ? rc : nccl_take_ring(n); /* now: what is left of the device is asked for next */
 }
 
+/* What went wrong below is told in the words of the control comm. */
+static void tell_failure(struct nccl *n, int rc, struct comm_failure *told)
+{
+    if (!n->failure.native && n->control)
+        comm_failure(n->control, &n->failure);
+    (void)nccl_fail(n, rc, COMM_NOBODY, "%s", strerror(-rc));
+    *told = n->failure;
+}
+
 static int open_comm(const struct comm_config *config, struct comm **comm,
                      struct comm_failure *told)
 {
@@ -386,7 +395,7 @@ static int open_comm(const struct comm_config *config, struct comm **comm,
         *comm = &n->base;
         return 0;
     }
-    *told = n->failure;
+    tell_failure(n, rc, told);
     nccl_abandon(n);
     nccl_free_all(n, false);
     destroy(n);

@@ -176,9 +176,10 @@ int nccl_late(struct nccl *n, const char *where, uint64_t since_ns)
         late = story.rank;
     }
     free(begun);
-    char who[64] = "ranks have not come, or not ended it";
+    char name[COMM_RANK_BYTES], who[COMM_RANK_BYTES + 24] = "ranks have not come, or not ended it";
     if (late != COMM_NOBODY)
-        snprintf(who, sizeof who, "rank %d has not come this far", late);
+        snprintf(who, sizeof who, "%s has not come this far",
+                 comm_rank_text(&n->info, (uint32_t)late, name));
     return nccl_fail(n, -EPIPE, late, "%s; rank %u waited %.0f s in %.100s", who, n->info.rank,
                      waited_s, where);
 }

@@ -111,7 +111,7 @@ struct hst_ckpt_ranks_config {
 };
 
 /**
- * Joins them and finds the files of all. Errors: those of comm (E501 to E504); -EINVAL (E503) they
+ * Joins them and finds the files of all. Errors: E502, E504, E507 of comm; -EINVAL (E503) they
  * differ; -ENOENT (E617) no rank finds a store; -ENODATA, -EINVAL (E613) files of some ranks are
  * found by nobody, or those of two stores; -ENOMEM.
  * Ownership: *ranks is there after an error too, unless it is null: to be left or aborted.

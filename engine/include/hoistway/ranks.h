@@ -77,6 +77,7 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
 int hst_ranks_transport(char *why);
 
 struct hst_rates;
+struct hst_error;
 
 /** This is what is measured between ranks. */
 struct hst_ranks_measure {
@@ -108,15 +109,16 @@ struct hst_ranks_measured {
  * Opens a comm with the ranks that a launcher has started with this one and measures it: exchanges
  * and gathers, in memory that the node shares and by messages. All of them must call it alike.
  *
- * why  [400], one line, written on failure
+ * error  written on failure, with its code (hoistway.h)
  *
- * Errors: -EINVAL (hst_launch_read's refusals, one rank alone, a number of pairs out of its range),
- * -ENODEV no transport joins them, -ENOMEM, -EIO, -EPIPE a rank does not answer. After these the
- * process ends itself soon: other ranks may wait for it.
+ * Errors: -EINVAL (E501: hst_launch_read's refusals, ranks that MPI does not know of; E502: one
+ * rank alone; E402: a number of pairs out of its range), -ENODEV no transport joins them (E502),
+ * -ENOMEM and -EIO (E502, or E507 once they are joined), -EPIPE a rank does not answer (E504).
+ * After these the process ends itself soon: other ranks may wait for it.
  * Thread-safety: one call in a process. Cost: five buffers of size_bytes; seconds.
  */
 int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measured *out,
-                      char *why);
+                      struct hst_error *error);
 
 #ifdef __cplusplus
 }

@@ -29,7 +29,7 @@ static int stay(struct hst_engine *engine, const char *why)
 {
     if (ranks_tells(engine))
         report_log(&engine->report, HST_LOG_INFO,
-                   "I501 what GPUs of ranks gather and exchange meets in DRAM, by MPI: %s", why);
+                   "I505 what GPUs of ranks gather and exchange meets in DRAM, by MPI: %s", why);
     return 0;
 }
 
@@ -51,7 +51,15 @@ static void take_transport(struct hst_engine *engine)
     engine->ranks.transport = info.transport;
     engine->plan_in.joined = true;
     if (*info.note && ranks_tells(engine))
-        report_log(&engine->report, HST_LOG_INFO, "I501 %s", info.note);
+        report_log(&engine->report, HST_LOG_INFO, "I505 %s", info.note);
+}
+
+/* Ranks agree by MPI on how they are joined otherwise. */
+static bool mpi_failed(const struct hst_engine *engine)
+{
+    struct comm_failure failure;
+    comm_failure(engine->comm, &failure);
+    return failure.native != 0;
 }
 
 static int join(struct hst_engine *engine)
@@ -65,6 +73,8 @@ static int join(struct hst_engine *engine)
     const bool alike = rc == -ENODEV || rc == -ENOTSUP; /* on all ranks */
     if (alike && engine->config.comm == HST_COMM_AUTO)
         return stay(engine, failure.text);
+    if (rc && rc != -EPIPE && mpi_failed(engine))
+        return comm_report(engine->comm, &engine->report, 0, rc);
     if (rc)
         return comm_report_open(&failure, true, &engine->report);
     take_transport(engine);

@@ -39,7 +39,7 @@ static int check_secondary(struct hst_engine *engine)
     int rc = check_stage(engine, "--secondary", "--secondary node", "none");
     if (rc == 0 && engine->ranks.nodes == 1 && ranks_tells(engine))
         report_log(&engine->report, HST_LOG_INFO,
-                   "I501 --secondary node keeps nothing: all ranks are on one node, and no gather "
+                   "I508 --secondary node keeps nothing: all ranks are on one node, and no gather "
                    "leaves it");
     return rc;
 }
@@ -84,7 +84,7 @@ static void tell_crossing(struct hst_engine *engine)
                                                     : "in fp16";
     if (engine->ranks.nodes > 1 && ranks_tells(engine) && ways_sum_is_wide(tree, ways))
         report_log(&engine->report, HST_LOG_INFO,
-                   "I501 sums of gradients cross nodes in f32, not %s: they are of %u ways, and "
+                   "I508 sums of gradients cross nodes in f32, not %s: they are of %u ways, and "
                    "--hop is %u. Other numbers and fewer bytes: --hop %u",
                    narrow, ways, tree->hop, ways);
 }

@@ -292,19 +292,19 @@ static void tell_exposed(struct hst_engine *engine, const struct comm_info *info
     name_room(info, missing_bytes, fix);
     if (!info->shared && bytes > 0) {
         report_log(&engine->report, HST_LOG_WARNING,
-                   "W502 ranks of a node read only %s of each in place, and send each other "
+                   "W506 ranks of a node read only %s of each in place, and send each other "
                    "messages for the rest, which is slower: %s. Results are the same. Fix: %s",
                    size_text(bytes, size), info->why_not_shared, fix);
         return;
     }
     if (info->shared)
         report_log(&engine->report, HST_LOG_INFO,
-                   "I501 ranks of a node read each other's buffers in place: %s of each are in "
+                   "I506 ranks of a node read each other's buffers in place: %s of each are in "
                    "shared memory",
                    size_text(bytes, size));
     else if (info->why_not_shared[0])
         report_log(&engine->report, HST_LOG_WARNING,
-                   "W502 ranks of a node send each other messages, which is slower than reading "
+                   "W506 ranks of a node send each other messages, which is slower than reading "
                    "each other's memory: %s. Results are the same. Fix: %s",
                    info->why_not_shared, fix);
 }

@@ -98,7 +98,7 @@ class Papers(case.Case):
     def accounted(self, *args, status=0, wide=0):
         """wide: the ways of a node's sum, which cross in f32; 0: they cross in bf16."""
         done = self.run_verb('--json', '--accounting=paper', *args)
-        note = 'note[I501] sums of gradients cross nodes in f32, not in bf16: they are of ' \
+        note = 'note[I508] sums of gradients cross nodes in f32, not in bf16: they are of ' \
             f'{wide} ways, and --hop is 8. Other numbers and fewer bytes: --hop {wide}\n'
         self.assertEqual((done.returncode, done.stderr), (status, note if wide else ''))
         return json.loads(done.stdout)

@@ -174,7 +174,7 @@ class Program(Case):
                                 "'hoistway explain' alone lists them")
 
     def test_explain_names_the_code_nearest_to_one_that_no_message_has(self):
-        for typed, near in (('E505', 'E504'), ('w508', 'E504'), ('001', 'E101'), ('E599', 'E601'),
+        for typed, near in (('E509', 'E508'), ('w599', 'E601'), ('001', 'E101'), ('E520', 'E508'),
                             ('999', 'E702')):
             self.assert_refused(run('explain', typed), 402, 2,
                                 f"the nearest is {near}. Fix: 'hoistway explain {near}'")

@@ -96,16 +96,12 @@ static int measure(const struct comm_options *o, struct hst_error *error)
     static struct hst_rates rates; /* large: not on the stack */
     const struct hst_ranks_measure in = {o->size_bytes, o->pairs, o->save_rates ? &rates : NULL};
     struct hst_ranks_measured measured;
-    char why[400];
     int rc = rates_file_check(o->save_rates, error);
     if (rc)
         return rc;
-    rc = hst_ranks_measure(&in, &measured, why);
-    if (rc) {
-        fail(error, FAIL_COMM, rc, "%s", why);
-        fail_fix(error, "mpirun -n 2 hoistway bench comm.");
+    rc = hst_ranks_measure(&in, &measured, error);
+    if (rc)
         return rc;
-    }
     if (measured.rank == 0 && o->json)
         print_json(&measured);
     else if (measured.rank == 0)

@@ -27,8 +27,8 @@ struct ckpt_source {
 };
 /**
  * Finds out who reads it, and joins the others; what they print goes nowhere but on rank 0. work:
- * what is asked, which must be the same for all. Errors: E402, E501 to E504, E613, E617. To be
- * closed after an error too.
+ * what is asked, which must be the same for all. Errors: E402, E501 to E504, E507, E613, E617. To
+ * be closed after an error too.
  */
 int ckpt_source_open(struct ckpt_source *source, const struct cli_operands *operands,
                      const char *work, struct hst_error *error);
