@@ -246,6 +246,12 @@ class Nccl(unittest.TestCase):
                          r'|1: open: -5 error\[E505\] ranks cannot be joined: rank 0: )'
                          r'ncclGetUniqueId failed: invalid argument: Invalid NCCL_COMM_ID')
 
+    def test_what_mpi_fails_with_while_they_join_is_told(self):
+        begun = time.monotonic()
+        self.fails(mpirun(2, '--limit', '5', '--fault', 'below'),
+                   r'rank 1: open: -5 error\[E505\] ranks cannot be joined: rank 1 failed in the '
+                   r'share of ranks of nodes, as was planned\. Fix: hoistway bench comm', 40, begun)
+
     def test_two_ranks_with_one_gpu(self):
         self.fails(mpirun(2, '--device', 'cuda:0'),
                    r'ncclCommInitRankConfig failed: invalid usage: Duplicate GPU detected : rank 0 '

@@ -13,10 +13,12 @@
  *   --fault late|count|abort|leave   what rank 1 does in the middle of it
  *   --fault hurry                    rank 1 is late for an operation that waits for a second
  *   --fault stays                    rank 1 does not close
+ *   --fault below                    what MPI carries fails on rank 1 while NCCL joins them
  */
 #include "comm/comm.h"
 #include "comm/exact.h"
 #include "comm/report.h"
+#include "comm/wrap.h"
 #include "sum_bytes.h"
 
 #include <errno.h>
@@ -366,6 +368,25 @@ static void open_device(void)
     check(hst_event_create(g.dev, &g.made), "event");
 }
 
+/* Both agree twice by MPI on what they have: the third operation is the first of the join. */
+static int open_below(struct comm_failure *failure)
+{
+    const struct comm_fault fault = {COMM_FAULT_FAIL, 3, 0};
+    int rc = comm_open(&g.config, &g.comm, failure);
+    if (!rc && g.config.launch.rank == 1)
+        check(comm_fault_wrap(&g.comm, &fault, 1), "fault");
+    g.config.dev = g.dev;
+    return rc ? rc : comm_join(&g.config, &g.comm, failure);
+}
+
+static int open_comm(struct comm_failure *failure)
+{
+    if (is_fault("below"))
+        return open_below(failure);
+    g.config.dev = g.dev;
+    return comm_open(&g.config, &g.comm, failure);
+}
+
 static void open_all(void)
 {
     struct comm_failure failure;
@@ -376,8 +397,7 @@ static void open_all(void)
         exit(2);
     }
     open_device();
-    g.config.dev = g.dev;
-    if (comm_open(&g.config, &g.comm, &failure)) {
+    if (open_comm(&failure)) {
         comm_report_open(&failure, true, &g.report);
         fprintf(stderr, "rank %u: open: %d error[E%d] %s (names %d)\n", g.config.launch.rank,
                 failure.native, g.report.error.code, g.report.error.message, failure.rank);

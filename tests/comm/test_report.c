@@ -14,6 +14,7 @@
 
 static const char *machine;
 
+int gethostname(char *name, size_t bytes);
 int gethostname(char *name, size_t bytes)
 {
     if (!machine)

@@ -316,3 +316,50 @@ mutate(
      'return rc ? comm_report(engine->comm, &engine->report, 0, rc) : 0;\n}\n\nbool ranks_close',
      'return 0;\n}\n\nbool ranks_close'),
 )
+mutate(
+    'engine/comm/report.c', 'comm/report',
+    ('a rank that is gone has a code of its own',
+     'if (failure.native == -EPIPE)\n        return report_fail(report, HST_E_RANK',
+     'if (false)\n        return report_fail(report, HST_E_RANK'),
+    ('so it has while ranks join',
+     'if (failure->native == -EPIPE)\n        return HST_E_RANK;', ''),
+    ('GPUs that cannot be joined have another code than ranks',
+     'return device ? HST_E_JOIN_NCCL : HST_E_JOIN_MPI;', 'return HST_E_JOIN_MPI;'),
+    ('a failure may have a fix of its own', 'fix = *failure->fix ? failure->fix : fix;', ''),
+    ('the step is told', 'if (step > 0)', 'if (false)'),
+)
+mutate(
+    'engine/comm/failure.c', 'comm/report',
+    ("a host's name is printable", "if (*c < ' ' || *c > '~')", 'if (false)'),
+    ('it is one, if the system knows none', 'COMM_HOST_BYTES - 1) || !*name)',
+     'COMM_HOST_BYTES - 1))'),
+    ('and has an end', 'gethostname(name, COMM_HOST_BYTES - 1)',
+     'gethostname(name, COMM_HOST_BYTES)'),
+    ('a rank has the name of its own node', 'info->host[rank]', 'info->host[0]'),
+)
+mutate(
+    'engine/comm/calls.c', 'comm/report',
+    ('the failure of another rank is told with its name',
+     'name_failed(comm, rank, &first, failure);',
+     'comm_fail(failure, first.native, (int)rank, "%s", first.text);'),
+)
+mutate(
+    'engine/comm/mpi/node.c', 'comm/ranks',
+    ('the names of nodes follow the numbers of ranks', 'MPI_BYTE, m->world),',
+     'MPI_BYTE, MPI_COMM_WORLD),'),
+)
+mutate(
+    'engine/comm/mpi/wait.c', 'comm/ranks',
+    ('the other one of two nodes is named', 'm->info.node ? 0 : m->info.ranks - 1;',
+     'm->info.rank;'),
+    ('of three none is', 'm->info.nodes == 2 ?', 'm->info.nodes >= 2 ?'),
+)
+mutate(
+    'engine/comm/nccl/plugin.c', 'comm/nccl',
+    ('what fails below while ranks are joined is told',
+     'if (!n->failure.native && n->control)', 'if (false)'),
+)
+mutate(
+    'engine/comm/measure.c', 'comm/bench',
+    ('ranks that MPI does not know of are told so', 'return launch->mpi ? 0', 'return true ? 0'),
+)

@@ -25,7 +25,7 @@ enum hst_code {
     HST_E_RANKS_DIFFER = 503,  /* ranks that were started unlike */
     HST_E_RANK = 504,          /* a rank has gone, or does not answer */
     HST_E_JOIN_NCCL = 505,     /* GPUs of ranks cannot be joined by NCCL */
-    HST_E_COMM = 507,          /* what joins ranks failed, which were all there */
+    HST_E_COMM = 507,          /* MPI or NCCL failed among ranks that were joined */
     HST_E_STORE_ACCESS = 610,  /* a directory or file of a store that is not its owner's alone */
     HST_E_STORE_BUSY = 611,    /* a store in use by another process */
     HST_E_STORE_FORMAT = 612,  /* no store's file, or of another version, byte order or feature */

@@ -54,14 +54,6 @@ static void take_transport(struct hst_engine *engine)
         report_log(&engine->report, HST_LOG_INFO, "I505 %s", info.note);
 }
 
-/* Ranks agree by MPI on how they are joined otherwise. */
-static bool mpi_failed(const struct hst_engine *engine)
-{
-    struct comm_failure failure;
-    comm_failure(engine->comm, &failure);
-    return failure.native != 0;
-}
-
 static int join(struct hst_engine *engine)
 {
     struct comm_failure failure;
@@ -73,8 +65,6 @@ static int join(struct hst_engine *engine)
     const bool alike = rc == -ENODEV || rc == -ENOTSUP; /* on all ranks */
     if (alike && engine->config.comm == HST_COMM_AUTO)
         return stay(engine, failure.text);
-    if (rc && rc != -EPIPE && mpi_failed(engine))
-        return comm_report(engine->comm, &engine->report, 0, rc);
     if (rc)
         return comm_report_open(&failure, true, &engine->report);
     take_transport(engine);
