@@ -169,7 +169,7 @@ static void a_machines_name_is_printable_and_has_an_end(void **state)
     assert_string_equal(name, machine);
     machine = "no\nde\x1b[31m\xff";
     comm_own_host(name);
-    assert_string_equal(name, "no?de?[31m?");
+    assert_true(strcmp(name, "no?de?[31m?") == 0); /* another one is not to be printed */
     memset(too_long, 'n', sizeof too_long);
     too_long[sizeof too_long - 1] = '\0';
     memset(longest, 'n', sizeof longest);
