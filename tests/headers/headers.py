@@ -29,11 +29,11 @@ ALLOWED = {
     'aio': {'aio'},
     'cpu_adam': {'cpu_adam'},
     'kernels': {'kernels', 'measure', 'operations', 'plugin', 'plugin_load', 'quantise', 'ways'},
-    'engine': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'ranks',
-               'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
+    'engine': {'ckpt', 'config', 'error', 'hoistway', 'machine', 'options', 'plan', 'predict',
+               'ranks', 'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
                'plugin_load', 'quantise', 'ways'},
-    'tools': {'ckpt', 'config', 'hoistway', 'machine', 'options', 'plan', 'predict', 'ranks',
-              'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
+    'tools': {'ckpt', 'config', 'error', 'hoistway', 'machine', 'options', 'plan', 'predict',
+              'ranks', 'units', 'aio', 'cpu_adam', 'kernels', 'measure', 'operations', 'plugin',
               'plugin_load', 'quantise', 'ways'},
 }
 HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'measure': 'kernels',
@@ -41,7 +41,7 @@ HEADERS = {'aio': 'aio', 'cpu_adam': 'cpu_adam', 'kernels': 'kernels', 'measure'
            'quantise': 'kernels', 'ways': 'kernels',
            'config': 'engine', 'hoistway': 'engine', 'machine': 'engine', 'options': 'engine',
            'plan': 'engine', 'predict': 'engine', 'ckpt': 'engine', 'ranks': 'engine',
-           'units': 'engine'}
+           'units': 'engine', 'error': 'engine'}
 
 # What a silent library never uses. `stdout` and `stderr` stand for all that is printed with them.
 NOISE = re.compile(r'^(stdout|stderr|(__)?v?printf(_chk)?|puts|putchar|perror|(v)?syslog(_chk)?'
