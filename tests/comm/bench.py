@@ -19,13 +19,13 @@ KEYS = {'bench', 'case', 'value', 'unit', 'ceiling', 'fraction', 'ceiling_name',
         'ratio_least', 'ratio_most', 'ranks', 'nodes', 'bytes', 'transport'}
 
 
-def run(*options, ranks=0, **variables):
+def run(*options, ranks=0, verb=('bench', 'comm'), **variables):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))}
     root = ['--allow-run-as-root'] if os.geteuid() == 0 else []
     mpirun = ['mpirun', *root, '--oversubscribe', '--bind-to', 'none', '-n', str(ranks)]
     return subprocess.run(
-        [*(mpirun if ranks else []), PROGRAM, 'bench', 'comm', *options], capture_output=True,
-        text=True, timeout=100, env={**kept, 'HOISTWAY_PLUGIN_PATH': FOLDER, **variables})
+        [*(mpirun if ranks else []), PROGRAM, *verb, *options], capture_output=True, text=True,
+        timeout=100, env={**kept, 'HOISTWAY_PLUGIN_PATH': FOLDER, **variables})
 
 
 class Bench(unittest.TestCase):
@@ -100,6 +100,16 @@ class Bench(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (status, ''))
                 self.assertRegex(done.stderr, rf'^error\[E{code}\] .*{why}')
                 self.assertEqual(done.stderr.count('Fix: '), 1)
+
+    def test_doctor_of_ranks_that_cannot_be_joined_tells_the_same(self):
+        for code, status, why, variables in (
+                (501, 2, 'OMPI_COMM_WORLD_RANK is not set', {'OMPI_COMM_WORLD_SIZE': '2'}),
+                (501, 2, 'torchrun started 2 ranks, which MPI does not know of',
+                 {'WORLD_SIZE': '2', 'RANK': '0', 'LOCAL_RANK': '0'})):
+            with self.subTest(why=why):
+                done = run(verb=('doctor',), **variables)
+                self.assertEqual((done.returncode, done.stdout), (status, ''))
+                self.assertRegex(done.stderr, rf'^error\[E{code}\] .*{why}')
 
     def test_options(self):
         for option in ('--pairs=0', '--pairs=102', '--size=2GiB'):

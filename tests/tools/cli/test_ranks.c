@@ -113,6 +113,19 @@ static void a_rank_is_one_of_a_world_that_mpi_carries(void **state)
     voice_of(0, NULL);
 }
 
+static void what_a_command_line_can_mend_has_another_exit_status(void **state)
+{
+    static const struct {
+        int code;
+        enum cli_exit status;
+    } rows[] = {{HST_E_LAUNCH, CLI_EXIT_USAGE},       {HST_E_JOIN_MPI, CLI_EXIT_FAILURE},
+                {HST_E_RANKS_DIFFER, CLI_EXIT_USAGE}, {HST_E_RANK, CLI_EXIT_FAILURE},
+                {HST_E_JOIN_NCCL, CLI_EXIT_FAILURE},  {HST_E_COMM, CLI_EXIT_FAILURE}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(cli_exit_code(&(struct hst_error){.code = rows[i].code}), rows[i].status);
+}
+
 /* Others have GPUs, and would wait for one that has said nothing. */
 static void a_rank_without_a_gpu_tells_it_itself(void **state)
 {
@@ -234,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_is_one_of_a_world_that_mpi_carries),
         cmocka_unit_test(a_rank_without_a_gpu_tells_it_itself),
+        cmocka_unit_test(what_a_command_line_can_mend_has_another_exit_status),
         cmocka_unit_test(rank_0_speaks_as_one_process_does),
         cmocka_unit_test(others_name_themselves_and_their_node),
         cmocka_unit_test(an_end_is_told_unless_the_launcher_has_brought_it),
