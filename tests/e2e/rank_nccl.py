@@ -173,6 +173,14 @@ class Nccl(unittest.TestCase):
             self.assertEqual(run.came_to(), alone('untied-mha', BF16))
 
     @whole_alone
+    def test_what_an_older_nccl_lacks_is_told(self):
+        with Run() as run:
+            done = train(run, 2, 'untied-mha', *BF16, nccl='version=21903')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count('note[I505] NCCL 2.19.3 has no ncclAlltoAll: '), 1)
+            self.assertEqual(run.came_to(), alone('untied-mha', BF16))
+
+    @whole_alone
     def test_ranks_meet_in_dram_where_one_cannot(self):
         for gpus, device, settings, why in (
                 (2, 'cuda', {'nccl': 'version=21805'},
