@@ -165,13 +165,20 @@ const struct optimizer *version_settings_optimizer(const char *settings)
     return optimizer_find(optimizer, (enum hst_precision)p, (enum hst_state)s);
 }
 
-void version_settings_name_optimizer(const char *settings, char told[VERSION_SETTINGS_BYTES])
+/* What a text without such a line is of: stores of before it, and runs that have the first value. */
+static const struct {
+    const char *name, *value;
+} UNSAID[] = {{OPTIMIZER, "adamw"}, {"ways", "1"}, {"gather", "plain"}};
+
+void version_settings_name_unsaid(const char *settings, char told[VERSION_SETTINGS_BYTES])
 {
+    int n = 0;
     size_t bytes = 0;
-    if (value_of(settings, OPTIMIZER, &bytes))
-        snprintf(told, VERSION_SETTINGS_BYTES, "%s", settings);
-    else
-        snprintf(told, VERSION_SETTINGS_BYTES, OPTIMIZER " %s\n%s", optimizer_name(0), settings);
+    for (size_t i = 0; i < sizeof UNSAID / sizeof *UNSAID; i++)
+        if (!value_of(settings, UNSAID[i].name, &bytes))
+            n += snprintf(told + n, VERSION_SETTINGS_BYTES - (size_t)n, "%s %s\n", UNSAID[i].name,
+                          UNSAID[i].value);
+    snprintf(told + n, VERSION_SETTINGS_BYTES - (size_t)n, "%s", settings);
 }
 
 uint32_t version_settings_ways(const char *settings)

@@ -131,10 +131,10 @@ class Run:
 
     def options(self, *more, limit_s=None):
         tokens = os.path.join(self.programs.model, 'tokens.bin')
-        own = [word for word in (f'--data={tokens}', '--lr=1e-3')
+        own = [word for word in (f'--data={tokens}', '--lr=1e-3', '--batch-tokens=96')
                if not any(k.startswith(word[:word.index('=') + 1]) for k in self.kind)]
         return ['train', '--device=host', '--model', self.programs.model, *own,
-                '--steps', str(self.steps), '--seq-len=24', '--batch-tokens=96',
+                '--steps', str(self.steps), '--seq-len=24',
                 *([f'--ways={WAYS}'] if self.tells_ways else []), '--threads=1',
                 '--store', self.store, '--log', self.path('log.jsonl'), '--export',
                 self.path('export'), '--export-dtype=fp32',

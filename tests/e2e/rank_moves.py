@@ -322,14 +322,43 @@ class Numbers(unittest.TestCase):
 
     # ---- refusals ----
 
-    def refused(self, run, words, *more, nodes=None):
+    def refused(self, run, words, *more, nodes=None, status=None):
         child = run.start('--resume', *more, nodes=nodes,
                           launcher=() if run.ranks == 1 and not nodes else None)
-        status = run.wait_until_gone(child, time.monotonic(), 60)
+        got = run.wait_until_gone(child, time.monotonic(), 60)
         told = run.read('stderr')
-        self.assertNotEqual(status, 0, told)
+        self.assertNotEqual(got, 0, told)
+        self.assertEqual(got, status or got, told)
         self.assertRegex(told, words)
         self.assertEqual(len(mpi.errors_of(told)), 1, told)
+
+    # What of a store's run none that goes on may have otherwise, and an option that would change it.
+    KEY = (('hop 8', '--hop=2'), ('reduce grads', '--reduce=f32'), ('grain 48', '--grain=24'),
+           ('ways 4', '--ways=2'), ('precision bf16', '--precision=fp32'),
+           ('gather plain', '--gather=int8'))
+
+    def with_another_key(self, first, numbers):
+        """A store of the first number of ranks, which so many would go on from."""
+        kind = (*KINDS[0], '--batch-tokens=192', '--grain=48')
+        with Run(PROGRAMS, kind, first) as run:
+            run.end_early(End('kill', 0, 'committed', 3))
+            before = sums_of(run.store)
+            for was, option in some(self.KEY, 3):
+                name, value = option.split('=')
+                words = (rf'error\[E615\] the store was trained with {was}, this run has '
+                         rf'{name[2:]} {value}\. Fix: --{was}, or another --store')
+                run.kind = tuple(word for word in kind if not word.startswith(name + '='))
+                run.tells_ways = name != '--ways'
+                for run.ranks in numbers:
+                    with self.subTest(option, store_of=first, ranks=run.ranks):
+                        self.refused(run, words, option, status=2)
+                        self.assertEqual(sums_of(run.store), before)
+            run.kind, run.tells_ways = kind, True
+            run.go_on()
+
+    def test_a_resume_with_another_key_is_refused_untouched(self):
+        """By as many ranks, by one in their place, and by one process of its own store."""
+        all_of(self, self.with_another_key, ((2, (2, 1)), (1, (1,))))
 
     def test_what_cannot_be_moved_is_refused_untouched(self):
         with Run(PROGRAMS, KINDS[0], 4) as run:

@@ -219,7 +219,7 @@ mutate(
 
 mutate(
     'engine/session/store/other_run.c', 'e2e/optimizers',
-    ('a refusal has both names', 'version_settings_name_optimizer(settings_then, was);',
+    ('a refusal has both names', 'version_settings_name_unsaid(settings_then, was);',
      'snprintf(was, sizeof was, "%s", settings_then);'),
 )
 

@@ -91,8 +91,8 @@ static bool list(const char *of, const char *other, const char *first, const cha
 static int refuse(struct hst_engine *engine, const char *settings_then, const char *settings_now)
 {
     char was[VERSION_SETTINGS_BYTES], is[VERSION_SETTINGS_BYTES];
-    version_settings_name_optimizer(settings_then, was);
-    version_settings_name_optimizer(settings_now, is);
+    version_settings_name_unsaid(settings_then, was);
+    version_settings_name_unsaid(settings_now, is);
     struct lines then = {.bytes = 0}, now = {.bytes = 0}, fix = {.bytes = 0};
     bool options = list(was, is, "", ", ", &then);
     options = list(is, was, "", ", ", &now) && options;
