@@ -350,15 +350,28 @@ class Numbers(unittest.TestCase):
                 run.kind = tuple(word for word in kind if not word.startswith(name + '='))
                 run.tells_ways = name != '--ways'
                 for run.ranks in numbers:
-                    with self.subTest(option, store_of=first, ranks=run.ranks):
-                        self.refused(run, words, option, status=2)
-                        self.assertEqual(sums_of(run.store), before)
+                    self.refused(run, words, option, status=2)
+                    self.assertEqual(sums_of(run.store), before, f'{option}, {run.ranks} ranks')
             run.kind, run.tells_ways = kind, True
             run.go_on()
 
     def test_a_resume_with_another_key_is_refused_untouched(self):
         """By as many ranks, by one in their place, and by one process of its own store."""
         all_of(self, self.with_another_key, ((2, (2, 1)), (1, (1,))))
+
+    def test_other_products_are_told_once_and_gone_on_with(self):
+        """Who makes them is no part of the key: docs/resume.md."""
+        with Run(PROGRAMS, ('--precision=fp32', '--place=states=nvme,weights=nvme'), 2) as run:
+            for steps, core in ((2, 'Nehalem'), (4, 'Haswell'), (5, 'Haswell')):
+                shutil.rmtree(run.path('export'), ignore_errors=True)
+                run.steps = steps
+                child = run.start('--resume', f'--host-math={core}')
+                status, told = run.wait_until_gone(child, time.monotonic(), 60), run.read('stderr')
+                if 'error[E204]' in told:
+                    self.skipTest(f'this processor has not got what {core} needs')
+                self.assertEqual(status, 0, told)
+                found = re.findall(r"W624\] [^\n]* Haswell[^\n]*' now, on '[^\n]* Nehalem", told)
+                self.assertEqual((len(found), told.count('W624')), (steps == 4,) * 2, told)
 
     def test_what_cannot_be_moved_is_refused_untouched(self):
         with Run(PROGRAMS, KINDS[0], 4) as run:

@@ -4,6 +4,7 @@
 #include "session/store/other_run.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/version_text.h"
+#include "session/ranks/ranks.h"
 #include "session/store/shares.h"
 #include "store/look.h"
 
@@ -225,12 +226,24 @@ bool hst_store_cursor(const char *store, const struct hst_store_place *place, vo
     return known;
 }
 
+/* The same in the mean, and so no other training: the run goes on. */
+void other_run_tell_rounding(struct hst_engine *engine)
+{
+    if (ranks_tells(engine))
+        report_log(
+            &engine->report, HST_LOG_WARNING,
+            "W622 the store was trained when the rounding of moments to bf16 (--state bf16) did "
+            "not depend on where an element is: from here on it does, so equal weights are "
+            "rounded independently, and bits are not those of the hoistway that wrote the store");
+}
+
 /* Other bits are no reason to stop, but one to say so: the run is not that which an uninterrupted
-   one would have been. Versions of before say nothing. */
+   one would have been. Versions of before say nothing. Ranks have the same products, so that one
+   of them tells. */
 void other_run_tell_math(struct hst_engine *engine, const char *was)
 {
     const char *is = engine->math;
-    if (!*was || hst_dev_math_equal(was, is))
+    if (!*was || hst_dev_math_equal(was, is) || !ranks_tells(engine))
         return;
     version_math_differ(&was, &is);
     bool host = hst_dev_flags(engine->dev) & HST_DEV_HOST_MEMORY;

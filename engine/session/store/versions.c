@@ -195,17 +195,6 @@ static void encode_cursor(const struct hst_engine *engine, const struct version_
     };
 }
 
-/* The same in the mean, and so no other training: the run goes on. */
-static int tell_rounding(struct hst_engine *engine)
-{
-    report_log(
-        &engine->report, HST_LOG_WARNING,
-        "W622 the store was trained when the rounding of moments to bf16 (--state bf16) did "
-        "not depend on where an element is: from here on it does, so equal weights are "
-        "rounded independently, and bits are not those of the hoistway that wrote the store");
-    return 0;
-}
-
 static int decode_cursor(struct hst_engine *engine, const struct store_cursor *cursor)
 {
     struct versions *v = &engine->versions;
@@ -220,8 +209,10 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
                            "version of hoistway that wrote it");
     memcpy(was, text.settings, text.settings_bytes);
     version_math_take(was, v->math, sizeof v->math);
-    int rc = version_settings_round_anew(was, is) ? tell_rounding(engine)
-                                                  : other_run_refuse(engine, was, is);
+    const bool rounded = version_settings_round_anew(was, is);
+    int rc = rounded ? 0 : other_run_refuse(engine, was, is);
+    if (rounded)
+        other_run_tell_rounding(engine);
     if (rc)
         return rc;
     note->cursor_bytes = text.cursor_bytes;
