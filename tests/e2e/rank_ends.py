@@ -179,10 +179,17 @@ class Keeps(unittest.TestCase):
 class Stops(unittest.TestCase):
     """A rank that stops: it is waited for within the limit, and named behind it."""
 
+    def stopped(self, run, place, nth):
+        """-> mpirun of a run whose rank 1 has stopped there, which is a resume where it must be."""
+        if place in LATER_PLACES:
+            run.end_early(End('kill', 0, 'agree', 3))
+        child = run.start('--resume', end=End('stop', 1, place, nth))
+        run.wait_for_mark(child)
+        return child
+
     def waited_for(self, place, nth, seconds=2.5, limit_s=LIMIT_S):
         with Run(PROGRAMS, ON_DRIVES, 2, limit_s=limit_s) as run:
-            child = run.start(end=End('stop', 1, place, nth))
-            run.wait_for_mark(child)
+            child = Stops.stopped(self, run, place, nth)
             process = run.processes()[1]
             time.sleep(seconds)
             os.kill(process, signal.SIGCONT)
@@ -190,10 +197,15 @@ class Stops(unittest.TestCase):
             self.assertEqual(status, 0, run.read('stderr'))
             self.assertEqual(run.came_to(), alone(PROGRAMS, ON_DRIVES))
 
+    # C2 to C4, and places of a resume. Of either one day says what the next one does.
+    COMMIT = (('manifest', 4), ('sync', 2), ('superblock', 4), ('superblock-sync', 2))
+    RESUME = (('versions', 1), ('opened', 1))
+
     @in_turn(0, 2)
     def test_a_rank_that_goes_on_is_waited_for(self):
-        places = (('exchange', 7), ('gather', 8), ('agree', 2), ('sync', 2), ('vote', 2),
-                  ('load', 1), ('export', 2), ('close', 1))
+        places = (('exchange', 7), ('gather', 8), ('agree', 2), ('vote', 2), ('load', 1),
+                  ('export', 2), ('close', 1), ('forward', 7), ('update', 2),
+                  *part(self.COMMIT, 2), *part(self.RESUME, 1))
         all_of(self, self.waited_for, some(places, len(places)))
 
     def test_who_still_writes_what_all_have_trained_is_waited_for_beyond_the_limit(self):
@@ -207,12 +219,11 @@ class Stops(unittest.TestCase):
     STEP = r'(gather|exchange|sum) of [^\n]*, in step [123]\. '
     PLACES = (('exchange', 7, STEP), ('export', 2, 'gather of '), ('close', 1, 'closing'),
               ('gather', 8, STEP), ('agree', 2, STEP), ('vote', 2, STEP),
-              ('load', 1, 'sum of sums'))
+              ('load', 1, 'sum of sums'), ('forward', 7, STEP), ('update', 2, STEP))
 
     def named(self, place, nth, words, limit_s=3):
         with Run(PROGRAMS, ON_DRIVES, 2, limit_s=limit_s) as run:
-            child = run.start(end=End('stop', 1, place, nth))
-            run.wait_for_mark(child)
+            child = Stops.stopped(self, run, place, nth)
             status = run.wait_until_gone(child, time.monotonic(), limit_s + GONE_S)
             told = run.read('stderr')
             self.assertEqual(status, 1, told)
@@ -224,7 +235,9 @@ class Stops(unittest.TestCase):
     @in_turn(1, 2)
     def test_a_rank_that_does_not_is_named(self):
         """By E504, and by no other error."""
-        all_of(self, self.named, some(self.PLACES, len(self.PLACES)))
+        places = (*self.PLACES, *((*place, self.STEP) for place in part(self.COMMIT, 2)),
+                  *((*place, 'share of versions') for place in part(self.RESUME, 1)))
+        all_of(self, self.named, some(places, len(places)))
 
 
 def cut(test, place, nth, limit_s=3):
