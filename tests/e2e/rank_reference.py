@@ -24,9 +24,13 @@ def golden_of(name):
 
 
 class Reference(Case):
-    def reference(self, name, ways, *more, before=()):
-        """-> the steps of the float64 reference, and those of a run that trains the same."""
+    def reference(self, name, ways, *more, before=(), shared=False):
+        """-> the steps of the float64 reference, and those of a run that trains the same. shared:
+        with as many sequences a step as 1, 2 and 3 ranks can share."""
         golden = golden_of(name)
+        if shared:
+            golden.update(steps=golden['shared_steps'],
+                          batch_tokens=golden['shared_sequences'] * golden['seq_len'])
         command = [*before, PROGRAM, 'train', '--device', 'host', '--quiet', '--model',
                    os.path.join(GOLDEN, name), '--data', os.path.join(GOLDEN, name, 'tokens.bin'),
                    '--durability', 'none', '--store', self.path(name), '--log',
@@ -60,6 +64,18 @@ class Reference(Case):
         for name, ranks in some((('tied-gqa', 5), ('untied-mha', 7)), 2):
             with self.subTest(name):
                 self.assert_trains_as(*self.reference(name, ranks, before=mpi.launcher(ranks)))
+
+    def test_one_two_and_three_ranks_train_as_the_reference(self):
+        """The same batch, in as many ways: their sums are rounded in another order."""
+        if mpi.missing(FOLDER):
+            self.skipTest('no mpirun, or no libhoistway-mpi.so')
+        for name in some(('tied-gqa', 'untied-mha'), 2):
+            for ranks in (1, 2, 3):
+                with self.subTest(name, ranks=ranks):
+                    self.assert_trains_as(*self.reference(
+                        name, ranks, before=mpi.launcher(ranks), shared=True))
+                    run, = self.lines('run')
+                    self.assertEqual((run['ranks'], run['ways']), (ranks, ranks))
 
 
 if __name__ == '__main__':

@@ -59,6 +59,7 @@ FIXTURES = {
             "clip": 4.0,
         },
         "train_only": ["model.layers.1.*"],
+        "shared_sequences": 6,
         "loss_scale": 2.0**21,
     },
     # Multi-head attention, untied, default rope in the dialect of transformers 4. BF16, two
@@ -103,6 +104,7 @@ FIXTURES = {
             {"glob": "lm_head.weight", "lr": 0.25, "decay": 0.0},
         ],
         "train_only": ["model.layers.1.*", "lm_head.weight"],
+        "shared_sequences": 6,
         "loss_scale": 2.0**22,
     },
     # Qwen3: heads of q and k are normed before they are rotated. Grouped-query attention, tied,

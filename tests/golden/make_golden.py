@@ -203,13 +203,14 @@ def groups_of(t, groups, w):
                 }
 
 
-def train(fixture, weights, tokens, scale=None, groups=(), only=()):
+def train(fixture, weights, tokens, scale=None, groups=(), only=(), sequences_a_step=None):
     """Sequences in the order of the file, wrapping around; returns loss and norm before clipping
     per step. With a loss scale, a step of which some gradient, of a weight or of the logits, would
     overflow in f16 is skipped, and halves it; its norm is null. only: globs of the tensors that are
-    trained; none: all are."""
+    trained; none: all are. sequences_a_step: in place of those of its batch."""
     t, c = fixture["train"], fixture["config"]
-    length, per_step = t["seq_len"], t["batch_tokens"] // t["seq_len"]
+    length = t["seq_len"]
+    per_step = sequences_a_step or t["batch_tokens"] // length
     sequences = (len(tokens) - 1) // length
     row = torch.tensor(tokens)
     w = {name: x.double().clone() for name, x in weights.items()}
@@ -441,6 +442,8 @@ def main():
         grouped = train(fixture, weights, tokens, groups=groups) if groups else []
         only = fixture.get("train_only")
         partly = train(fixture, weights, tokens, only=only) if only else []
+        shared = fixture.get("shared_sequences")
+        of_ranks = train(fixture, weights, tokens, sequences_a_step=shared) if shared else []
         clipped = sum(s["grad_norm"] > fixture["train"]["clip"] for s in steps)
         skipped = sum(s["grad_norm"] is None for s in scaled)
         print(
@@ -459,6 +462,8 @@ def main():
                 golden.update(groups=groups, group_steps=grouped)
             if only:
                 golden.update(train_only=only, train_only_steps=partly)
+            if shared:
+                golden.update(shared_sequences=shared, shared_steps=of_ranks)
             (directory / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
             continue
         stored = json.loads((directory / "golden.json").read_text())
@@ -469,6 +474,9 @@ def main():
         if only:
             assert stored["train_only"] == only
             worst = max(worst, difference(stored["train_only_steps"], partly))
+        if shared:
+            assert stored["shared_sequences"] == shared
+            worst = max(worst, difference(stored["shared_steps"], of_ranks))
         assert worst < 1e-9, f"golden.json differs by {worst}"
         print(f"  golden.json agrees: {worst:.1e}")
 
