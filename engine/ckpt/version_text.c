@@ -165,7 +165,7 @@ const struct optimizer *version_settings_optimizer(const char *settings)
     return optimizer_find(optimizer, (enum hst_precision)p, (enum hst_state)s);
 }
 
-/* What a text without such a line is of: stores of before it, and runs that have the first value. */
+/* What a text without such a line means: that of a store of before it, or of this very value. */
 static const struct {
     const char *name, *value;
 } UNSAID[] = {{OPTIMIZER, "adamw"}, {"ways", "1"}, {"gather", "plain"}};

@@ -37,8 +37,8 @@ void version_math_differ(const char **was, const char **is);
 void version_math_take(char *settings, char *math, size_t bytes);
 /** The row that terminated settings name; null: none that is known. */
 const struct optimizer *version_settings_optimizer(const char *settings);
-/** Copies terminated settings behind a line "optimizer …", "ways …" and "gather …" for each of these
- *  that they say nothing of. */
+/** Copies terminated settings behind lines "optimizer …", "ways …" and "gather …", each of them
+ * where they say nothing of it. */
 void version_settings_name_unsaid(const char *settings, char told[VERSION_SETTINGS_BYTES]);
 /** Returns the ways that terminated settings name; 1 where they say nothing of it. */
 uint32_t version_settings_ways(const char *settings);

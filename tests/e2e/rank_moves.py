@@ -332,7 +332,7 @@ class Numbers(unittest.TestCase):
         self.assertRegex(told, words)
         self.assertEqual(len(mpi.errors_of(told)), 1, told)
 
-    # What of a store's run none that goes on may have otherwise, and an option that would change it.
+    # What of a store's run none that goes on may have otherwise, and an option that changes it.
     KEY = (('hop 8', '--hop=2'), ('reduce grads', '--reduce=f32'), ('grain 48', '--grain=24'),
            ('ways 4', '--ways=2'), ('precision bf16', '--precision=fp32'),
            ('gather plain', '--gather=int8'))

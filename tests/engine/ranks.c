@@ -237,6 +237,17 @@ static int print_plan(const struct client *c)
     return rc;
 }
 
+/* What is given is a node's. The others speak of themselves alone where they take too much. */
+static int check_peak(const struct client *c, const struct hst_step_stats *stats)
+{
+    const uint64_t own = c->engine->config.dram_bytes / c->engine->ranks.locals;
+    if (stats->peak.dram > 0 && stats->peak.dram <= own)
+        return 0;
+    fprintf(stderr, "rank %u: a peak of %llu bytes, of %llu that are its own\n", c->part.rank,
+            (unsigned long long)stats->peak.dram, (unsigned long long)own);
+    return -ENOMEM;
+}
+
 static int run(struct client *c, uint64_t steps, bool resume)
 {
     size_t cursor;
@@ -250,13 +261,15 @@ static int run(struct client *c, uint64_t steps, bool resume)
     while (rc == 0 && c->at < steps) {
         struct hst_step_stats stats;
         rc = step(c, &stats);
+        rc = rc ? rc : check_peak(c, &stats);
         c->visits++;
         end_early(c);
         c->at++;
         if (rc == 0 && c->part.rank == 0)
-            printf("step %llu norm %a sum %a net %llu, %llu so far in place\n",
+            printf("step %llu norm %a sum %a net %llu, %llu so far in place, peak %llu\n",
                    (unsigned long long)stats.step, stats.grad_norm, stats.sums[0],
-                   (unsigned long long)stats.bytes.net, (unsigned long long)in_place(c));
+                   (unsigned long long)stats.bytes.net, (unsigned long long)in_place(c),
+                   (unsigned long long)stats.peak.dram);
         rc = rc ? rc : evaluate(c);
     }
     rc = rc ? rc : hst_engine_drain(c->engine, NULL);

@@ -335,6 +335,28 @@ class Ranks(unittest.TestCase):
     def test_a_run_goes_on_behind_a_rank_that_ended(self):
         self.go_on(some_ends(30, SEED))  # the program has more of them (e2e/rank_ends.py)
 
+    # ---- what ranks may take ----
+
+    def within(self, ranks, stage, place):
+        """With the least that a node's ranks can do with. Each of them looks at its own peak."""
+        options = ['ways=4', f'zero-stage={stage}', f'place={place}']
+        done = run_in_store(ranks, [*options, 'dram=1m'])
+        least = re.search(r"E302 [^\n]* needs (\S+) MiB of DRAM [^\n]* node's", done.stderr)
+        self.assertTrue(least, done.stderr)
+        done = run_in_store(ranks, [*options, f'dram={least[1]}m'])
+        self.assertEqual(told(done), alone(('ways=4',)), done.stderr)
+        peaks = [int(peak) for peak in re.findall(r', peak (\d+)', done.stdout)]
+        part = float(least[1]) * (1 << 20) / ranks
+        self.assertGreater(min(peaks), 0.9 * part)
+        self.assertLessEqual(max(peaks), part)
+
+    def test_each_rank_stays_within_its_part_of_the_budget(self):
+        rows = [(ranks, stage, place) for stage in range(4) for ranks in (2, 4)
+                for place in ('states=dram', 'states=nvme')]
+        for row in some(part(rows, 6), 3):
+            with self.subTest(row):
+                self.within(*row)
+
     # ---- refusals ----
 
     def refused(self, ranks, options, words):

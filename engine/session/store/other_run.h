@@ -11,8 +11,8 @@ int other_run_refuse(struct hst_engine *engine, const char *was, const char *is)
  * version of another model, that is the reason that is told. Returns the sticky error.
  */
 int other_run_explain(struct hst_engine *engine, int rc);
-/** Of several ranks one warns, that which speaks for all, of a resumed version whose moments in bf16
- *  were rounded by an earlier rule. */
+/** The rank that speaks for all warns that a resumed version's moments in bf16 were rounded by an
+ * earlier rule. */
 void other_run_tell_rounding(struct hst_engine *engine);
 /** The same where its bits depended on something else than this run's. */
 void other_run_tell_math(struct hst_engine *engine, const char *was);
