@@ -263,6 +263,27 @@ mutate(
      'store_close(store);\n    close_all(&m);', 'close_all(&m);'),
 )
 mutate(
+    'engine/ckpt/version_text.c', 'e2e/rank_moves-whole',
+    ('the hop is a part of the key', 'reduce_name(c->reduce), c->hop);',
+     'reduce_name(c->reduce), 8u);'),
+    ('what neither says is named', ', {"gather", "plain"}}', '}'),
+)
+mutate(
+    'engine/session/store/other_run.c', 'e2e/rank_moves-whole',
+    ('one rank tells of other products',
+     '!*was || hst_dev_math_equal(was, is) || !ranks_tells(engine)',
+     '!*was || hst_dev_math_equal(was, is)'),
+)
+mutate(
+    'engine/session/ranks/ranks.c', 'e2e/rank_parts-whole',
+    ('ranks divide the cores that all may use', '*threads > others ? *threads / (others + 1) : 1',
+     '*threads'),
+)
+mutate(
+    'engine/session/budget.c', 'e2e/rank_parts-whole',
+    ("a rank has its part of a node's memory", 'in->dram_budget /= in->sharers;', ';'),
+)
+mutate(
     'engine/store/clear.c', 'e2e/rank_moves-whole',
     ('copies of a store that goes on are no strangers', 'expected == STORE_GOES_ON', 'false'),
 )
