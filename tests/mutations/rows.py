@@ -364,7 +364,8 @@ mutate(
 
 mutate(
     'engine/session/store/versions.c', 'e2e/resume',
-    ('another rounding is told', 'rounded = version_settings_round_anew(was, is)', 'rounded = false'),
+    ('another rounding is told', 'rounded = version_settings_round_anew(was, is)',
+     'rounded = false'),
 )
 
 mutate(
