@@ -252,6 +252,30 @@ static void a_narrow_sum_takes_no_place_of_a_wide_one(void **state)
     assert_int_equal(ways_buffers(&wide), 3);
 }
 
+/* By hand. In fp32 a sum takes the place of its left part: there is a place for each sum that waits,
+ * of 4 and of 2 behind six ways, and one for the way that comes. The last addition goes to where
+ * gradients are. In bf16 two ways lie in a and b, and their sum, which is f32 still, in c; of the
+ * next two in a and b it lies in d. The sum of these four has the place of c, so that of eight the
+ * next two sums lie in d and e. */
+static void buffers_are_as_many_as_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t ways, ranks, wide, narrow;
+    } rows[] = {{1, 1, 0, 0}, {2, 2, 0, 0}, {2, 1, 2, 2},  {4, 2, 2, 2}, {4, 1, 3, 4},
+                {8, 2, 3, 4}, {8, 1, 4, 5}, {16, 2, 4, 5}, {3, 1, 2, 3}, {6, 1, 3, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct hst_sum_tree wide = {rows[i].ways, 8, HST_F32, HST_F32, 0},
+                                  narrow = {rows[i].ways, 8, HST_BF16, HST_BF16, 0};
+        for (uint32_t rank = 0; rank < rows[i].ranks; rank++) {
+            const struct ways of_wide = ways_of_rank(&wide, rows[i].ranks, rank);
+            const struct ways of_narrow = ways_of_rank(&narrow, rows[i].ranks, rank);
+            assert_int_equal(ways_buffers(&of_wide), rows[i].wide);
+            assert_int_equal(ways_buffers(&of_narrow), rows[i].narrow);
+        }
+    }
+}
+
 /* The rooms of the counter and of its buffers are constants: they hold the most ways that a tree
  * may have, and as many less a few, whose last sums all wait for one another. */
 static void sixty_five_thousand_ways_have_room(void **state)
@@ -307,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(micro_batches_cover_the_tokens_once_and_cross_no_way),
         cmocka_unit_test(the_counter_adds_as_the_recursion_does),
+        cmocka_unit_test(buffers_are_as_many_as_by_hand),
         cmocka_unit_test(a_narrow_sum_takes_no_place_of_a_wide_one),
         cmocka_unit_test(sixty_five_thousand_ways_have_room),
         cmocka_unit_test(a_sum_is_wide_where_no_rounding_is_due_before_all_are_added),
