@@ -252,11 +252,11 @@ static void a_narrow_sum_takes_no_place_of_a_wide_one(void **state)
     assert_int_equal(ways_buffers(&wide), 3);
 }
 
-/* By hand. In fp32 a sum takes the place of its left part: there is a place for each sum that waits,
- * of 4 and of 2 behind six ways, and one for the way that comes. The last addition goes to where
- * gradients are. In bf16 two ways lie in a and b, and their sum, which is f32 still, in c; of the
- * next two in a and b it lies in d. The sum of these four has the place of c, so that of eight the
- * next two sums lie in d and e. */
+/* By hand. In fp32 a sum takes the place of its left part: there is a place for each sum that
+ * waits, of 4 and of 2 behind six ways, and one for the way that comes. The last addition goes to
+ * where gradients are. In bf16 two ways lie in a and b, and their sum, which is f32 still, in c;
+ * of the next two in a and b it lies in d. The sum of these four has the place of c, so that of
+ * eight the next two sums lie in d and e. */
 static void buffers_are_as_many_as_by_hand(void **state)
 {
     (void)state;
