@@ -165,19 +165,18 @@ const struct optimizer *version_settings_optimizer(const char *settings)
     return optimizer_find(optimizer, (enum hst_precision)p, (enum hst_state)s);
 }
 
-/* What a text without such a line means: that of a store of before it, or of this very value. */
-static const struct {
-    const char *name, *value;
-} UNSAID[] = {{OPTIMIZER, "adamw"}, {"ways", "1"}, {"gather", "plain"}};
-
 void version_settings_name_unsaid(const char *settings, char told[VERSION_SETTINGS_BYTES])
 {
+    /* what a text without such a line means: a store of before it, or this very value */
+    const struct {
+        const char *name, *value;
+    } unsaid[] = {{OPTIMIZER, optimizer_name(0)}, {"ways", "1"}, {"gather", "plain"}};
     int n = 0;
     size_t bytes = 0;
-    for (size_t i = 0; i < sizeof UNSAID / sizeof *UNSAID; i++)
-        if (!value_of(settings, UNSAID[i].name, &bytes))
-            n += snprintf(told + n, VERSION_SETTINGS_BYTES - (size_t)n, "%s %s\n", UNSAID[i].name,
-                          UNSAID[i].value);
+    for (size_t i = 0; i < sizeof unsaid / sizeof *unsaid; i++)
+        if (!value_of(settings, unsaid[i].name, &bytes))
+            n += snprintf(told + n, VERSION_SETTINGS_BYTES - (size_t)n, "%s %s\n", unsaid[i].name,
+                          unsaid[i].value);
     snprintf(told + n, VERSION_SETTINGS_BYTES - (size_t)n, "%s", settings);
 }
 
