@@ -6,6 +6,7 @@ whatever comes together in the GPUs' memory; and an end in time where something 
     rank_nccl.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER [TEST...]
 """
 import concurrent.futures
+import itertools
 import json
 import os
 import re
@@ -26,6 +27,7 @@ JOINED = ', NCCL 2.28.9, Open MPI'
 BF16 = ('--precision=bf16',)
 INTEGERS = (*BF16, '--gather=int8')
 NEAR = '--secondary=node'
+ALL_THREE = (*INTEGERS, '--hop=2', '--reduce=int4')
 
 # of each stage of ZeRO: where classes have their homes, and what else must change no bit
 PLACES = {
@@ -37,7 +39,7 @@ PLACES = {
     1: ((), ('--place=states=nvme',), ('--gpu-update=0.5',)),
     0: ((), ('--place=states=nvme',), ('--gpu-update=0.5', '--activations=recompute')),
 }
-# ranks, model, the numbers' options, what must not change them
+# ranks (of each node, where there are two), model, the numbers' options, what must not change them
 ROWS = [(ranks, ('untied-mha', 'tied-gqa')[(ranks // 2 + i) % 2], BF16,
          (f'--zero-stage={stage}', *place))
         for ranks in (2, 4) for stage, places in PLACES.items() for i, place in enumerate(places)]
@@ -64,7 +66,22 @@ ROWS += [
     (2, 'tied-gqa', ('--precision=fp16', '--loss-scale=64', '--reduce=int8'),
      ('--update=optimistic',)),
     (4, 'tied-gqa', (*INTEGERS, '--reduce=int4'), ('--place=states=nvme',)),
+    ((2, 2), 'untied-mha', BF16, (ON_NVME,)),
+    ((2, 2), 'untied-mha', (*BF16, '--reduce=int8', '--hop=2'), (ON_NVME,)),
+    ((2, 2), 'tied-gqa', (*BF16, '--reduce=int4'), ('--place=states=nvme',)),
 ]
+# What a node keeps, alone and beside integers. HBM has no room for rows that a step gathers twice.
+ROWS += [((2, 2), model, numbers, (NEAR, '--hbm=780K', *place)) for model, numbers, place in (
+    ('untied-mha', BF16, ()),
+    ('tied-gqa', BF16, (ON_NVME,)),
+    ('untied-mha', (*BF16, '--hop=2'), ('--place=acts=nvme',)),
+    ('untied-mha', INTEGERS, (ON_NVME,)),
+    ('tied-gqa', INTEGERS, ('--place=weights=nvme', '--gpu-update=0.5')),
+    ('untied-mha', (*INTEGERS, '--clip=0'), ('--activations=recompute',)),
+    ('untied-mha', ALL_THREE, ()),
+    ('untied-mha', ALL_THREE, (ON_NVME, '--update=optimistic')),
+    ('tied-gqa', (*INTEGERS, '--hop=2', '--reduce=int8'), ('--place=states=nvme',)),
+)]
 
 
 def environment(gpus, nccl='', plugin=NCCL):
@@ -79,14 +96,63 @@ def train(run, ranks, model, *options, gpus=None, nccl='', plugin=NCCL, **settin
                      **{'comm': 'nccl', **settings})
 
 
+PORTS = itertools.count(20000 + os.getpid() % 20000, 2)  # of torchrun; NCCL's is the next
+PORTS_USED = set()
+
+
+def start(run, ranks, *options, model='untied-mha', precision=BF16, steps=2, device='cuda', nodes=1,
+          gpus=None, stores=None, streams='late', nccl='in-progress=0', port=None, plain=None,
+          place=None):
+    """As torchrun starts ranks: by their variables alone. -> the processes
+    port: where the run before was; plain: each rank's --world, in place of variables; place:
+    NCCL_COMM_ID."""
+    port, locals_ = port or next(PORTS), ranks // nodes
+    PORTS_USED.add(port)
+    base = {**environment(gpus or locals_), **rank_gpus.products(precision)}
+    base['HST_FAKE_CUDA'] += f',streams={streams}'
+    command = run.command(model, *precision, *options, steps=steps, device=device, comm='auto')
+    store = command.index('--store') + 1
+    return [subprocess.Popen(
+        [*command[:store], stores[rank] if stores else command[store], *command[store + 1:],
+         *([f'--world={plain[rank]}', f'--rank={rank}'] if plain else [])],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**base, **({} if plain else {
+            'WORLD_SIZE': str(ranks), 'RANK': str(rank),
+            'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
+            'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}),
+            **({'NCCL_COMM_ID': place} if place else {}),
+            'HST_FAKE_NCCL': f'host=node{rank // locals_},{nccl}'})
+        for rank in range(ranks)]
+
+
+def nodes_wrong(run, ranks, model, numbers, places):
+    """Two of them, on this machine. -> what is wrong, or nothing"""
+    children = start(run, sum(ranks), *places, model=model, precision=numbers, nodes=len(ranks))
+    try:
+        told = [child.communicate(timeout=120) for child in children]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    errors = ''.join(words for _, words in told)
+    if any(child.returncode for child in children) or 'keeps nothing' in errors:
+        return errors
+    moved = step_bytes(run)
+    return None if 0 < moved['net_between'] < moved['net'] else f'moved {moved}'
+
+
 def differs(row):
     ranks, model, numbers, places = row
     want = alone(model, numbers)
     with Run() as run:
-        done = train(run, ranks, model, *numbers, *places)
-        if done.returncode or JOINED not in done.stderr:
-            return f'{row}: {done.stderr}'
-        return None if run.came_to() == want else f'{row}: {run.came_to()}, and one rank: {want}'
+        if isinstance(ranks, tuple):
+            wrong = nodes_wrong(run, ranks, model, numbers, places)
+        else:
+            done = train(run, ranks, model, *numbers, *places)
+            wrong = done.stderr if done.returncode or JOINED not in done.stderr else None
+        if not wrong and run.came_to() != want:
+            wrong = f'{run.came_to()}, and one rank: {want}'
+        return f'{row}: {wrong}' if wrong else None
 
 
 def step_lines(run):
@@ -112,7 +178,6 @@ def step_bytes(run):
 
 class Nccl(unittest.TestCase):
     maxDiff = None
-    port = 20000 + os.getpid() % 20000
 
     def test_ranks_have_the_bytes_of_one(self):
         rows = some(ROWS, 9) if SHORT else part(ROWS, 40)
@@ -211,29 +276,9 @@ class Nccl(unittest.TestCase):
 
     # ---- without MPI ---------------------------------------------------------------------------
 
-    def start(self, run, ranks, *options, steps=2, device='cuda', nodes=1, gpus=None, stores=None,
-              streams='late', nccl='in-progress=0', port=None, plain=None, place=None):
-        """As torchrun starts ranks: by their variables alone. They are killed with the test.
-        port: where the run before was; plain: each rank's --world, in place of variables; place:
-        NCCL_COMM_ID."""
-        Nccl.port += 2 if port is None else 0
-        locals_ = ranks // nodes
-        base = environment(gpus or locals_)
-        base['HST_FAKE_CUDA'] += f',streams={streams}'
-        command = run.command('untied-mha', *BF16, *options, steps=steps, device=device,
-                              comm='auto')
-        store = command.index('--store') + 1
-        children = [subprocess.Popen(
-            [*command[:store], stores[rank] if stores else command[store], *command[store + 1:],
-             *([f'--world={plain[rank]}', f'--rank={rank}'] if plain else [])],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**base, **({} if plain else {
-                'WORLD_SIZE': str(ranks), 'RANK': str(rank),
-                'LOCAL_RANK': str(rank % locals_), 'LOCAL_WORLD_SIZE': str(locals_),
-                'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port or Nccl.port)}),
-                **({'NCCL_COMM_ID': place} if place else {}),
-                'HST_FAKE_NCCL': f'host=node{rank // locals_},{nccl}'})
-            for rank in range(ranks)]
+    def start(self, *started, **how):
+        """They are killed with the test."""
+        children = start(*started, **how)
         for child in children:
             self.addCleanup(child.wait)
             self.addCleanup(child.kill)
@@ -288,7 +333,7 @@ class Nccl(unittest.TestCase):
         """What the option says holds against a variable of NCCL's, which here names no place."""
         with Run() as folder:
             os.mkdir(folder.path('meet'))
-            ways = (f'file:{folder.path("meet")}', f'tcp:of-{os.getpid()}:{Nccl.port + 1}')
+            ways = (f'file:{folder.path("meet")}', f'tcp:of-{os.getpid()}:{next(PORTS) + 1}')
             for way, plain in some([(w, p) for w in ways for p in (None, (2, 2))], 2):
                 with self.subTest(way=way, plain=plain), Run() as run:
                     for child, _, errors in self.torchrun(run, 2, f'--rendezvous={way}',
@@ -333,12 +378,13 @@ class Nccl(unittest.TestCase):
     def test_rank_0_dies_once_all_have_its_file(self):
         with Run() as run:
             os.mkdir(run.path('meet'))
-            way = f'--rendezvous=file:{run.path("meet")}'
+            way, port = f'--rendezvous=file:{run.path("meet")}', next(PORTS)
             _, (child, _, errors) = self.torchrun(
-                run, 2, way, '--peer-timeout=20', nccl='rank=0,fail=ncclCommInitRankConfig:1:die')
+                run, 2, way, '--peer-timeout=20', port=port,
+                nccl='rank=0,fail=ncclCommInitRankConfig:1:die')
             self.assertEqual(child.returncode, 1, errors)
             self.assertRegex(errors, r'error\[E504\] [^\n]*waited \d+ s in ncclCommInitRankConfig')
-            for child, _, errors in self.torchrun(run, 2, way, port=Nccl.port):
+            for child, _, errors in self.torchrun(run, 2, way, port=port):
                 self.assertEqual(child.returncode, 0, errors)
             self.assertEqual(run.came_to(), alone('untied-mha', BF16))
 
@@ -363,19 +409,6 @@ class Nccl(unittest.TestCase):
                 self.assertEqual(child.returncode, 1, errors)
                 self.assertRegex(errors, r'error\[E505\] [^\n]*unhandled system error[^\n]*Fix: '
                                          r'[^\n]*where taken:80 cannot be used, --rendezvous tcp:')
-
-    @whole_alone
-    def test_two_nodes_have_the_bytes_of_one_rank(self):
-        """An exchange adds within a node first, and what crosses nodes is a sum."""
-        for more, near in (((), ()), (('--hop=2',), (NEAR, '--hbm=760K')),
-                           (('--gather=int8',), (NEAR, '--hbm=760K')),
-                           (('--reduce=int8', '--hop=2'), ()), (('--reduce=int4',), ())):
-            with self.subTest(more=more), Run() as run:
-                for child, _, errors in self.torchrun(run, 4, *more, *near, ON_NVME, nodes=2):
-                    self.assertEqual(child.returncode, 0, errors)
-                self.assertEqual(run.came_to(), alone('untied-mha', (*BF16, *more)))
-                moved = step_bytes(run)
-                self.assertTrue(0 < moved['net_between'] < moved['net'])
 
     # ---- weights as integers, and what a node keeps --------------------------------------------
 
@@ -532,7 +565,7 @@ class Nccl(unittest.TestCase):
         """Ranks that were killed while they met have left their places."""
         for name in os.listdir('/dev/shm'):
             found = re.match(rf'hst-nccl-{os.geteuid()}-(?:127.0.0.1:(\d+)|(\d+)-\d)', name)
-            if found and (found[1] == str(Nccl.port + 1) or
+            if found and (found[1] and int(found[1]) - 1 in PORTS_USED or
                           found[2] and not os.path.exists(f'/proc/{found[2]}')):
                 os.unlink(f'/dev/shm/{name}')
 
