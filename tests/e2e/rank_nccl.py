@@ -71,7 +71,8 @@ ROWS += [
     ((2, 2), 'tied-gqa', (*BF16, '--reduce=int4'), ('--place=states=nvme',)),
 ]
 # What a node keeps, alone and beside integers. HBM has no room for rows that a step gathers twice.
-ROWS += [((2, 2), model, numbers, (NEAR, '--hbm=780K', *place)) for model, numbers, place in (
+TIGHT = {'untied-mha': '--hbm=780K', 'tied-gqa': '--hbm=560K'}
+ROWS += [((2, 2), model, numbers, (NEAR, TIGHT[model], *place)) for model, numbers, place in (
     ('untied-mha', BF16, ()),
     ('tied-gqa', BF16, (ON_NVME,)),
     ('untied-mha', (*BF16, '--hop=2'), ('--place=acts=nvme',)),

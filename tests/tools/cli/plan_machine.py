@@ -282,6 +282,66 @@ class Known(Given):
         self.assertRegex(told['why'], r'smallest needs 83\.\d GiB of HBM, the budget is 67\.0 GiB')
         self.assertGreater(told['smallest']['hbm'], 82 << 30)
 
+    def told(self, *options, status):
+        """Of the trillion, in less than 5 s of a processor and less than 1 GiB."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = self.run_verb('plan', '--model', '1T', *options, '--json')
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual((done.returncode, done.stderr), (status, ''))
+        self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 5)
+        self.assertLess(after.ru_maxrss, 1 << 20)  # KiB
+        return json.loads(done.stdout)
+
+    def test_what_is_refused_on_a_thousand_gpus_fits_by_its_fix(self):
+        """A half of a layer is 6 h² of attention and 6 h² of MLP, of which rows meet in HBM."""
+        given = ('--world', '1024', '--nodes', '128', '--machine', 'dgx-h100')
+        told = self.told(*given, status=3)
+        self.assertRegex(told['why'], r'^no placement fits: the smallest needs 79\.4 GiB of HBM, the '
+                                      r'budget is 67\.0 GiB\. Fix: --layers halves, or ')
+        self.assertEqual(round(told['smallest']['hbm'] / 2 ** 30, 1), 79.4)
+        fits = self.told(*given, '--layers', 'halves', status=0)
+        self.assertEqual((fits['fits'], fits['layers'], fits['ranks'], fits['nodes']),
+                         (True, 'halves', 1024, 128))
+        self.assertLess(fits['memory']['total']['hbm'], fits['memory']['budget']['hbm'])
+        self.assertGreater(fits['bound_fraction'], .95)
+
+    def test_where_a_trillion_parameters_live_on_one_dgx_2(self):
+        """On its drives, whatever computes. Of a parameter there are weights of 2 bytes and states
+        of 10 (f32: the rest of the weight in 2, and two moments) in two versions of the store, and a
+        gradient of 2; a tile of states begins with a block of 4 KiB. Each of 16 ranks has what its
+        micro-batch comes to before each layer and behind the last one. A V100 has no room for the
+        rows of half a layer: its cores compute."""
+        given = ('--world', '16', '--machine', 'dgx-2')
+        whole, halves = (self.told(*given, '--layers', layers, status=3)
+                         for layers in ('whole', 'halves'))
+        for told, least in ((whole, 79.4), (halves, 49.8)):
+            self.assertEqual(told['why'], f'no placement fits: the smallest needs {least} GiB of HBM, '
+                                          'the budget is 26.8 GiB. Fix: raise --hbm, or train on the '
+                                          'host (--device host)')
+            self.assertTrue(least - .1 < told['smallest']['hbm'] / 2 ** 30 <= least)
+            self.assertGreater(told['smallest']['hbm'], 32e9)  # all that a V100 has
+        self.assertLess(halves['smallest']['hbm'], .7 * whole['smallest']['hbm'])
+        more = self.run_verb('plan', '--model=1T', *given, '--layers=halves', '--hbm',
+                             halves['smallest']['hbm'])
+        self.assertRegex(more.stderr, r"error\[E402\] --hbm is more than a GPU of 'dgx-2' has")
+        fits = self.told(*given, '--device', 'host', '--precision', 'bf16', status=0)
+        memory, params = fits['memory'], fits['parameters']
+        tile = 4096 / fits['tile_elements']
+        lives = {'weights': 2 * 2, 'grads': 2, 'states': 2 * (10 + tile)}
+        for of, each in lives.items():
+            held = 16 * memory[of]['nvme'] / params
+            self.assertLess(abs(held / each - 1), 1e-3, of)
+        self.assertEqual(memory['states']['dram'] + memory['grads']['dram'], 0)
+        self.assertEqual(memory['acts']['nvme'], 129 * 1024 * 25600 * 2)
+        self.assertEqual(memory['node_total']['nvme'], 16 * memory['total']['nvme'])
+        self.assertLess(memory['node_total']['nvme'], .9 * 30.72e12)
+        self.assertLess(abs(memory['node_total']['nvme'] / (sum(lives.values()) * params) - 1), .01)
+        # in fp32 its 28 bytes and a block's share are more than there is
+        told = self.told(*given, '--device', 'host', '--layers', 'halves', status=3)
+        self.assertRegex(told['why'], r'^the store needs 25\.\d TiB of NVMe [^.]* two versions [^,]*, '
+                                      r'its budget is 25\.1 TiB\. Fix: [^.]*--durability none')
+        self.assertGreater(told['smallest']['nvme'], 28 * params)
+
     def test_schedules_of_many_gpus_are_as_fast_as_their_bound(self):
         """With 4,096 tokens a rank all else hides behind the copies of whole rows."""
         for model, world, machine in (('8B', 64, 'dgx-h100'), ('70B', 256, 'dgx-h100'),
