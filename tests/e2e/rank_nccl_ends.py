@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks joined by NCCL, of which one goes wrong in a step: one that hangs or stops is told by all
+others in time, and what is not finite on one rank is so for all. rank_nccl.py has the calls that
+fail, rank_ends.py ranks that end or stop without GPUs.
+
+    rank_nccl_ends.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER [TEST...]
+"""
+import functools
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rank_gpus  # noqa: E402
+from rank_gpus import GOLDEN, PROGRAM, Run, mpi  # noqa: E402
+from rank_nccl import BF16, environment, start, step_lines, train  # noqa: E402
+from short import by_turns, part, some  # noqa: E402
+
+LIMIT_S = 5                # --peer-timeout
+LIMIT = f'--peer-timeout={LIMIT_S}'
+GONE_S = LIMIT_S + 25      # all have ended by then: some of it is a busy machine's
+LONG = 2000                # steps: of a run that does not come to its end
+WAITS = r'error\[E504\] [^\n]*waited \d+ s [^\n]*in step \d+'
+
+
+class Ends(unittest.TestCase):
+    maxDiff = None
+
+    def by_mpirun(self, run, ranks):
+        return [subprocess.Popen(
+            [*mpi.launcher(ranks), *run.command('untied-mha', *BF16, LIMIT, steps=LONG,
+                                                device='cuda', comm='nccl')],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(ranks))]
+
+    def kill(self, run, children):
+        """What is left of them, also where a test fails."""
+        for child in children:
+            child.kill()
+        for process in mpi.processes(PROGRAM, run.path('store')):
+            os.kill(process, signal.SIGKILL)
+        for child in children:
+            child.communicate()
+
+    def stop_one(self, run, children, ranks):
+        """-> the rank that is stopped, once there are two steps"""
+        until = time.monotonic() + 120
+        while not (os.path.exists(run.path('log')) and step_lines(run)[1:]):
+            self.assertLess(time.monotonic(), until)
+            self.assertIsNone(children[0].poll())
+            time.sleep(0.01)
+        processes = [child.pid for child in children]
+        if len(processes) < ranks:
+            processes = mpi.processes(PROGRAM, run.path('store'))
+        self.assertEqual(len(processes), ranks)
+        os.kill(processes[-1], signal.SIGSTOP)
+        return ranks - 1
+
+    def test_a_rank_that_stops_is_named_where_mpi_knows_it(self):
+        for ranks in some((2, 4), 2):
+            with self.subTest(ranks=ranks), Run() as run:
+                children = self.by_mpirun(run, ranks)
+                self.addCleanup(self.kill, run, children)
+                late, begun = self.stop_one(run, children, ranks), time.monotonic()
+                _, told = children[0].communicate(timeout=GONE_S + LIMIT_S)
+                self.assertLess(time.monotonic() - begun, GONE_S)
+                self.assertEqual(children[0].returncode, 1, told)
+                self.assertRegex(told, rf'error\[E504\] rank {late} has not ')
+                self.assertEqual(len(mpi.errors_of(told)), 1, told)
+
+    def all_wait(self, children, but):
+        """All ranks but one end with E504, and say where they wait."""
+        begun = time.monotonic()
+        for rank, child in enumerate(children):
+            if rank != but:
+                _, told = child.communicate(timeout=GONE_S)
+                self.assertEqual(child.returncode, 1, told)
+                self.assertRegex(told, WAITS)
+        self.assertLess(time.monotonic() - begun, GONE_S)
+
+    def test_a_rank_that_stops_is_waited_for_by_each_other_one(self):
+        """Without MPI, on one node and on two."""
+        for ranks, nodes in some(((2, 1), (4, 2)), 2):
+            with self.subTest(ranks=ranks), Run() as run:
+                children = start(run, ranks, LIMIT, steps=LONG, nodes=nodes)
+                self.addCleanup(self.kill, run, children)
+                self.all_wait(children, self.stop_one(run, children, ranks))
+
+    def test_a_collective_that_hangs_on_one_rank_is_told_by_all(self):
+        """By that one as well, whose GPU it is: its process waits as others do."""
+        rows = [(ranks, nodes, call, options)
+                for ranks, nodes in ((2, 1), (4, 2))
+                for call, options in (('ncclAllGather:9:hang', ()), ('ncclAlltoAll:5:hang', ()),
+                                      ('ncclAllGather:5:hang', ('--gather=int8', '--hop=2')),
+                                      ('ncclAllReduce:3:hang', ()))]
+        for ranks, nodes, call, options in some(rows, 8):
+            with self.subTest(ranks=ranks, call=call), Run() as run:
+                children = start(run, ranks, LIMIT, *options, nodes=nodes,
+                                 nccl=f'rank=1,fail={call}')
+                self.addCleanup(self.kill, run, children)
+                begun = time.monotonic()
+                for child in children:
+                    _, told = child.communicate(timeout=120)
+                    self.assertEqual(child.returncode, 1, told)
+                    self.assertRegex(told, r'error\[E504\] [^\n]*waited \d+ s ')
+                self.assertLess(time.monotonic() - begun, 70)
+
+
+# ---- what is not finite --------------------------------------------------------------------------
+
+BLOCK, HIDDEN, TOKENS = 512, 64, 160
+RARE = TOKENS - BLOCK // HIDDEN  # from here on tokens' rows share a block of integers with the last
+INFINITY = 0x7f80                # in bf16
+EMBEDDING = 'model.embed_tokens.weight'
+
+
+def poisoned(folder, at):
+    """-> a model where one token's embedding is infinite, and data with that token at one place and
+    with none whose rows that makes infinite where they are integers."""
+    model = os.path.join(folder, 'poisoned')
+    shutil.copytree(os.path.join(GOLDEN, 'untied-mha'), model)
+    with open(os.path.join(model, 'model.safetensors.index.json'), encoding='utf-8') as file:
+        tensors = os.path.join(model, json.load(file)['weight_map'][EMBEDDING])
+    with open(tensors, 'r+b') as file:
+        size, = struct.unpack('<Q', file.read(8))
+        begins = json.loads(file.read(size))[EMBEDDING]['data_offsets'][0]
+        file.seek(8 + size + begins + (TOKENS - 1) * HIDDEN * 2)
+        file.write(struct.pack('<H', INFINITY))
+    with open(os.path.join(model, 'tokens.bin'), 'r+b') as file:
+        head, data = file.read(1024), file.read()
+        ids = [min(token, RARE - 1) for token, in struct.iter_unpack('<I', data)]
+        ids[at] = TOKENS - 1
+        file.seek(len(head))
+        file.write(struct.pack(f'<{len(ids)}I', *ids))
+    return model
+
+
+class NotFinite(unittest.TestCase):
+    """In the second step, of one way of four and so of one rank."""
+    maxDiff = None
+    AT = 12 * (4 + 2) + 5  # in the third sequence of that step
+    KINDS = (BF16, (*BF16, '--gather=int8'), (*BF16, '--reduce=int8'),
+             (*BF16, '--gather=int8', '--reduce=int8'),
+             (*BF16, '--gather=int8', '--reduce=int4', '--hop=2'))
+    ROWS = [(numbers, *world) for world, numbers in itertools.product((
+        (2, ()), (4, ()), (2, (rank_gpus.ON_NVME,)), ((2, 2), ()),
+        ((2, 2), ('--secondary=node', '--hbm=780K'))), KINDS)]
+
+    def ended(self, ranks, numbers, *options):
+        """-> status, what was told, which steps were skipped, and what it came to."""
+        with Run() as run:
+            model = poisoned(run.folder, self.AT)
+            options = ('--order=sequential', *options)
+            if isinstance(ranks, tuple):
+                children = start(run, sum(ranks), *options, model=model, precision=numbers, steps=3,
+                                 nodes=len(ranks))
+                told = [child.communicate(timeout=120)[1] for child in children]
+                statuses = {child.returncode for child in children}
+            else:
+                how = {'comm': 'nccl'} if ranks > 1 else {'comm': 'mpi'}
+                done = train(run, ranks, model, *numbers, *options, steps=3, **how)
+                told, statuses = [done.stderr], {done.returncode}
+            steps = step_lines(run)
+            came = run.came_to() if os.path.exists(run.path('export')) else None
+            self.assertEqual(len(statuses), 1, told)
+            return (statuses.pop(), ''.join(told),
+                    [line['step'] for line in steps if line.get('skipped')], len(steps), came)
+
+    def test_all_ranks_stop_where_one_has_a_gradient_without_number(self):
+        one = [(numbers, 1, ()) for numbers in self.KINDS]
+        for numbers, ranks, more in some(part(one, 1) + part(self.ROWS, 7), 4):
+            with self.subTest(numbers=numbers, ranks=ranks, more=more):
+                status, told, _, steps, came = self.ended(ranks, numbers, *more)
+                self.assertEqual((status, steps, came), (1, 1, None), told)
+                self.assertRegex(told, r'error\[E701\] [^\n]* norm of step 2 is nan')
+
+    def test_all_ranks_skip_its_step_as_one_does(self):
+        alone = functools.cache(lambda numbers: self.ended(1, numbers, '--skip-nonfinite')[2:])
+        for numbers, ranks, more in some(part(self.ROWS, 7, 3), 4):
+            with self.subTest(numbers=numbers, ranks=ranks, more=more):
+                status, told, *went = self.ended(ranks, numbers, *more, '--skip-nonfinite')
+                self.assertEqual((status, went[:2]), (0, [[2], 3]), told)
+                self.assertEqual(tuple(went), alone(numbers))
+
+
+def tearDownModule():
+    """Ranks that were killed while they met have left their places."""
+    for name in os.listdir('/dev/shm'):
+        found = re.match(rf'hst-nccl-{os.geteuid()}-(\d+)-\d', name)
+        if found and not os.path.exists(f'/proc/{found[1]}'):
+            os.unlink(f'/dev/shm/{name}')
+
+
+load_tests = by_turns
+
+if __name__ == '__main__':
+    if mpi.missing(rank_gpus.FOLDER):
+        print('Open MPI is not installed (mpirun), or the transport over MPI was not built')
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[7:]])
