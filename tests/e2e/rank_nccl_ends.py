@@ -4,7 +4,8 @@
 others in time, and what is not finite on one rank is so for all. rank_nccl.py has the calls that
 fail, rank_ends.py ranks that end or stop without GPUs.
 
-    rank_nccl_ends.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER [TEST...]
+    rank_nccl_ends.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER
+                      [TEST...]
 """
 import functools
 import itertools

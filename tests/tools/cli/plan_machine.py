@@ -293,11 +293,10 @@ class Known(Given):
         return json.loads(done.stdout)
 
     def test_what_is_refused_on_a_thousand_gpus_fits_by_its_fix(self):
-        """A half of a layer is 6 h² of attention and 6 h² of MLP, of which rows meet in HBM."""
         given = ('--world', '1024', '--nodes', '128', '--machine', 'dgx-h100')
         told = self.told(*given, status=3)
-        self.assertRegex(told['why'], r'^no placement fits: the smallest needs 79\.4 GiB of HBM, the '
-                                      r'budget is 67\.0 GiB\. Fix: --layers halves, or ')
+        self.assertRegex(told['why'], r'^no placement fits: the smallest needs 79\.4 GiB of HBM, '
+                                      r'the budget is 67\.0 GiB\. Fix: --layers halves, or ')
         self.assertEqual(round(told['smallest']['hbm'] / 2 ** 30, 1), 79.4)
         fits = self.told(*given, '--layers', 'halves', status=0)
         self.assertEqual((fits['fits'], fits['layers'], fits['ranks'], fits['nodes']),
@@ -307,7 +306,7 @@ class Known(Given):
 
     def test_where_a_trillion_parameters_live_on_one_dgx_2(self):
         """On its drives, whatever computes. Of a parameter there are weights of 2 bytes and states
-        of 10 (f32: the rest of the weight in 2, and two moments) in two versions of the store, and a
+        of 10 (the rest of an f32 weight in 2, and two moments) in two versions of the store, and a
         gradient of 2; a tile of states begins with a block of 4 KiB. Each of 16 ranks has what its
         micro-batch comes to before each layer and behind the last one. A V100 has no room for the
         rows of half a layer: its cores compute."""
@@ -315,9 +314,9 @@ class Known(Given):
         whole, halves = (self.told(*given, '--layers', layers, status=3)
                          for layers in ('whole', 'halves'))
         for told, least in ((whole, 79.4), (halves, 49.8)):
-            self.assertEqual(told['why'], f'no placement fits: the smallest needs {least} GiB of HBM, '
-                                          'the budget is 26.8 GiB. Fix: raise --hbm, or train on the '
-                                          'host (--device host)')
+            self.assertEqual(
+                told['why'], f'no placement fits: the smallest needs {least} GiB of HBM, the budget '
+                             'is 26.8 GiB. Fix: raise --hbm, or train on the host (--device host)')
             self.assertTrue(least - .1 < told['smallest']['hbm'] / 2 ** 30 <= least)
             self.assertGreater(told['smallest']['hbm'], 32e9)  # all that a V100 has
         self.assertLess(halves['smallest']['hbm'], .7 * whole['smallest']['hbm'])
@@ -338,8 +337,8 @@ class Known(Given):
         self.assertLess(abs(memory['node_total']['nvme'] / (sum(lives.values()) * params) - 1), .01)
         # in fp32 its 28 bytes and a block's share are more than there is
         told = self.told(*given, '--device', 'host', '--layers', 'halves', status=3)
-        self.assertRegex(told['why'], r'^the store needs 25\.\d TiB of NVMe [^.]* two versions [^,]*, '
-                                      r'its budget is 25\.1 TiB\. Fix: [^.]*--durability none')
+        self.assertRegex(told['why'], r'^the store needs 25\.\d TiB of NVMe [^.]* two versions '
+                                      r'[^,]*, its budget is 25\.1 TiB\. Fix: [^.]*--durability none')
         self.assertGreater(told['smallest']['nvme'], 28 * params)
 
     def test_schedules_of_many_gpus_are_as_fast_as_their_bound(self):
