@@ -314,9 +314,9 @@ class Known(Given):
         whole, halves = (self.told(*given, '--layers', layers, status=3)
                          for layers in ('whole', 'halves'))
         for told, least in ((whole, 79.4), (halves, 49.8)):
-            self.assertEqual(
-                told['why'], f'no placement fits: the smallest needs {least} GiB of HBM, the budget '
-                             'is 26.8 GiB. Fix: raise --hbm, or train on the host (--device host)')
+            self.assertEqual(told['why'], f'no placement fits: the smallest needs {least} GiB of '
+                                          'HBM, the budget is 26.8 GiB. Fix: raise --hbm, or train '
+                                          'on the host (--device host)')
             self.assertTrue(least - .1 < told['smallest']['hbm'] / 2 ** 30 <= least)
             self.assertGreater(told['smallest']['hbm'], 32e9)  # all that a V100 has
         self.assertLess(halves['smallest']['hbm'], .7 * whole['smallest']['hbm'])
@@ -337,8 +337,8 @@ class Known(Given):
         self.assertLess(abs(memory['node_total']['nvme'] / (sum(lives.values()) * params) - 1), .01)
         # in fp32 its 28 bytes and a block's share are more than there is
         told = self.told(*given, '--device', 'host', '--layers', 'halves', status=3)
-        self.assertRegex(told['why'], r'^the store needs 25\.\d TiB of NVMe [^.]* two versions '
-                                      r'[^,]*, its budget is 25\.1 TiB\. Fix: [^.]*--durability none')
+        self.assertRegex(told['why'], r'^the store needs 25\.\d TiB of NVMe .* two versions [^,]*'
+                                      r', its budget is 25\.1 TiB\. Fix: [^.]*--durability none')
         self.assertGreater(told['smallest']['nvme'], 28 * params)
 
     def test_schedules_of_many_gpus_are_as_fast_as_their_bound(self):
