@@ -26,7 +26,7 @@ GOLDEN = os.path.join(ROOT, 'tests', 'golden')
 ON_NVME = '--place=states=nvme,weights=nvme,grads=nvme'
 # Ranks measure what their budgets leave of memory and drives: of a whole machine's that takes them
 # a fourth of a run's time, and how much memory is free would decide what a run does.
-BUDGETS = ('--dram=32M', '--nvme=128M')
+BUDGETS = ('--dram=32M', '--nvme=512M')
 
 # ranks, model, the numbers' options, what must not change them
 ROWS = [
