@@ -97,22 +97,20 @@ class Ends(unittest.TestCase):
                 self.all_wait(children, self.stop_one(run, children, ranks))
 
     def test_a_collective_that_hangs_on_one_rank_is_told_by_all(self):
-        """By that one as well, whose GPU it is: its process waits as others do."""
-        rows = [(ranks, nodes, call, options)
-                for ranks, nodes in ((2, 1), (4, 2))
-                for call, options in (('ncclAllGather:9:hang', ()), ('ncclAlltoAll:5:hang', ()),
-                                      ('ncclAllGather:5:hang', ('--gather=int8', '--hop=2')),
-                                      ('ncclAllReduce:3:hang', ()))]
-        for ranks, nodes, call, options in some(rows, 8):
+        """By that one as well, whose GPU it is: its process waits as others do. In a step: while
+        weights are loaded ranks have the patience that drives need."""
+        rows = [(2, 1, 'ncclAllGather:178:hang'), (4, 2, 'ncclAllGather:178:hang'),
+                (2, 1, 'ncclAlltoAll:20:hang')]
+        for ranks, nodes, call in some(rows, 3):
             with self.subTest(ranks=ranks, call=call), Run() as run:
-                children = start(run, ranks, LIMIT, *options, nodes=nodes,
+                children = start(run, ranks, LIMIT, steps=LONG, nodes=nodes,
                                  nccl=f'rank=1,fail={call}')
                 self.addCleanup(self.kill, run, children)
                 begun = time.monotonic()
                 for child in children:
                     _, told = child.communicate(timeout=120)
                     self.assertEqual(child.returncode, 1, told)
-                    self.assertRegex(told, r'error\[E504\] [^\n]*waited \d+ s ')
+                    self.assertRegex(told, WAITS)
                 self.assertLess(time.monotonic() - begun, 70)
 
 
