@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks joined by NCCL, of which one goes wrong in a step: one that hangs or stops is told by all
+"""Ranks joined by NCCL, of which one goes wrong: one that hangs or stops is told by all
 others in time, and what is not finite on one rank is so for all. rank_nccl.py has the calls that
 fail, rank_ends.py ranks that end or stop without GPUs.
 
@@ -31,7 +31,8 @@ LIMIT_S = 5                # --peer-timeout
 LIMIT = f'--peer-timeout={LIMIT_S}'
 GONE_S = LIMIT_S + 25      # all have ended by then: some of it is a busy machine's
 LONG = 2000                # steps: of a run that does not come to its end
-WAITS = r'error\[E504\] [^\n]*waited \d+ s [^\n]*in step \d+'
+TOLD = r'error\[E504\] [^\n]*waited \d+ s'
+WAITS, LOADS = TOLD + r' [^\n]*in step \d+', TOLD + r'(?![^\n]*in step)'
 
 
 class Ends(unittest.TestCase):
@@ -96,22 +97,31 @@ class Ends(unittest.TestCase):
                 self.addCleanup(self.kill, run, children)
                 self.all_wait(children, self.stop_one(run, children, ranks))
 
+    def hangs(self, ranks, nodes, call, words):
+        """All say that they wait, that rank as well whose GPU it is: its process waits, too."""
+        with Run() as run:
+            children = start(run, ranks, LIMIT, steps=LONG, nodes=nodes,
+                             nccl=f'rank=1,fail={call}')
+            self.addCleanup(self.kill, run, children)
+            begun = time.monotonic()
+            for child in children:
+                _, told = child.communicate(timeout=120)
+                self.assertEqual(child.returncode, 1, told)
+                self.assertRegex(told, words)
+            self.assertLess(time.monotonic() - begun, 70)
+
     def test_a_collective_that_hangs_on_one_rank_is_told_by_all(self):
-        """By that one as well, whose GPU it is: its process waits as others do. In a step: while
-        weights are loaded ranks have the patience that drives need."""
         rows = [(2, 1, 'ncclAllGather:178:hang'), (4, 2, 'ncclAllGather:178:hang'),
                 (2, 1, 'ncclAlltoAll:20:hang')]
         for ranks, nodes, call in some(rows, 3):
-            with self.subTest(ranks=ranks, call=call), Run() as run:
-                children = start(run, ranks, LIMIT, steps=LONG, nodes=nodes,
-                                 nccl=f'rank=1,fail={call}')
-                self.addCleanup(self.kill, run, children)
-                begun = time.monotonic()
-                for child in children:
-                    _, told = child.communicate(timeout=120)
-                    self.assertEqual(child.returncode, 1, told)
-                    self.assertRegex(told, WAITS)
-                self.assertLess(time.monotonic() - begun, 70)
+            with self.subTest(ranks=ranks, call=call):
+                self.hangs(ranks, nodes, call, WAITS)
+
+    def test_a_collective_that_hangs_while_ranks_load_is_told_by_all(self):
+        """They would wait an hour for who reads, but all have come to it."""
+        for call in some(('ncclAllGather:60:hang', 'ncclAllReduce:4:hang'), 2):
+            with self.subTest(call=call):
+                self.hangs(2, 1, call, LOADS)
 
 
 # ---- what is not finite --------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 /*
  * Values in host memory, where there is no other transport for them: they go by way of the card, in
  * pieces, and who begins the operation waits until it has ended. Sums are of integers, so whatever
- * order NCCL adds in has the same result.
+ * order NCCL adds in has the same result. Ranks may come to one as late as an hour, but once all
+ * have come it takes no longer than any other: so they meet first.
  */
 #include "comm/nccl/nccl_comm.h"
 
@@ -81,13 +82,30 @@ static int one_piece(struct nccl *n, const struct comm_op *op, size_t at, size_t
     return 0;
 }
 
+/* A sum of nothing that is looked at. */
+static int meet(struct nccl *n, const struct comm_op *op)
+{
+    const struct comm_op sum = {.kind = COMM_SUM64};
+    memset(n->pinned, 0, sizeof(int64_t));
+    int rc = n->ops->stream_copy(n->stream, n->stage, n->pinned, sizeof(int64_t));
+    if (rc)
+        return nccl_device_failed(n, rc, "copy of values of ranks");
+    rc = collective(n, &sum, sizeof(int64_t));
+    return rc ? rc : wait_for_stream(n, op, n->entry[n->begun % COMM_IN_FLIGHT].passed);
+}
+
 int nccl_small(struct nccl *n, const struct comm_op *op)
 {
     const size_t total = op->kind == COMM_SUM64 ? op->count * sizeof(int64_t) : op->count;
+    struct comm_op of_all = *op; /* all have come */
+    of_all.patient = false;
     int rc = nccl_take_stage(n);
+    if (!rc && op->patient)
+        rc = meet(n, op);
+    n->wait_s = nccl_limit_s(n, &of_all);
     for (size_t at = 0; !rc && at < total; at += NCCL_STAGE_BYTES) {
         const size_t left = total - at;
-        rc = one_piece(n, op, at, left < NCCL_STAGE_BYTES ? left : NCCL_STAGE_BYTES);
+        rc = one_piece(n, &of_all, at, left < NCCL_STAGE_BYTES ? left : NCCL_STAGE_BYTES);
     }
     if (!rc && op->kind == COMM_GATHER)
         nccl_count(n, op->count * (n->info.ranks - 1),
