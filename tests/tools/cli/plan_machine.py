@@ -353,6 +353,37 @@ class Known(Given):
             self.assertEqual(told['nodes'], world // 8)
             self.assertIn(told['bound_by'], ('h2d', 'd2h'))
 
+    def with_net(self, rate, *given):
+        """Seconds of a step on the H100s of a DGX, which hand each other so many bytes a second."""
+        with open(os.path.join(ROOT, 'docs/machines/dgx-h100.txt'), encoding='utf-8') as file:
+            text = re.sub(r'(?m)^(rate net-operations\S*) \S+', r'\1 1e9', file.read())
+        box = self.write('box', re.sub(r'(?m)^(rate net-(?:gather|exchange|between)) \S+',
+                                       rf'\1 {rate:.6g}', text))
+        done = self.run_verb('plan', *given, '--seq-len=4096', '--machine', box, '--json')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)['predicted_step_s']
+
+    def test_gathers_and_exchanges_hide_behind_the_computation(self):
+        """Where they take less than that of their unit. In a forward a gather meets a third of what
+        a backward's computation is, beside which a gather and an exchange are: three fifths of
+        a step are four fifths of a forward. The embedding has next to no computation: the first
+        gather and the last exchange, which are its, and a layer's behind each are seen."""
+        for model, world, hidden, middle, kv, vocab, layers in (
+                ('8B', 8, 4096, 14336, 1024, 128256, 32), ('8B', 64, 4096, 14336, 1024, 128256, 32),
+                ('70B', 64, 8192, 28672, 1024, 128256, 80)):
+            given = ('--model', model, f'--world={world}', f'--batch-tokens={8192 * world}')
+            layer = hidden * (2 * hidden + 2 * kv + 3 * middle) * 2  # bytes in bf16
+            embedding = vocab * hidden * 2
+            moved = 3 * layers * layer + 2 * 2 * embedding  # of a step, with the head
+            alone_s = self.with_net(1e15, *given)
+            for part in (.3, .6):
+                rate = moved / (part * alone_s)
+                seen_s = self.with_net(rate, *given) - alone_s
+                self.assertLess(seen_s, 2 * (embedding + layer) / rate, (model, world, part))
+            # what is too slow to hide is seen
+            slow_s = self.with_net(moved / (4 * alone_s), *given)
+            self.assertGreater(slow_s, 2 * alone_s, (model, world))
+
 
 if __name__ == '__main__':
     unittest.main()
