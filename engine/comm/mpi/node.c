@@ -21,9 +21,12 @@ static int share_hosts(struct mpi *m)
         return mpi_fail(m, -ENOMEM, COMM_NOBODY, "no memory for %u ranks", m->info.ranks);
     comm_own_host(own);
     m->info.host = (const char(*)[COMM_HOST_BYTES])m->host;
-    return mpi_check(
-        m, MPI_Allgather(own, sizeof own, MPI_BYTE, m->host, sizeof own, MPI_BYTE, m->world),
-        "MPI_Allgather");
+    MPI_Request request;
+    int rc = mpi_check(m,
+                       MPI_Iallgather(own, sizeof own, MPI_BYTE, m->host, sizeof own, MPI_BYTE,
+                                      m->world, &request),
+                       "MPI_Iallgather");
+    return rc ? rc : mpi_finish(m, &request);
 }
 
 /* Nodes in the order of their least keys; ranks of one in the order of theirs. */

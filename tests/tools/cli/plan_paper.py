@@ -95,10 +95,10 @@ class Papers(case.Case):
         self.assertAlmostEqual(moved[0]['here'], 1920 * each / 1e12, places=6)
         self.assertAlmostEqual(moved[1]['here'], each / 1e9, places=6)
 
-    def accounted(self, *args, status=0, wide=0):
-        """wide: the ways of a node's sum, which cross in f32; 0: they cross in bf16."""
+    def accounted(self, *args, status=0, wide=0, narrow='in bf16'):
+        """wide: the ways of a node's sum, which cross in f32; 0: they cross as narrow says."""
         done = self.run_verb('--json', '--accounting=paper', *args)
-        note = 'note[I508] sums of gradients cross nodes in f32, not in bf16: they are of ' \
+        note = f'note[I508] sums of gradients cross nodes in f32, not {narrow}: they are of ' \
             f'{wide} ways, and --hop is 8. Other numbers and fewer bytes: --hop {wide}\n'
         self.assertEqual((done.returncode, done.stderr), (status, note if wide else ''))
         return json.loads(done.stdout)
@@ -115,7 +115,8 @@ class Papers(case.Case):
                                    4 * params / (64 if stage['stage'] else 1), delta=params / 1e6)
             sent = 6 if stage['stage'] == 3 else 4
             self.assertAlmostEqual(stage['zero_sent_bytes'], sent * params, delta=params / 1e6)
-            self.assertAlmostEqual(stage['here_sent_bytes'], sent * params * 63 / 64,
+            # four nodes hand each other sums in f32
+            self.assertAlmostEqual(stage['here_sent_bytes'], (sent * 63 + 2 * 3) / 64 * params,
                                    delta=params / 1e6)
         self.assertAlmostEqual(stages[0]['here_bytes'], 14 * params, delta=params / 1e6)
         self.assertAlmostEqual(told['accounting']['flops_per_s'], 8 * params * told['tok_s'] / 64,
@@ -140,7 +141,8 @@ class Papers(case.Case):
             self.assertAlmostEqual(last['here_bytes'], (14 / 8 + 2 / 4) * params,
                                    delta=params / 1e6)
             self.assertAlmostEqual(last['here_sent_bytes'],
-                                   ((2 + sent) * 7 / 8 + 2 * 3 / 4) * params, delta=params / 1e6)
+                                   ((2 + sent) * 7 / 8 + 2 / 8 + 2 * 3 / 4) * params,
+                                   delta=params / 1e6)
             between = [stage['here_between_bytes'] for stage in told['accounting']['stages']]
             for crossed, each in zip(between, (6, 6, 6, 4 + sent)):
                 self.assertAlmostEqual(crossed, each / 8 * params, delta=params / 1e6)
@@ -160,6 +162,21 @@ class Papers(case.Case):
                                        (weights + handed) * 7 / 8 * params, delta=params / 1e6)
                 self.assertAlmostEqual(stages[stage]['here_between_bytes'],
                                        (weights + handed) / 8 * params, delta=params / 1e6)
+
+    def test_what_crosses_nodes_is_a_part_of_what_is_sent(self):
+        """64 nodes of two, whose sums cross in f32, and a group's part in integers."""
+        for reduce, handed, narrow in (('int8', 1 + 4 / 512, 'as integers'),
+                                       ('int4', 0.5 + 4 / 512, 'as integers'),
+                                       ('grads', 2, 'in bf16')):
+            told = self.accounted('--model=7.5B', '--world=128', '--nodes=64', '--device=host',
+                                  '--precision=bf16', '--machine=dgx-2', f'--reduce={reduce}',
+                                  wide=2, narrow=narrow)
+            params, last = told['parameters'], told['accounting']['stages'][3]
+            for name, gathers, exchange in (('sent', 127, 64 * handed + 63 * 4),
+                                            ('between', 63, 63 * 4)):
+                self.assertAlmostEqual(last[f'here_{name}_bytes'],
+                                       (4 * gathers + exchange) / 128 * params,
+                                       delta=params / 1e6, msg=(reduce, name))
 
     def test_512_v100_are_predicted_beside_the_paper(self):
         """ZeRO-Infinity tells 49 TFLOPS of each for models that do not fit here (docs/plan.md)."""

@@ -34,7 +34,8 @@ struct accounts {
     struct hst_param_bytes here;
     double gathered; /* bytes of a weight that travels for each use, by --gather */
     double handed;   /* of a gradient, by --reduce */
-    double crossed;  /* of it, as a node's sums, for each shard of another node */
+    double group;    /* so many ranks of a node add up what they hand each other, */
+    double summed;   /* and hand on their sum, of so many bytes */
 };
 
 /* Bytes of a value that travels as an integer, with its part of a scale. */
@@ -67,8 +68,7 @@ static struct accounts accounts_of(const struct plan *p)
     struct hst_config config = p->t.options->engine;
     struct accounts a = {.params = (double)p->t.result.memory.parameters,
                          .ranks = train_options_ranks(p->t.options)};
-    const uint32_t locals = p->locals > 0 ? p->locals : 1;
-    const uint32_t group = locals & -locals; /* of ranks that add up before others do */
+    const uint32_t group = p->locals > 0 ? p->locals & -p->locals : 1;
     a.nodes = p->locals > 0 ? a.ranks / p->locals : 1;
     config.precision = train_precision(&p->t);
     if (!hst_config_bytes(&config, &a.here))
@@ -77,7 +77,8 @@ static struct accounts accounts_of(const struct plan *p)
         a.locals = p->locals;
     a.gathered = config.gather == HST_GATHER_INT8 ? of_integer(HST_INT8) : a.here.weight;
     a.handed = handed_bytes(p, a.ranks, 1);
-    a.crossed = locals / group * handed_bytes(p, a.ranks, group);
+    a.group = group;
+    a.summed = handed_bytes(p, a.ranks, group);
     return a;
 }
 
@@ -93,6 +94,14 @@ static double held_here(unsigned stage, const struct accounts *a)
     return paper_held_bytes(stage, a->params, a->ranks, &a->here) + kept;
 }
 
+/* A rank adds up its group's part of a shard for each group, and then what all groups have of its
+   own shard. */
+static double exchanged(const struct accounts *a)
+{
+    const double groups = a->ranks / a->group;
+    return a->params / a->ranks * (groups * (a->group - 1) * a->handed + (groups - 1) * a->summed);
+}
+
 /* A rank has its own share already. What a node keeps is gathered in it for the backward, as it
    is, and nothing then leaves the node: ZeRO++, section 3.2. */
 static double sent_here(unsigned stage, const struct accounts *a)
@@ -100,11 +109,11 @@ static double sent_here(unsigned stage, const struct accounts *a)
     struct hst_param_bytes bytes = a->here;
     const double others = (a->ranks - 1) / a->ranks;
     bytes.weight = stage == 3 ? a->gathered : bytes.weight;
-    bytes.grad = a->handed;
+    bytes.grad = 0;
     if (stage == 3 && a->locals > 0)
-        return a->params * ((bytes.grad + bytes.weight) * others +
-                            a->here.weight * (a->locals - 1) / a->locals);
-    return sent_bytes(stage, a->params, &bytes) * others;
+        return a->params * (bytes.weight * others + a->here.weight * (a->locals - 1) / a->locals) +
+               exchanged(a);
+    return sent_bytes(stage, a->params, &bytes) * others + exchanged(a);
 }
 
 /* Of that, what comes from other nodes, where each node adds up its gradients first and its ranks
@@ -113,7 +122,8 @@ static double between_here(unsigned stage, const struct accounts *a)
 {
     const double gathers = stage == 3 && a->locals == 0 ? 2 : 1;
     const double weight = stage == 3 ? a->gathered : a->here.weight;
-    return a->params * (a->crossed + weight * gathers) * (a->nodes - 1) / a->ranks;
+    const double sums = a->ranks / a->nodes / a->group; /* of a node, for each shard of another */
+    return a->params * (sums * a->summed + weight * gathers) * (a->nodes - 1) / a->ranks;
 }
 
 static double flops_per_s(const struct plan *p, const struct accounts *a)
