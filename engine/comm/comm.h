@@ -219,8 +219,8 @@ struct comm_op {
     enum hst_dtype dtype;
     bool near; /* a gather among the ranks of the node alone */
     uint32_t root;        /* COMM_BCAST */
-    /* Ranks may come as late as an hour: they load, or read what they have. One of this node that
-       is stopped or gone is still told within the limit. */
+    /* Ranks may come as late as an hour: they load, or read what they have. By MPI one of this node
+       that is stopped or gone is still told within the limit; NCCL alone knows of none. */
     bool patient;
     double within_s; /* ranks are waited for so long in it, whatever the comm's limit is; 0: that */
     /*

@@ -253,8 +253,9 @@ int hst_ranks_measure(const struct hst_ranks_measure *in, struct hst_ranks_measu
         return -EINVAL;
     int rc = in->pairs && in->pairs <= HST_PAIRS_MOST
                  ? measure_all(in, &measured, &report)
-                 : report_fail(&report, HST_E_VALUE, -EINVAL, "there are 1 to %u pairs, not %u",
-                               HST_PAIRS_MOST, in->pairs);
+                 : report_fail(&report, HST_E_VALUE, -EINVAL,
+                               "there are 1 to %u pairs, not %u. Fix: --pairs %u", HST_PAIRS_MOST,
+                               in->pairs, HST_PAIRS_MOST);
     if (rc)
         *error = report.error;
     else

@@ -65,7 +65,7 @@ def stage(number, share):
         off = found[side]['predicted_s'] / took - 1
         print(f'  {side.upper()}: a step takes {1e3 * took:.1f} ms')
         say('bound / step', f'{bound / took:.3f}', '>= 0.90', bound / took >= 0.9)
-        say('prediction / step - 1', f'{100 * off:+.1f} %', '15 % at most', abs(off) <= 0.15)
+        say('prediction / step - 1', f'{100 * off:+.1f} %', '10 % at most', abs(off) <= 0.1)
 
 
 def step_of(ways):

@@ -270,6 +270,11 @@ class Nccl(unittest.TestCase):
                          r'waited \d+ s in the exchange of kind-0-hop-8 by NCCL, in step 7\. Fix: '
                          r'[^\n]* \(names 1\)', 40, begun)
 
+    def test_who_loads_may_come_behind_the_limit(self):
+        with Torchrun((2,), '--limit', '2', '--fault', 'patience') as ranks:
+            for status, said, errors in ranks.wait():
+                self.assertEqual((status, said.count('ok\n')), (0, 1), errors)
+
     def test_an_operation_may_have_a_limit_of_its_own(self):
         """That of all others is a minute here."""
         self.fails(mpirun(2, '--fault', 'hurry'),

@@ -305,11 +305,31 @@ static void host_gather(void)
     g.between += (g.info.ranks - g.info.locals) * sizeof *own;
 }
 
+/* Rank 1 comes to it behind the limit. */
+static void be_patient(void)
+{
+    int64_t ones = 1;
+    uint64_t ticket;
+    const struct comm_op sum = {.kind = COMM_SUM64,
+                                .name = "patience",
+                                .in = &ones,
+                                .out = &ones,
+                                .count = 1,
+                                .patient = true};
+    if (g.info.rank == 1)
+        sleep(5);
+    finish(comm_begin(g.comm, &sum, &ticket), &ticket, "patience");
+    if (ones != g.info.ranks)
+        fail("sum64 of ones", -EIO);
+}
+
 static void misbehave(void)
 {
     uint64_t ticket;
     const struct comm_op op = {
         .kind = COMM_GATHER, .name = "other", .out = g.whole, .count = 4096, .on_device = true};
+    if (is_fault("patience"))
+        be_patient();
     if (is_fault("hurry") && g.info.rank == 0) {
         const struct comm_op hurry = {
             .kind = COMM_SUM64, .name = "hurry", .out = g.pinned, .count = 1, .within_s = 1};

@@ -80,15 +80,16 @@ class Run(unittest.TestCase):
                     self.assertEqual(self.moved(nodes, (1, 1), stage), (2, 2))
                     self.assertIn(self.moved(nodes, (2, 2), stage), ((6, 2), (6, 3)))
 
-    def crossed(self, nodes, gather, secondary, size, reduce='grads', handed=lambda n: 2 * n):
+    def crossed(self, nodes, gather, secondary, size, reduce='grads', handed=lambda n: 2 * n,
+                hop=4):
         """A step gathers the first layers twice; the embedding, the last layer, norm and head once.
         Four ranks of a node have one sum of gradients between them. -> the export, and of the
         first layers, in units of 2 bytes of what the other node has, gathers and exchange."""
-        named = f'{gather}-{secondary}-{reduce}'
+        named = f'{gather}-{secondary}-{reduce}-{hop}'
         visits = zip((160 * 64, *3 * [38016], 64, 160 * 64), (1, 2, 2, 1, 1, 1))
         shards = [(mpi.shard_bytes(8, [elements]) // 4, 1 if secondary == 'node' else times)
                   for elements, times in visits]
-        options = ('--ways', '8', '--hop', '4', '--precision', 'bf16', '--gather', gather,
+        options = ('--ways', '8', '--hop', str(hop), '--precision', 'bf16', '--gather', gather,
                    '--secondary', secondary, '--reduce', reduce)
         want = self.ended(alone(*self.options(*options, store=named)))
         done = nodes.mpirun((4, 4), *self.options(*options, store=f'{named}-nodes'))
@@ -140,6 +141,13 @@ class Run(unittest.TestCase):
                 print(f'of a layer, {bits} bits: {units}; the paper: 0.5 + 0.25 of 4 bits')
                 self.assertEqual(units, (129 / 256, bits / 16 + 1 / 256))
 
+    def test_a_sum_of_fewer_ways_than_a_hop_crosses_as_f32(self):
+        """Of a layer ZeRO moves 3 M. Here 1 is gathered, and a sum of four ways is 2."""
+        with Nodes(self) as nodes:
+            _, units = self.crossed(nodes, 'plain', 'node', lambda n: 2 * n,
+                                    handed=lambda n: 4 * n, hop=8)
+        self.assertEqual(units, (1, 2))
+
     def test_sums_that_cross_as_f32_are_told(self):
         """Sums of two ways are rounded to bf16 with --hop 2 alone. In fp32 nothing is narrower."""
         note = 'note[I508] sums of gradients cross nodes in f32, not in bf16: they are of 2 ' \
@@ -147,10 +155,11 @@ class Run(unittest.TestCase):
         with Nodes(self) as nodes:
             for precision, hop, times in (('bf16', 4, 1), ('bf16', 2, 0), ('fp32', 4, 0)):
                 with self.subTest(precision=precision, hop=hop):
-                    done = nodes.mpirun((2, 2), *self.options(
-                        '--ways', '4', '--hop', str(hop), '--precision', precision,
-                        store=f'{precision}-{hop}'))
-                    self.ended(done)
+                    options = ('--ways', '4', '--hop', str(hop), '--precision', precision)
+                    want = self.ended(alone(*self.options(*options, store='alone')))
+                    done = nodes.mpirun((2, 2), *self.options(*options,
+                                                              store=f'{precision}-{hop}'))
+                    self.assertEqual(self.ended(done), want)
                     self.assertEqual(done.stderr.count(note), times, done.stderr)
                     self.assertEqual(done.stderr.count('cross nodes in f32'), times)
 

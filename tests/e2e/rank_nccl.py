@@ -97,7 +97,7 @@ def train(run, ranks, model, *options, gpus=None, nccl='', plugin=NCCL, **settin
                      **{'comm': 'nccl', **settings})
 
 
-PORTS = itertools.count(20000 + os.getpid() % 20000, 2)  # of torchrun; NCCL's is the next
+PORTS = itertools.count(20000 + os.getpid() * 64 % 20000, 2)  # of torchrun; NCCL's is the next
 PORTS_USED = set()
 
 

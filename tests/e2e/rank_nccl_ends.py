@@ -25,9 +25,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rank_gpus  # noqa: E402
 from rank_gpus import GOLDEN, PROGRAM, Run, mpi  # noqa: E402
 from rank_nccl import BF16, environment, start, step_lines, train  # noqa: E402
-from short import by_turns, part, some  # noqa: E402
+from short import SHORT, by_turns, part, some  # noqa: E402
 
-LIMIT_S = 5                # --peer-timeout
+LIMIT_S = 15 if SHORT > 1 else 5  # --peer-timeout: sanitizers are slow
 LIMIT = f'--peer-timeout={LIMIT_S}'
 GONE_S = LIMIT_S + 25      # all have ended by then: some of it is a busy machine's
 LONG = 2000                # steps: of a run that does not come to its end

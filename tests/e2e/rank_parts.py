@@ -5,6 +5,7 @@ ways wait in, and its cores.
 
     rank_parts.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
 """
+import contextlib
 import json
 import os
 import re
@@ -212,13 +213,16 @@ class Threads(Ranks):
             until, there = time.monotonic() + 60, []
             while child.poll() is None and time.monotonic() < until and not self.lines('step'):
                 time.sleep(0.02)
-            for process in mpi.processes(PROGRAM, self.path('store')):
+            processes = mpi.processes(PROGRAM, self.path('store'))
+            for process in processes:
                 names = []
                 for task in os.listdir(f'/proc/{process}/task'):
                     with open(f'/proc/{process}/task/{task}/comm', encoding='ascii') as file:
                         names.append(file.read())
                 there.append(1 + sum(name.startswith('hst-work-') for name in names))
-                os.kill(process, signal.SIGKILL)
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):  # whom mpirun has ended meanwhile
+                    os.kill(process, signal.SIGKILL)
             child.wait(60)
         run, = self.lines('run')
         return there, run['threads']

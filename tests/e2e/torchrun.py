@@ -6,7 +6,7 @@ of such ranks, by torchrun's variables alone.
 
     torchrun.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER [TEST...]
 
-torchrun stands beside the Python that HOISTWAY_PYTHON names, or is in PATH.
+torchrun stands beside the Python that HOISTWAY_PYTHON names, in PATH or in build/venv/bin.
 """
 import os
 import re
@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rank_nccl  # noqa: E402
 from rank_nccl import BF16, PORTS, Run, alone, mpi, step_lines  # noqa: E402
-from rank_gpus import PROGRAM  # noqa: E402
+from rank_gpus import PROGRAM, ROOT  # noqa: E402
 
 MODEL, RANKS = 'untied-mha', 2
 GONE_S = 120  # torchrun's end, at most; it kills ranks 30 s after it was told to end
@@ -30,8 +30,9 @@ LONG = 2000   # steps: a run that is told to stop long before
 
 def torchrun():
     python = os.environ.get('HOISTWAY_PYTHON')
+    own = os.path.join(ROOT, 'build', 'venv', 'bin')
     beside = python and shutil.which('torchrun', path=os.path.dirname(os.path.abspath(python)))
-    return beside or shutil.which('torchrun')
+    return beside or shutil.which('torchrun') or shutil.which('torchrun', path=own)
 
 
 def environment():
@@ -113,6 +114,7 @@ class Torchrun(unittest.TestCase):
 
 if __name__ == '__main__':
     if not torchrun():
-        print('no torchrun, in PATH or beside the Python that HOISTWAY_PYTHON names (pip: torch)')
+        print('no torchrun, beside the Python that HOISTWAY_PYTHON names, in PATH or in '
+              'build/venv/bin (pip: torch)')
         sys.exit(77)
     unittest.main(argv=[sys.argv[0], *sys.argv[7:]])

@@ -105,6 +105,7 @@ ROWS = [
     (2, 'ways=4', 'precision=fp32', 'eval=5,1'),
     (4, 'ways=4', 'precision=bf16', 'group=*.norm:lr=3x,decay=0.2;?.w:beta1=0.8'),
     (3, 'ways=3', 'precision=fp16', 'hop=2'),
+    (6, 'ways=6', 'precision=bf16', 'hop=2'),
     (2, 'ways=4', 'precision=bf16', 'clip=0', 'eval=3,2'),
     (4, 'ways=4', 'precision=fp32', NVME),
     (2, 'ways=4', 'precision=fp16', NVME, 'clip=0'),

@@ -366,8 +366,9 @@ mutate(
 )
 mutate(
     'engine/comm/mpi/node.c', 'comm/ranks',
-    ('the names of nodes follow the numbers of ranks', 'MPI_BYTE, m->world),',
-     'MPI_BYTE, MPI_COMM_WORLD),'),
+    ('the names of nodes follow the numbers of ranks',
+     'sizeof own, MPI_BYTE,\n' + 38 * ' ' + 'm->world,',
+     'sizeof own, MPI_BYTE, MPI_COMM_WORLD,'),
 )
 mutate(
     'engine/comm/mpi/wait.c', 'comm/ranks',
@@ -383,4 +384,10 @@ mutate(
 mutate(
     'engine/comm/measure.c', 'comm/bench',
     ('ranks that MPI does not know of are told so', 'return launch->mpi ? 0', 'return true ? 0'),
+)
+mutate(
+    'engine/comm/nccl/small.c', 'comm/nccl',
+    ('ranks meet before what they may come late to', 'rc = meet(n, op);', 'rc = 0;'),
+    ('and are waited for there', 'rc : wait_for_stream(n, op, n->entry',
+     'rc : wait_for_stream(n, &sum, n->entry'),
 )

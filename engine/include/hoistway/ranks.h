@@ -109,7 +109,7 @@ struct hst_ranks_measured {
  * Opens a comm with the ranks that a launcher has started with this one and measures it: exchanges
  * and gathers, in memory that the node shares and by messages. All of them must call it alike.
  *
- * error  written on failure, with its code (hoistway.h)
+ * error  written on failure, with its code (error.h)
  *
  * Errors: -EINVAL (E501: hst_launch_read's refusals, ranks that MPI does not know of; E502: one
  * rank alone; E402: a number of pairs out of its range), -ENODEV no transport joins them (E502),

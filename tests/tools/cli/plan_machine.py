@@ -342,16 +342,21 @@ class Known(Given):
         self.assertGreater(told['smallest']['nvme'], 28 * params)
 
     def test_schedules_of_many_gpus_are_as_fast_as_their_bound(self):
-        """With 4,096 tokens a rank all else hides behind the copies of whole rows."""
-        for model, world, machine in (('8B', 64, 'dgx-h100'), ('70B', 256, 'dgx-h100'),
-                                      ('1T', 512, 'dgx-h200')):
-            done = self.run_verb('plan', '--model', model, f'--world={world}', '--seq-len=4096',
-                                 '--machine', machine, f'--batch-tokens={4096 * world}', '--json')
-            self.assertEqual((done.returncode, done.stderr), (0, ''))
-            told = json.loads(done.stdout)
-            self.assertGreater(told['bound_fraction'], .95, model)
-            self.assertEqual(told['nodes'], world // 8)
-            self.assertIn(told['bound_by'], ('h2d', 'd2h'))
+        """With 4,096 tokens a rank all else hides behind the copies of whole rows, or behind
+        drives where homes are on them."""
+        halves = '--layers=halves'
+        rows = (('8B', 64, 'dgx-h100'), ('70B', 256, 'dgx-h100'), ('1T', 512, 'dgx-h200'),
+                ('1T', 512, 'dgx-h100', halves), ('1T', 1024, 'dgx-h100', halves))
+        for model, world, machine, *more in rows:
+            for homes in ((), ('--place=states=nvme,weights=nvme',)):
+                done = self.run_verb('plan', '--model', model, f'--world={world}',
+                                     '--seq-len=4096', '--machine', machine,
+                                     f'--batch-tokens={4096 * world}', '--json', *more, *homes)
+                self.assertEqual((done.returncode, done.stderr), (0, ''))
+                told = json.loads(done.stdout)
+                self.assertGreater(told['bound_fraction'], .95, (model, world, homes))
+                self.assertEqual(told['nodes'], world // 8)
+                self.assertIn(told['bound_by'], ('h2d', 'd2h', *(('read', 'write') * bool(homes))))
 
     def with_net(self, rate, *given):
         """Seconds of a step on the H100s of a DGX, which hand each other so many bytes a second."""
