@@ -236,7 +236,7 @@ static bool whole(const struct hst_probe *probe, const struct hst_rates *rates)
 {
     bool copies = probe->dev && !(hst_dev_flags(probe->dev) & HST_DEV_HOST_MEMORY);
     for (int r = 0; r < HST_RATE_COUNT; r++) {
-        bool drive = r >= HST_RATE_READ && r <= HST_RATE_MIXED;
+        bool drive = r >= HST_RATE_READ && r <= HST_RATE_MIXED_BUSY;
         bool copy = r >= HST_RATE_H2D && r < HST_RATE_READ;
         bool half = r == HST_RATE_HALF_FP32 || r == HST_RATE_HALF_BF16;
         bool possible = drive                   ? probe->drive_count > 0

@@ -21,7 +21,8 @@
 /* Workers are for these parts. */
 #define WORKED_PARTS                                                                               \
     ((unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_COMPUTE | HST_PROBE_DEVICE)
-#define ALL_PARTS (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES | HST_PROBE_LOCKING)
+#define ALL_PARTS                                                                                  \
+    (WORKED_PARTS | HST_PROBE_DRIVES | HST_PROBE_COPIES | HST_PROBE_LOCKING | HST_PROBE_BUSY)
 
 /* ---- what was asked ---- */
 

@@ -3,13 +3,17 @@
  * This file measures what drives give, all of them at once, as training asks for it: requests of 1
  * MiB, 16 in flight on each, through a small ring of memory. One thread feeds all queues. A file
  * that was never written reads as zeros without the drive being asked, so it is written first; then
- * rounds of write, read and mixed take turns, so that all three see the same machine.
+ * rounds of write, read and mixed take turns, so that all of them see the same machine. Mixed is
+ * measured once more beside processors that compute: what serves a drive runs on them, in a virtual
+ * machine much of the drive itself, and a step that computes on the host leaves them no rest.
  */
 #include "probe/probe.h"
 
 #include "base/clock.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +21,13 @@
 #define MIB         (UINT64_C(1) << 20)
 #define BLOCK_BYTES MIB
 #define DRIVES_S    0.5
-#define FILL_SHARE  0.3 /* of that time, at most */
+#define BUSY_S      0.15 /* more, where that is asked for */
+#define FILL_SHARE  0.3  /* of that time, at most */
 #define WRITTEN     (320 * MIB)
 
-enum { DEPTH_MOST = 16, DEPTH_LEAST = 2, BLOCKS_LEAST = 2, ROUNDS = 5, FILE_PARTS = 5 };
-enum { READ = 0, WRITE, MIXED, KINDS };
+enum { DEPTH_MOST = 16, DEPTH_LEAST = 2, BLOCKS_LEAST = 2, ROUNDS = 5, FILL_PARTS = 2 };
+/* What a drive's own figures are of, and what all drives' are. */
+enum { READ = 0, WRITE, MIXED, DRIVE_KINDS, MIXED_BUSY = DRIVE_KINDS, KINDS };
 
 /* One drive's queue. */
 struct probe_lane {
@@ -55,6 +61,7 @@ struct drives {
     struct probe *probe;
     struct probe_lane lanes[HST_DRIVES_MAX];
     uint32_t count, rounds;
+    int kinds;      /* that are measured */
     uint32_t depth; /* requests in flight on each */
     uint64_t file_bytes;
 };
@@ -139,7 +146,7 @@ static void begin(struct probe_lane *lane, uint32_t depth, const struct round *r
 /* Mixed reads the file's lower half and writes its upper one, by turns. */
 static struct hst_aio_op next_op(struct probe_lane *lane, const struct round *round)
 {
-    bool mixed = round->kind == MIXED;
+    bool mixed = round->kind >= MIXED;
     bool write = round->kind == WRITE || (mixed && lane->cursor[0] > lane->cursor[1]);
     uint64_t blocks = mixed ? lane->blocks / 2 : lane->blocks;
     uint64_t block = lane->cursor[write]++ % blocks + (mixed && write ? blocks : 0);
@@ -247,6 +254,40 @@ static bool run_round(struct drives *d, struct round *round)
     return list_usable(d, lanes) > 0;
 }
 
+/* ---- processors that compute ---- */
+
+struct busy {
+    pthread_t *threads;
+    unsigned count;
+    atomic_bool over;
+};
+
+static void *compute(void *arg)
+{
+    const struct busy *busy = arg;
+    while (!atomic_load_explicit(&busy->over, memory_order_relaxed))
+        continue;
+    return NULL;
+}
+
+/* As many threads as there are to be had. */
+static void be_busy(struct busy *busy)
+{
+    const unsigned cores = machine_cores();
+    busy->threads = calloc(cores, sizeof *busy->threads);
+    while (busy->threads && busy->count < cores &&
+           pthread_create(&busy->threads[busy->count], NULL, compute, busy) == 0)
+        busy->count++;
+}
+
+static void rest(struct busy *busy)
+{
+    atomic_store(&busy->over, true);
+    for (unsigned i = 0; i < busy->count; i++)
+        pthread_join(busy->threads[i], NULL);
+    free(busy->threads);
+}
+
 /* ---- all rounds ---- */
 
 static void note_rates(struct drives *d, const struct round *round)
@@ -288,10 +329,21 @@ static uint64_t round_bytes(const struct drives *d, int kind)
     return kind == READ ? 2 * d->file_bytes : d->file_bytes / 2;
 }
 
+static bool run_beside(struct drives *d, struct round *round)
+{
+    struct busy busy = {.threads = NULL};
+    be_busy(&busy);
+    const bool any = run_round(d, round);
+    rest(&busy);
+    return any;
+}
+
 static void run_rounds(struct drives *d)
 {
-    static const int order[KINDS] = {WRITE, READ, MIXED};
-    const uint64_t budget_ns = (uint64_t)(DRIVES_S * 1e9), start_ns = now_ns(d);
+    static const int order[KINDS] = {WRITE, READ, MIXED, MIXED_BUSY};
+    const double budget_s = DRIVES_S + (d->kinds > MIXED_BUSY ? BUSY_S : 0);
+    const uint64_t budget_ns = (uint64_t)(budget_s * 1e9), start_ns = now_ns(d);
+    const unsigned kinds = (unsigned)d->kinds;
     if (!fill_files(d, (uint64_t)(FILL_SHARE * DRIVES_S * 1e9)))
         return;
     uint64_t filled_ns = now_ns(d) - start_ns;
@@ -299,12 +351,12 @@ static void run_rounds(struct drives *d)
     for (; d->rounds < ROUNDS; d->rounds++) {
         if ((d->rounds > 0 && now_ns(d) - start_ns >= budget_ns) || probe_is_stopped(d->probe))
             return;
-        for (int i = 0; i < KINDS; i++) {
-            int kind = order[d->rounds % 2 ? KINDS - 1 - i : i];
+        for (unsigned i = 0; i < kinds; i++) {
+            int kind = order[d->rounds % 2 ? kinds - 1 - i : i];
             struct round round = {.kind = kind,
-                                  .window_ns = left_ns / (KINDS * ROUNDS) + 1000000,
+                                  .window_ns = left_ns / (kinds * ROUNDS) + 1000000,
                                   .most_bytes = round_bytes(d, kind)};
-            if (!run_round(d, &round))
+            if (!(kind == MIXED_BUSY ? run_beside(d, &round) : run_round(d, &round)))
                 return;
             note_rates(d, &round);
         }
@@ -336,10 +388,10 @@ static void describe(const struct drives *d, const struct probe_lane *lane, char
 static void tell_lane(const struct drives *d, struct probe_lane *lane,
                       struct hst_drive_rates *rates)
 {
-    struct hst_figure *figures[KINDS] = {&rates->read, &rates->write, &rates->mixed};
+    struct hst_figure *figures[DRIVE_KINDS] = {&rates->read, &rates->write, &rates->mixed};
     char how[sizeof rates->read.how];
     describe(d, lane, how, sizeof how);
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < DRIVE_KINDS; kind++) {
         if (!usable(lane)) {
             probe_fail(figures[kind], "%s", lane->why);
             continue;
@@ -372,11 +424,12 @@ static void tell_together(const struct drives *d, int kind, struct hst_figure *f
 
 static void tell(struct drives *d)
 {
-    static const enum hst_rate rates[KINDS] = {HST_RATE_READ, HST_RATE_WRITE, HST_RATE_MIXED};
+    static const enum hst_rate rates[KINDS] = {HST_RATE_READ, HST_RATE_WRITE, HST_RATE_MIXED,
+                                               HST_RATE_MIXED_BUSY};
     struct hst_rates *out = d->probe->out;
     for (uint32_t i = 0; i < d->count; i++)
         tell_lane(d, &d->lanes[i], &out->drives[i]);
-    for (int kind = 0; kind < KINDS; kind++)
+    for (int kind = 0; kind < d->kinds; kind++)
         tell_together(d, kind, &out->figures[rates[kind]]);
 }
 
@@ -388,16 +441,18 @@ static uint32_t depth_of(uint64_t blocks)
 void probe_drives(struct probe *probe)
 {
     const struct hst_probe *in = probe->in;
+    const int kinds = in->parts & HST_PROBE_BUSY ? KINDS : DRIVE_KINDS;
     struct drives *d = in->drive_count ? calloc(1, sizeof *d) : NULL;
-    for (int rate = HST_RATE_READ; rate <= HST_RATE_MIXED && !d; rate++)
+    for (int rate = HST_RATE_READ; rate < HST_RATE_READ + kinds && !d; rate++)
         probe_fail(&probe->out->figures[rate], "%s",
                    in->drive_count ? "out of memory" : "no directory was given");
     if (!d)
         return;
     uint64_t written = in->drive_bytes ? in->drive_bytes : WRITTEN;
     d->probe = probe;
+    d->kinds = kinds;
     d->count = in->drive_count;
-    d->file_bytes = written / FILE_PARTS / BLOCK_BYTES * BLOCK_BYTES;
+    d->file_bytes = written / (FILL_PARTS + (unsigned)kinds) / BLOCK_BYTES * BLOCK_BYTES;
     d->depth = depth_of(probe->memory_bytes / d->count / BLOCK_BYTES);
     for (uint32_t i = 0; i < d->count; i++)
         if (d->depth < DEPTH_LEAST)

@@ -50,6 +50,7 @@ static const struct {
     [HST_RATE_READ] = {"read", "B/s"},
     [HST_RATE_WRITE] = {"write", "B/s"},
     [HST_RATE_MIXED] = {"mixed", "B/s"},
+    [HST_RATE_MIXED_BUSY] = {"mixed-busy", "B/s"},
     [HST_RATE_NET_GATHER] = {"net-gather", "B/s"},
     [HST_RATE_NET_EXCHANGE] = {"net-exchange", "B/s"},
     [HST_RATE_NET_BETWEEN] = {"net-between", "B/s"},

@@ -151,6 +151,7 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
         .read = part * f[HST_RATE_READ].value,
         .write = part * f[HST_RATE_WRITE].value,
         .mixed = part * f[HST_RATE_MIXED].value,
+        .mixed_busy = part * f[HST_RATE_MIXED_BUSY].value,
         .h2d = f[HST_RATE_H2D].value,
         .d2h = f[HST_RATE_D2H].value,
         .flops_per_s = (planned ? 1 : part) * f[HST_RATE_COMPUTE].value,
@@ -166,9 +167,8 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
 /* This is what half of the host's threads reach of the update's rate; 0: not known. */
 static double half_of(const struct hst_engine *engine, const struct hst_rates *rates)
 {
-    double all = rates->figures[engine->optimizer->update_rate].value;
-    double half = rates->figures[engine->optimizer->half_rate].value;
-    return all > 0 ? half / all : 0;
+    const double all = rates->figures[engine->optimizer->update_rate].value;
+    return all > 0 ? rates->figures[engine->optimizer->half_rate].value / all : 0;
 }
 
 /* False, with the reason, where one of these figures is not known. */

@@ -156,7 +156,8 @@ class Run(unittest.TestCase):
             for precision, hop, times in (('bf16', 4, 1), ('bf16', 2, 0), ('fp32', 4, 0)):
                 with self.subTest(precision=precision, hop=hop):
                     options = ('--ways', '4', '--hop', str(hop), '--precision', precision)
-                    want = self.ended(alone(*self.options(*options, store=f'{precision}-{hop}-alone')))
+                    want = self.ended(alone(*self.options(*options,
+                                                          store=f'{precision}-{hop}-alone')))
                     done = nodes.mpirun((2, 2), *self.options(*options,
                                                               store=f'{precision}-{hop}'))
                     self.assertEqual(self.ended(done), want)

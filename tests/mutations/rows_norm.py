@@ -140,7 +140,7 @@ mutate(
     ("half is of the precision's update",
      'rates->figures[engine->optimizer->half_rate].value',
      'rates->figures[HST_RATE_HALF_FP32].value'),
-    ('it is a share', 'return all > 0 ? half / all : 0;', 'return half;'),
+    ('it is a share', 'half_rate].value / all : 0;', 'half_rate].value : 0;'),
     ('what was measured is of the threads that did it',
      'if (is_to_begin(engine)) /* else what is measured is theirs */', 'if (1)'),
     ('a prediction knows of half', '    m->half = half_of(engine, rates);\n', ''),

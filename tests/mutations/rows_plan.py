@@ -201,6 +201,11 @@ mutate(
 )
 mutate(
     'engine/plan/graph/simulate.c', 'engine/simulate',
+    ('drives are slower while the host computes', '(computes ? run->busy_speed : 1)', '1'),
+    ('and only then', 'run->in->rates.shared_cores && (run->busy & cores)', 'true'),
+)
+mutate(
+    'engine/plan/graph/simulate.c', 'engine/network',
     ('what crosses nodes has a rate of its own',
      'over(node->work * crossing * between, net->between)', '0'),
     ('each row is an operation', 'operations * net->operation_s', 'net->operation_s'),

@@ -30,7 +30,7 @@ static int predict(const struct bench_forecast_in *in, const struct bench_run *r
     const struct hst_probe_drive drive = {.directory = in->store};
     struct hst_rates rates;
     probe.size = sizeof probe;
-    probe.parts |= HST_PROBE_DRIVES;
+    probe.parts |= (unsigned)HST_PROBE_DRIVES | HST_PROBE_BUSY;
     probe.drives = &drive;
     probe.drive_count = 1;
     probe.drive_bytes = DRIVE_BYTES;

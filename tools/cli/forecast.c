@@ -82,10 +82,17 @@ static void ask_link(const struct part *part, uint32_t threads, struct hst_dev *
                                   .memory_bytes = memory_bytes};
 }
 
-/* A directory that is still to be made is on the drive of its parent. */
-static void ask_drives(const struct hst_config *config, struct asked *a)
+/* Ranks measure at once, each its part of what a node's share: that is no rate of the machine. */
+static bool measures_with_others(const struct hst_config *config)
+{
+    return config->launch && config->launch->ranks > 1;
+}
+
+/* A directory that is still to be made is on the drive of its parent. host: computes beside it. */
+static void ask_drives(const struct hst_config *config, bool host, struct asked *a)
 {
     struct store_list list = {.rest = config->store};
+    const bool busy = host && !measures_with_others(config); /* who keep each other busy */
     uint32_t count = 0;
     memset(a->drives, 0, sizeof a->drives);
     for (; count < HST_DRIVES_MAX && store_next(&list); count++) {
@@ -94,7 +101,7 @@ static void ask_drives(const struct hst_config *config, struct asked *a)
         a->drives[count].directory = a->paths[count];
     }
     a->probe = (struct hst_probe){.size = sizeof a->probe,
-                                  .parts = DRIVES.parts,
+                                  .parts = DRIVES.parts | (busy ? (unsigned)HST_PROBE_BUSY : 0),
                                   .backend = backend_of(config->io),
                                   .drives = a->drives,
                                   .drive_count = count,
@@ -120,6 +127,8 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
         memcpy(rates->ahead, got->ahead, sizeof rates->ahead);
     if (part->parts & HST_PROBE_DRIVES) {
         rates->drive_count = got->drive_count;
+        rates->figures[HST_RATE_MIXED_BUSY] = got->figures[HST_RATE_MIXED_BUSY];
+        rates->figure_ms[HST_RATE_MIXED_BUSY] = got->figure_ms[HST_RATE_MIXED_BUSY];
         memcpy(rates->drives, got->drives, sizeof rates->drives);
     }
     if (part->parts & HST_PROBE_COMPUTE) {
@@ -128,12 +137,6 @@ static void add(struct hst_rates *rates, const struct part *part, const struct h
         memcpy(rates->gemms, got->gemms, sizeof rates->gemms);
         memcpy(rates->operations, got->operations, sizeof rates->operations);
     }
-}
-
-/* Ranks measure at once, each its part of what a node's share: that is no rate of the machine. */
-static bool measures_with_others(const struct hst_config *config)
-{
-    return config->launch && config->launch->ranks > 1;
 }
 
 /* Measured where `age_s` says that it is too old; with `measure` false it is found or not. Of
@@ -176,7 +179,7 @@ void forecast_measure(const struct hst_config *config, const char *device,
     struct asked a;
     memset(rates, 0, sizeof *rates);
     if (memory->total[HST_TIER_NVME] > 0) {
-        ask_drives(config, &a);
+        ask_drives(config, strcmp(device, "host") == 0, &a);
         (void)get(config, &a, &DRIVES, age_s, true, rates);
     }
     if (!copies(memory))
@@ -231,7 +234,7 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
         hst_dev_close(&dev);
     }
     if (in->config->store) {
-        ask_drives(in->config, &a);
+        ask_drives(in->config, !in->gpu, &a);
         (void)get(in->config, &a, &DRIVES, age_s, how >= FORECAST_MEASURED, rates);
     }
     tell_missing(rates, &DRIVES,

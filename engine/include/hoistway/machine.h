@@ -111,7 +111,8 @@ enum hst_rate {
     HST_RATE_LOCK,   /* bytes of host memory that the device maps, zeroes and page-locks */
     HST_RATE_READ,   /* bytes, all drives at once */
     HST_RATE_WRITE,
-    HST_RATE_MIXED, /* bytes of both directions, half of them each */
+    HST_RATE_MIXED,      /* bytes of both directions, half of them each */
+    HST_RATE_MIXED_BUSY, /* the same while each processor of this process computes */
     /* Each of several ranks reaches these while all do the same; hst_probe has none. */
     HST_RATE_NET_GATHER,   /* bytes of weights of others of its node, that a gather brings */
     HST_RATE_NET_EXCHANGE, /* bytes of gradients of others of its node, that are added up */
@@ -243,6 +244,7 @@ enum hst_probe_part {
     HST_PROBE_COPIES = 1u << 4,  /* H2D, D2H, COPY_BOTH: 0.25 s; not on the host device */
     HST_PROBE_DEVICE = 1u << 5,  /* DEVICE_*, SHARED, HALF_*: 0.5 s, memory as MEMORY; nor there */
     HST_PROBE_LOCKING = 1u << 6, /* LOCK: 0.5 s; nor there */
+    HST_PROBE_BUSY = 1u << 7,    /* MIXED_BUSY, with DRIVES: 0.15 s, in which processors compute */
 };
 
 struct hst_probe_drive {

@@ -48,7 +48,7 @@ struct run {
        node was found not to be ready; that have none before a step window is opened. */
     uint32_t used, busy, awake, held, over;
     uint32_t step_windows;
-    double mixed_speed; /* sim_mixed_speed */
+    double mixed_speed, busy_speed; /* sim_mixed_speed, sim_busy_speed */
     double now_s;
     double ended_s[4];  /* of steps: the first, where measuring begins and ends, the last */
     double compute_s;   /* of the computation alone, of a step; known where there is a limit */
@@ -144,6 +144,12 @@ double sim_mixed_speed(const struct sim_rates *rates)
     return limited ? least(rates->mixed / (rates->read + rates->write), 1) : 1;
 }
 
+double sim_busy_speed(const struct sim_rates *rates)
+{
+    const double idle = rates->mixed > 0 ? rates->mixed : rates->read + rates->write;
+    return rates->mixed_busy > 0 && idle > 0 ? least(rates->mixed_busy / idle, 1) : 1;
+}
+
 static uint32_t set_of(enum lane lane)
 {
     return 1u << lane;
@@ -162,6 +168,14 @@ static bool are_busy(const struct run *run, enum lane a, enum lane b)
     return (run->busy & set_of(a)) && (run->busy & set_of(b));
 }
 
+static double drives_speed(const struct run *run)
+{
+    const uint32_t cores = set_of(LANE_COMPUTE) | set_of(LANE_UPDATE);
+    const bool computes = run->in->rates.shared_cores && (run->busy & cores);
+    return (are_busy(run, LANE_READ, LANE_WRITE) ? run->mixed_speed : 1) *
+           (computes ? run->busy_speed : 1);
+}
+
 static void set_speeds(struct run *run)
 {
     const struct sim_rates *r = &run->in->rates;
@@ -169,8 +183,7 @@ static void set_speeds(struct run *run)
     double dram = 0;
     for (uint32_t set = run->busy; set;)
         l[take_lane(&set)].speed = 1;
-    if (are_busy(run, LANE_READ, LANE_WRITE))
-        l[LANE_READ].speed = l[LANE_WRITE].speed = run->mixed_speed;
+    l[LANE_READ].speed = l[LANE_WRITE].speed = drives_speed(run);
     if (r->shared_cores && are_busy(run, LANE_COMPUTE, LANE_UPDATE))
         l[LANE_COMPUTE].speed = l[LANE_UPDATE].speed = 0.5;
     if (r->dram <= 0)
@@ -486,7 +499,10 @@ static void run_close(struct run *run)
 int simulate(const struct sim_in *in, struct sim *sim)
 {
     struct sim result = {0};
-    struct run run = {.in = in, .sim = &result, .mixed_speed = sim_mixed_speed(&in->rates)};
+    struct run run = {.in = in,
+                      .sim = &result,
+                      .mixed_speed = sim_mixed_speed(&in->rates),
+                      .busy_speed = sim_busy_speed(&in->rates)};
     run.step_windows = in->step_windows ? in->step_windows : STEP_WINDOWS_DEFAULT;
     int rc = run_open(&run);
     if (rc == 0 && in->limit_s > 0)

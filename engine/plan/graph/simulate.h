@@ -7,7 +7,8 @@
  *
  * A lane serves the nodes it has started one after another. Work is fluid: each lane has a speed,
  * which changes whenever a lane begins or ends something:
- *   drives    while both directions move, each runs at mixed / (read + write) of its own rate
+ *   drives    while both directions move, each runs at mixed / (read + write) of its own rate;
+ *             where cores that serve them compute or update, at mixed_busy / mixed of that
  *   cores     where computation and update share them and both run, each has half its speed
  *   memory    where all that passes through DRAM is more than it can carry, all of it slows down
  *             in proportion
@@ -33,6 +34,7 @@ struct sim_net {
 struct sim_rates {
     double read, write;
     double mixed; /* sum of both directions while both move; 0: read + write */
+    double mixed_busy; /* the same while the cores compute; 0: as fast */
     double h2d, d2h;
     struct sim_net net;
     double flops_per_s;
@@ -79,6 +81,8 @@ double sim_node_seconds(const struct sim_rates *rates, const struct node *node);
 
 /** The speed of both directions of the drives while both move, of each one's own; 0 to 1. */
 double sim_mixed_speed(const struct sim_rates *rates);
+/** The speed of the drives while the cores compute, of that while they do not; 0 to 1. */
+double sim_busy_speed(const struct sim_rates *rates);
 
 /**
  * Errors: -ENOMEM; -EDEADLK a graph that graph_build did not make.

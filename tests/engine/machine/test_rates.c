@@ -24,7 +24,7 @@ static void fill(struct hst_rates *r)
     r->gemm_count = 2;
     r->figures[HST_RATE_DRAM] = some;
     r->figures[HST_RATE_H2D] = (struct hst_figure){.how = "not here"};
-    r->figures[HST_RATE_MIXED] = some;
+    r->figures[HST_RATE_MIXED] = r->figures[HST_RATE_MIXED_BUSY] = some;
     r->figures[HST_RATE_NET_GATHER] = r->figures[HST_RATE_NET_OPERATIONS_BETWEEN] = some;
     r->drives[1].read = r->drives[1].write = some;
     r->drives[1].mixed = (struct hst_figure){2.5e9, 2.5e9, 2.5e9, 1, "x"};

@@ -93,12 +93,13 @@ static void report_host(struct doctor *d, const struct hst_rates *r)
 static void report_drive(struct doctor *d, const struct hst_rates *r)
 {
     char written[TEXT_BYTES];
-    if (all_there(d, "drive", r, HST_RATE_READ, HST_RATE_MIXED))
+    if (all_there(d, "drive", r, HST_RATE_READ, HST_RATE_MIXED_BUSY))
         doctor_report(d, "drive", STATUS_OK, NULL,
-                      "%.2f GB/s read, %.2f written, %.2f both at once%s (%s; %s written)",
+                      "%.2f GB/s read, %.2f written, %.2f both at once%s, %.2f beside computation "
+                      "(%s; %s written)",
                       giga(r, HST_RATE_READ), giga(r, HST_RATE_WRITE), giga(r, HST_RATE_MIXED),
-                      r->drives[0].half_duplex ? ": in turns" : "", how_of(r, HST_RATE_READ),
-                      text_size(r->drives[0].written_bytes, written));
+                      r->drives[0].half_duplex ? ": in turns" : "", giga(r, HST_RATE_MIXED_BUSY),
+                      how_of(r, HST_RATE_READ), text_size(r->drives[0].written_bytes, written));
 }
 
 static void report_trust(struct doctor *d, const struct hst_rates *r)
@@ -125,7 +126,7 @@ void doctor_check_rates(struct doctor *d)
     const struct hst_probe probe = {
         .size = sizeof probe,
         .parts = (unsigned)HST_PROBE_MEMORY | HST_PROBE_UPDATE | HST_PROBE_COMPUTE |
-                 (store ? (unsigned)HST_PROBE_DRIVES : 0),
+                 (store ? (unsigned)HST_PROBE_DRIVES | HST_PROBE_BUSY : 0),
         .drives = &drive,
         .drive_count = store,
         .gemms = &product,

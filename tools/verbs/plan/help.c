@@ -56,7 +56,7 @@ static void set_budgets(const struct plan *p, const struct variant *v, struct hs
 
 static void scale_drives(struct hst_rates *rates, double times)
 {
-    for (int r = HST_RATE_READ; r <= HST_RATE_MIXED; r++)
+    for (int r = HST_RATE_READ; r <= HST_RATE_MIXED_BUSY; r++)
         rates->figures[r].value *= times;
 }
 
