@@ -250,7 +250,7 @@ if sys.argv[1] == 'sources':
         done = self.suites('unknown')
         self.assertEqual((done.returncode, done.stdout), (1, 'no such test\n'))
 
-    def tested(self, *words, result='OK'):
+    def asked(self, *words, turn=0, result='OK'):
         """How `./run test` ends -> what it asks of `meson test` in each build; its last line."""
         for name, text in (('ninja', QUICK), ('meson', MESON_TEST)):
             self.program(name, text)
@@ -262,7 +262,8 @@ if sys.argv[1] == 'sources':
         asked = os.path.join(self.folder, 'asked')
         open(asked, 'w', encoding='ascii').close()
         done = subprocess.run(['./run', 'test', *words], cwd=self.folder, text=True, check=False,
-                              env={**self.environment, 'ASKED': asked, 'RESULT': result},
+                              env={**self.environment, 'ASKED': asked, 'RESULT': result,
+                                   'HST_TEST_TURN': str(turn)},
                               capture_output=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r'\n==> [+a-z]+: aio: 1 (passed|failed), 0\.1 s\n')
@@ -270,26 +271,32 @@ if sys.argv[1] == 'sources':
             return file.read().splitlines(), done.stdout.splitlines()[-1]
 
     def test_the_tests_are_the_short_ones_of_the_plain_build(self):
-        (plain,), last = self.tested()
+        (plain,), last = self.asked()
         self.assertRegex(plain, r'^build .* --no-suite soak --no-suite bench --no-suite all ')
         self.assertEqual(last, '1 passed, 0 failed, 0 skipped')
 
     def test_with_all_they_are_the_longer_ones_too_and_those_of_the_sanitizers(self):
-        (plain, sanitizers), last = self.tested('--all')
+        (plain, sanitizers), last = self.asked('--all')
         for asked, folder in ((plain, 'build'), (sanitizers, 'build-asan')):
             self.assertRegex(asked, rf'^{folder} .* --no-suite soak --no-suite bench --timeout')
+        self.assertNotRegex(plain, '--no-suite (kernels|simt)')
+        self.assertRegex(sanitizers, r' --no-suite simt --no-suite cpu_adam$')
+        (_, sanitizers), _ = self.asked('--all', turn=1)
+        self.assertRegex(sanitizers, r' --no-suite kernels --no-suite tools$')
+        (_, sanitizers), _ = self.asked('--all', 'simt/one')
+        self.assertNotIn('--no-suite simt', sanitizers)
         self.assertEqual(last, '2 passed, 0 failed, 0 skipped')
 
     def test_with_all_what_fails_is_tried_once_more_in_both_builds(self):
-        _, last = self.tested('--all', result='FAIL')
+        _, last = self.asked('--all', result='FAIL')
         self.assertEqual(last, '2 passed, 0 failed, 0 skipped')
 
     def test_a_test_that_is_named_runs_though_it_is_a_longer_one(self):
-        self.assertRegex(self.tested('aio/one')[0][0], r' --no-suite bench --timeout.* aio/one$')
-        self.assertRegex(self.tested('--suite', 'aio')[0][0], r'--no-suite all .* --suite aio$')
+        self.assertRegex(self.asked('aio/one')[0][0], r' --no-suite bench --timeout.* aio/one$')
+        self.assertRegex(self.asked('--suite', 'aio')[0][0], r'--no-suite all .* --suite aio$')
         for named in (('-v', 'aio/one'), ('--repeat', '2', 'aio/one'), ('--suite', 'all')):
-            self.assertNotIn('--no-suite all', self.tested(*named)[0][0])
-        self.assertEqual(len(self.tested('--all', 'aio/one')[0]), 2)
+            self.assertNotIn('--no-suite all', self.asked(*named)[0][0])
+        self.assertEqual(len(self.asked('--all', 'aio/one')[0]), 2)
 
     def suites(self, *arguments):
         return subprocess.run([sys.executable, suites.__file__, 'plain', *arguments], text=True,
