@@ -137,8 +137,18 @@ static void test_without_clipping_the_update_begins_in_the_backward(void **state
     graph_free(&e.graph);
 }
 
+/* One unit of two tiles whose states are read and written in a second each; forward 5, backward
+ * 10. */
+static void make_states_on_drives(struct example *e)
+{
+    make_example(e, 1, 2);
+    e->of.units[0].nvme_states = 2;
+    e->of.units[0].forward_flops = 5;
+    e->of.units[0].backward_flops = 10;
+    e->of.rates.read = e->of.rates.write = e->of.rates.mixed = 10.0 * TILE;
+}
+
 /*
- * One unit of two tiles whose states are read and written in a second each; forward 5, backward 10.
  * With two slots both tiles are there when the norm is known, and each is updated in a second. The
  * other direction's second tile slows the first one of the next step, which is in no one's way.
  */
@@ -146,11 +156,7 @@ static void test_states_are_read_ahead_as_far_as_slots_go(void **state)
 {
     struct example e;
     (void)state;
-    make_example(&e, 1, 2);
-    e.of.units[0].nvme_states = 2;
-    e.of.units[0].forward_flops = 5;
-    e.of.units[0].backward_flops = 10;
-    e.of.rates.read = e.of.rates.write = e.of.rates.mixed = 10.0 * TILE;
+    make_states_on_drives(&e);
     e.of.in.buffers[POOL_TILES] = 2;
     struct sim s = run(&e);
     assert_close(s.step_s, 2 + 5 + 10);
@@ -177,11 +183,7 @@ static void test_drives_are_slower_beside_the_computation(void **state)
 {
     struct example e;
     (void)state;
-    make_example(&e, 1, 2);
-    e.of.units[0].nvme_states = 2;
-    e.of.units[0].forward_flops = 5;
-    e.of.units[0].backward_flops = 10;
-    e.of.rates.read = e.of.rates.write = e.of.rates.mixed = 10.0 * TILE;
+    make_states_on_drives(&e);
     e.of.rates.mixed_busy = 5.0 * TILE;
     e.of.rates.shared_cores = true;
     e.of.in.buffers[POOL_TILES] = 2;
