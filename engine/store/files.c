@@ -282,7 +282,7 @@ uint32_t store_tile_elements_there(const char *directory, uint32_t rank)
 {
     char name[STORE_NAME_BYTES];
     struct store_directory there = {.fd = -1};
-    struct store_header header;
+    struct store_header header = {.tile_elements = 0};
     struct hst_error ignored;
     unsigned bad_copies;
     if (store_directory_open(directory, &there, &ignored))
