@@ -31,8 +31,10 @@ bool version_text_split(const struct store_cursor *cursor, struct version_text *
 static const char *const PRECISIONS[] = {
     [HST_PRECISION_FP32] = "fp32", [HST_PRECISION_BF16] = "bf16", [HST_PRECISION_FP16] = "fp16"};
 
-/* The last line tells how moments are rounded to bf16. A store without it was trained when the
- * noise of an element depended on the step and the weight alone. */
+/* The last lines tell of what was otherwise once. A store without them
+ * was trained when a norm was a rounded sum of rounded sums, or when the noise by which a moment is
+ * rounded to bf16 depended on the step and the weight alone. */
+#define NORM     "norm exact\n"
 #define ROUNDING "rounding index\n"
 
 static int list_write(const char *name, const char *const *list, char *text, size_t bytes)
@@ -85,15 +87,10 @@ uint32_t version_settings_write(const struct hst_config *c, const struct layout 
                       reduce_name(c->reduce), c->hop);
     if (c->gather == HST_GATHER_INT8) /* nor of plain weights */
         n += snprintf(text + n, bytes - (size_t)n, "gather int8\n");
+    n += snprintf(text + n, bytes - (size_t)n, NORM);
     if (c->state == HST_STATE_BF16)
         n += snprintf(text + n, bytes - (size_t)n, ROUNDING);
     return (uint32_t)n;
-}
-
-bool version_settings_round_anew(const char *was, const char *is)
-{
-    size_t bytes = strlen(was);
-    return strncmp(was, is, bytes) == 0 && strcmp(is + bytes, ROUNDING) == 0;
 }
 
 /* The value of the line with this name; NULL: no such line. */
@@ -108,6 +105,24 @@ static const char *value_of(const char *settings, const char *name, size_t *byte
         return line;
     }
     return NULL;
+}
+
+unsigned version_settings_take_news(const char *was, char *is)
+{
+    static const struct {
+        const char *name, *line;
+    } news[] = {{"norm", NORM}, {"rounding", ROUNDING}}; /* bit n is the n-th */
+    unsigned taken = 0;
+    size_t bytes;
+    for (unsigned i = 0; i < sizeof news / sizeof *news; i++) {
+        char *there = value_of(was, news[i].name, &bytes) ? NULL : strstr(is, news[i].line);
+        if (!there)
+            continue;
+        const char *next = there + strlen(news[i].line);
+        memmove(there, next, strlen(next) + 1);
+        taken |= 1u << i;
+    }
+    return taken;
 }
 
 uint32_t version_math_write(const char *math, char *text, size_t bytes)

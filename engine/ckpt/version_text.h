@@ -24,11 +24,11 @@ bool version_text_split(const struct store_cursor *cursor, struct version_text *
  */
 uint32_t version_settings_write(const struct hst_config *config, const struct layout *layout,
                                 char *text, size_t bytes);
-/**
- * True where terminated settings differ by one thing alone: `was` says nothing of how moments are
- * rounded to bf16, and `is` does.
- */
-bool version_settings_round_anew(const char *was, const char *is);
+/* Stores of before say nothing of these, which were otherwise then. */
+enum version_news { VERSION_NEWS_NORM = 1, VERSION_NEWS_ROUNDING = 2 };
+/** Takes such lines out of terminated settings `is` where `was` says nothing of them. Returns a set
+ * of enum version_news. */
+unsigned version_settings_take_news(const char *was, char *is);
 /** Adds the line "math …", which a resumed run may have otherwise. Returns the new length. */
 uint32_t version_math_write(const char *math, char *text, size_t bytes);
 /** Moves both to the first item (between ", ") in which two such texts differ. */

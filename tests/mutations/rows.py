@@ -360,12 +360,12 @@ mutate(
 mutate(
     'engine/ckpt/version_text.c', 'e2e/resume',
     ('a store tells how moments were rounded', 'if (c->state == HST_STATE_BF16)', 'if (0)'),
+    ('a store tells how norms were added', 'NORM);\n', '"");\n'),
 )
 
 mutate(
     'engine/session/store/versions.c', 'e2e/resume',
-    ('another rounding is told', 'rounded = version_settings_round_anew(was, is)',
-     'rounded = false'),
+    ('what was otherwise is told', 'other_run_tell_news(engine, news);\n', '(void)news;\n'),
 )
 
 mutate(

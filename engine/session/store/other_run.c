@@ -17,7 +17,8 @@
 static bool is_option(const char *line)
 {
     return strncmp(line, "tile-elements ", 14) != 0 && strncmp(line, "parameters ", 11) != 0 &&
-           strncmp(line, "rounding ", 9) != 0 && strncmp(line, "frozen ", 7) != 0;
+           strncmp(line, "norm ", 5) != 0 && strncmp(line, "rounding ", 9) != 0 &&
+           strncmp(line, "frozen ", 7) != 0;
 }
 
 /* The line that begins with the same word; null. */
@@ -174,6 +175,7 @@ int other_run_explain(struct hst_engine *engine, int rc)
     if (!open || !version_settings_digest(was, &digest) || digest == layout_digest(&engine->layout))
         return rc;
     version_settings_write(&engine->config, &engine->layout, is, sizeof is);
+    (void)version_settings_take_news(was, is);
     const char *tiles = find_line(was, "tile-elements ");
     if (!tiles || !is_in(is, tiles)) /* in others every digest is another */
         return rc;
@@ -227,9 +229,14 @@ bool hst_store_cursor(const char *store, const struct hst_store_place *place, vo
 }
 
 /* The same in the mean, and so no other training: the run goes on. */
-void other_run_tell_rounding(struct hst_engine *engine)
+void other_run_tell_news(struct hst_engine *engine, unsigned news)
 {
-    if (ranks_tells(engine))
+    if (news & VERSION_NEWS_NORM && engine->config.clip > 0 && ranks_tells(engine))
+        report_log(&engine->report, HST_LOG_INFO,
+                   "I622 the store does not say that norms of gradients were exact sums, as they "
+                   "are now: what is clipped (--clip) from here on may differ in its last bits "
+                   "from what the hoistway that wrote the store would make of it");
+    if (news & VERSION_NEWS_ROUNDING && ranks_tells(engine))
         report_log(
             &engine->report, HST_LOG_WARNING,
             "W622 the store was trained when the rounding of moments to bf16 (--state bf16) did "

@@ -11,9 +11,9 @@ int other_run_refuse(struct hst_engine *engine, const char *was, const char *is)
  * version of another model, that is the reason that is told. Returns the sticky error.
  */
 int other_run_explain(struct hst_engine *engine, int rc);
-/** The rank that speaks for all warns that a resumed version's moments in bf16 were rounded by an
- * earlier rule. */
-void other_run_tell_rounding(struct hst_engine *engine);
+/** The rank that speaks for all tells what was otherwise when a resumed version was made. news: a
+ * set of enum version_news. */
+void other_run_tell_news(struct hst_engine *engine, unsigned news);
 /** The same where its bits depended on something else than this run's. */
 void other_run_tell_math(struct hst_engine *engine, const char *was);
 

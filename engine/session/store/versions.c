@@ -209,12 +209,11 @@ static int decode_cursor(struct hst_engine *engine, const struct store_cursor *c
                            "version of hoistway that wrote it");
     memcpy(was, text.settings, text.settings_bytes);
     version_math_take(was, v->math, sizeof v->math);
-    const bool rounded = version_settings_round_anew(was, is);
-    int rc = rounded ? 0 : other_run_refuse(engine, was, is);
-    if (rounded)
-        other_run_tell_rounding(engine);
+    const unsigned news = version_settings_take_news(was, is);
+    int rc = other_run_refuse(engine, was, is);
     if (rc)
         return rc;
+    other_run_tell_news(engine, news);
     note->cursor_bytes = text.cursor_bytes;
     memcpy(note->cursor, text.cursor, note->cursor_bytes);
     note->step = cursor->step;

@@ -55,12 +55,36 @@ static void two_texts_are_told_from_the_first_item_that_differs(void **state)
     differ("", "card", "", "card");
 }
 
+static void lines_that_stores_of_before_lack_are_taken_out_where_they_do(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *was, *is, *left;
+        unsigned news;
+    } row[] = {
+        {"clip 1\n", "clip 1\nnorm exact\nrounding index\n", "clip 1\n",
+         VERSION_NEWS_NORM | VERSION_NEWS_ROUNDING},
+        {"clip 1\nrounding index\n", "clip 1\nnorm exact\nrounding index\n",
+         "clip 1\nrounding index\n", VERSION_NEWS_NORM},
+        {"norm exact\n", "norm exact\nrounding index\n", "norm exact\n", VERSION_NEWS_ROUNDING},
+        {"norm rough\n", "norm exact\n", "norm exact\n", 0},
+        {"clip 1\n", "clip 2\n", "clip 2\n", 0},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char is[64];
+        strcpy(is, row[i].is);
+        assert_int_equal(version_settings_take_news(row[i].was, is), row[i].news);
+        assert_string_equal(is, row[i].left);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_bits_depend_on_is_added_and_taken_out_again),
         cmocka_unit_test(it_may_stand_anywhere_and_be_too_long),
         cmocka_unit_test(two_texts_are_told_from_the_first_item_that_differs),
+        cmocka_unit_test(lines_that_stores_of_before_lack_are_taken_out_where_they_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
