@@ -6,6 +6,7 @@ root.
     nodes.py PROGRAM PLUGIN_FOLDER SOURCE_ROOT [TEST...]
 """
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -34,10 +35,10 @@ class Run(unittest.TestCase):
     def path(self, *names):
         return os.path.join(self.folder, *names)
 
-    def options(self, *more, store='store', steps=3):
+    def options(self, *more, store='store', steps=3, batch=384):
         return ['train', '--device', 'host', '--model', MODEL, '--data',
                 os.path.join(MODEL, 'tokens.bin'), '--steps', str(steps), '--seq-len', '24',
-                '--batch-tokens', '384', '--grain', '48', '--lr', '1e-3', '--threads', '1',
+                '--batch-tokens', str(batch), '--grain', '48', '--lr', '1e-3', '--threads', '1',
                 '--store', self.path(store), '--log', self.path('log.jsonl'),
                 '--export', self.path('out'), *more]
 
@@ -163,6 +164,26 @@ class Run(unittest.TestCase):
                     self.assertEqual(self.ended(done), want)
                     self.assertEqual(done.stderr.count(note), times, done.stderr)
                     self.assertEqual(done.stderr.count('cross nodes in f32'), times)
+
+    def test_one_hop_and_two_have_the_bytes_of_one_rank(self):
+        """A rank of each node sends what it has in one hop, and so do three of each, as no power of
+        two of them can add first; two of each node add, and then send. Sums of eight ways are f32
+        on their way between nodes, those of two are rounded."""
+        with Nodes(self) as nodes:
+            for precision, hop in itertools.product(('fp32', 'bf16'), (8, 2)):
+                for ways, shapes in ((4, ((1, 1), (2, 2))), (6, ((3, 3),))):
+                    named = f'{precision}-{hop}-{ways}'
+                    options = ('--ways', str(ways), '--hop', str(hop), '--precision', precision)
+                    batch = 72 * ways
+                    want = self.ended(alone(*self.options(*options, store=named, batch=batch)))
+                    losses = [line['loss'] for line in self.lines('step')]
+                    for shape in shapes:
+                        with self.subTest(precision=precision, hop=hop, ranks=shape):
+                            done = nodes.mpirun(shape, *self.options(
+                                *options, store=f'{named}-{shape[0]}', batch=batch))
+                            self.assertEqual(self.ended(done), want)
+                            self.assertEqual([x['loss'] for x in self.lines('step')], losses)
+                            self.assertEqual(self.lines('run')[0]['nodes'], 2)
 
     def test_what_a_node_keeps_is_not_read_again(self):
         """Of weights on drives; and where the head's row is the embedding's, which it gathers. A

@@ -3,7 +3,9 @@
 """What ranks must have alike, and what is each rank's own: one that was started otherwise, or finds
 other files under the same names, ends all of them before a store is made.
 
-    rank_alike.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
+    rank_alike.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER OTHER_VERSION [TEST...]
+
+OTHER_VERSION is what a program is of where that is preloaded (other_version.c).
 """
 import json
 import os
@@ -19,6 +21,7 @@ import mpi  # noqa: E402
 from short import by_turns  # noqa: E402
 
 HEADER, TOKEN = 1024, 4  # bytes of a file of llm.c, and of one of its tokens
+OTHER_VERSION = os.path.abspath(sys.argv[4])
 MODEL = os.path.join(GOLDEN, 'untied-mha')
 
 
@@ -115,6 +118,19 @@ class Alike(Case):
         self.refused(self.two(*ranks), 'the kernels of products', '[^\n]*Haswell[^\n]*',
                      '[^\n]*Nehalem[^\n]*')
 
+    def test_ranks_of_another_version_are_refused(self):
+        command = self.command('--ways', '2')
+        other = ['env', f'LD_PRELOAD={OTHER_VERSION}',
+                 'ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0', *command]
+        self.refused(self.two(command, other), 'the version of hoistway', r'\d+\.\d+\.\d+',
+                     r'0\.0\.7')
+
+    def test_ranks_with_stores_of_other_numbers_of_directories_are_refused(self):
+        first, second = self.command('--ways', '2'), self.command('--ways', '2')
+        second[second.index('--store') + 1] += ',' + self.path('more')
+        self.refused(self.two(first, second), 'the number of directories of --store', '1', '2')
+        self.assertFalse(os.path.exists(self.path('more')))
+
     def test_threads_and_budgets_are_each_ranks_own(self):
         first = self.command('--ways', '2', '--world', '2', '--rank', '0', '--dram', '64M')
         second = self.command('--ways', '2', '--dram=60M', '--world', '2', '--rank', '1')
@@ -126,4 +142,4 @@ class Alike(Case):
 load_tests = by_turns
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])

@@ -168,6 +168,20 @@ class Gpus(unittest.TestCase):
             self.assertRegex(done.stderr, r"E503\] ranks do not agree: the device is 'cuda' for "
                                           "rank 0 and 'host' for rank 1")
 
+    def test_ranks_with_gpus_of_another_model_are_refused(self):
+        with Run() as run:
+            command = run.command('untied-mha', '--precision=bf16', steps=1, device='cuda',
+                                  comm='mpi')
+            words = 'HST_FAKE_CUDA=devices=2,model='
+            done = subprocess.run(
+                [*mpi.launcher(1), 'env', f'{words}A Card', *command, ':', *mpi.launcher(1)[-2:],
+                 'env', f'{words}B Card', *command],
+                capture_output=True, text=True, timeout=120, env=environment(2), check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, r"E503\] ranks do not agree: the kernels of products is "
+                                          r"'A Card[^\n]*' for rank 0 and 'B Card[^\n]*' for rank 1")
+            self.assertEqual(os.listdir(run.folder), [])
+
     def test_ranks_go_on_where_one_gpu_was(self):
         """And one GPU where ranks were."""
         with Run() as run:
