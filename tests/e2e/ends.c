@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Linked into the program, this makes one rank end, stop or fail where a test wants it to. The
- * engine's own calls come by here (-Wl,--wrap). What is to happen is in the environment:
+ * engine's own calls come by here (-Wl,--wrap), and two of MPI, as a program's symbols are found
+ * before a library's. What is to happen is in the environment:
  *
  *     HOISTWAY_END=HOW,RANK,PLACE,NTH   HOW: see strike(); PLACE: see places[]
  *     HOISTWAY_END_MARK=FILE            is made just before, and holds the clock's seconds
@@ -11,10 +12,12 @@
 #include "exec/update/optimizer.h"
 #include "store/store_state.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <hoistway/units.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +28,8 @@
 
 /* Each counts for itself, from 1, in a rank's whole life. */
 enum place {
+    NUMBER,    /* ranks are numbered by a call of MPI: twice at the start */
+    WINDOW,    /* and another shares a node's memory */
     LOAD,      /* a tile's initial values are there */
     PUBLISH,   /* the files of the first version get their names */
     SYNC_NAME, /* a directory is synced: after each of these, and before a move's vote */
@@ -60,6 +65,8 @@ enum place {
 };
 
 static const char *const places[PLACES] = {
+    "number",
+    "window",
     "load",
     "publish",
     "sync-name",
@@ -155,6 +162,40 @@ static bool strike(enum place place)
     if (is_how("slow")) /* this thread alone: the transport's goes on */
         sleep(SLOW_S);
     return true;
+}
+
+/* ---- calls of MPI ---- */
+
+/* MPI's own function of that name; its plugin has brought it. */
+static void *find_mpi(const char *name)
+{
+    void *library = dlopen("libmpi.so.40", RTLD_LAZY | RTLD_NOLOAD);
+    void *found = library ? dlsym(library, name) : NULL;
+    if (!found)
+        abort();
+    return found;
+}
+
+int MPI_Comm_split(void *comm, int color, int key, void **made);
+__attribute__((visibility("default"))) int MPI_Comm_split(void *comm, int color, int key,
+                                                          void **made)
+{
+    int (*split)(void *, int, int, void **);
+    *(void **)&split = find_mpi("PMPI_Comm_split");
+    strike(NUMBER);
+    return split(comm, color, key, made);
+}
+
+int MPI_Win_allocate_shared(ptrdiff_t bytes, int unit, void *info, void *comm, void *base,
+                            void **window);
+__attribute__((visibility("default"))) int MPI_Win_allocate_shared(ptrdiff_t bytes, int unit,
+                                                                   void *info, void *comm,
+                                                                   void *base, void **window)
+{
+    int (*allocate)(ptrdiff_t, int, void *, void *, void *, void **);
+    *(void **)&allocate = find_mpi("PMPI_Win_allocate_shared");
+    strike(WINDOW);
+    return allocate(bytes, unit, info, comm, base, window);
 }
 
 /* ---- operations between ranks ---- */

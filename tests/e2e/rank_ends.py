@@ -232,6 +232,26 @@ class Stops(unittest.TestCase):
             self.assertEqual(len(mpi.errors_of(told)), 1, told)
             run.go_on()
 
+    def unlimited(self, place, nth, words):
+        """A call of MPI waits for a rank as long as MPI likes. The limit of such calls is ten
+        seconds at least."""
+        with Run(PROGRAMS, IN_MEMORY, 2, limit_s=2) as run:
+            child = run.start('--resume', end=End('stop', 1, place, nth))
+            run.wait_for_mark(child)
+            status = run.wait_until_gone(child, time.monotonic(), 10 + GONE_S)
+            told = run.read('stderr')
+            self.assertEqual(status, 1, told)
+            self.assertRegex(told, r'error\[E504\] (ranks cannot be joined: )?ranks have not '
+                                   rf'answered for 1\d s: {words} by MPI')
+            self.assertEqual(len(mpi.errors_of(told)), 1, told)
+            run.go_on()
+
+    @every_day
+    def test_no_call_of_MPI_waits_for_ever(self):
+        shared = "allocation of a node's shared memory"
+        rows = (('number', 1, 'numbering of ranks'), ('window', 1, shared), ('window', 2, shared))
+        all_of(self, self.unlimited, some(rows, 2))
+
     @in_turn(1, 2)
     def test_a_rank_that_does_not_is_named(self):
         """By E504, and by no other error."""

@@ -23,8 +23,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
-from rank_lives import (KINDS as ALL_KINDS, STEPS, End, Programs, Run, Wrong, all_of,  # noqa: E402
-                        alone, namespaces)
+from rank_lives import (GONE_S, KINDS as ALL_KINDS, STEPS, End, Programs, Run, Wrong,  # noqa: E402
+                        all_of, alone, namespaces)
 from store_bytes import Store  # noqa: E402
 from short import SEED, by_turns, part, some  # noqa: E402
 
@@ -483,6 +483,21 @@ class Nodes(unittest.TestCase):
                 self.assertEqual({event['pid'] for event in json.load(file)['traceEvents']}, {rank})
         self.assertEqual((self.own(run, '1'), self.own(run, '2')),
                          (files_of(4)[:2], files_of(4)[2:]))
+
+    def test_a_rank_that_stops_while_they_are_numbered_anew_is_not_waited_for(self):
+        """By calls of MPI, which have no limit of their own. They are the second of two each."""
+        run, nodes = self.lives(KINDS[1], ranks=2)
+        run.end_early(End('kill', 1, *LEFT), nodes=nodes)
+        nodes.drives('2', '1')
+        run.limit_s = 2
+        child = run.start('--resume', end=End('stop', 1, 'number', 3), nodes=nodes)
+        run.wait_for_mark(child)
+        status = run.wait_until_gone(child, time.monotonic(), 10 + GONE_S)
+        told = run.read('stderr')
+        self.assertEqual(status, 1, told)
+        self.assertRegex(told, r'error\[E504\] ranks have not answered for 1\d s: numbering of '
+                               r'ranks by MPI')
+        run.go_on(nodes=nodes)
 
     def test_shares_go_from_node_to_node(self):
         """4 ranks on two nodes, then 2 with the drives of each other, a move cut off between."""

@@ -226,6 +226,7 @@ mutate(
 )
 mutate(
     'engine/comm/mpi/wait.c', 'e2e/rank_ends',
+    ('calls of MPI have a limit', 'if (!call || m->failure.native ||', 'if (call || !call ||'),
     ('a link that is cut is seen by who has patience', '|| is_cut(m, at_ns)));', '|| false));'),
     ('a rank that is stopped is seen by who has patience',
      '(find_silent(m, at_ns) != COMM_NOBODY ||', '(false ||'),

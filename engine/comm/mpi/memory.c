@@ -124,10 +124,12 @@ static int take_window(struct mpi *m, size_t bytes, MPI_Win *window, char **peer
     MPI_Info hints;
     MPI_Info_create(&hints);
     MPI_Info_set(hints, "alloc_shared_noncontig", "true");
+    const char *before = mpi_call(m, "allocation of a node's shared memory");
     int rc = mpi_check(
         m,
         MPI_Win_allocate_shared((MPI_Aint)(bytes + page_bytes()), 1, hints, m->node, &own, window),
         "MPI_Win_allocate_shared");
+    mpi_call(m, before);
     MPI_Info_free(&hints);
     for (uint32_t i = 0; !rc && i < m->info.locals; i++) {
         MPI_Aint size;
@@ -223,6 +225,14 @@ int mpi_alloc(struct mpi *m, struct block *block)
     return rc;
 }
 
+static int free_window(struct mpi *m, MPI_Win *window)
+{
+    const char *before = mpi_call(m, "free of a node's shared memory");
+    const int rc = mpi_check(m, MPI_Win_free(window), "MPI_Win_free");
+    mpi_call(m, before);
+    return rc;
+}
+
 /* Exposed memory stays mapped: it is the owner's. */
 static int drop_block(struct mpi *m, struct block *block)
 {
@@ -232,7 +242,7 @@ static int drop_block(struct mpi *m, struct block *block)
         link = &(*link)->next;
     *link = block->next;
     if (block->window != MPI_WIN_NULL)
-        rc = mpi_check(m, MPI_Win_free(&block->window), "MPI_Win_free");
+        rc = free_window(m, &block->window);
     else
         munmap(block->memory, block->size_bytes);
     free(block->peer);
@@ -293,7 +303,7 @@ static int give_back(struct mpi *m, struct block *block, char *twin)
                 "a rank cannot map shared memory a second time, or others have filled it");
     free(block->peer);
     block->peer = NULL;
-    return mpi_check(m, MPI_Win_free(&block->window), "MPI_Win_free");
+    return free_window(m, &block->window);
 }
 
 /* All ranks have their twins, or none: an operation reads what all have. */

@@ -77,6 +77,8 @@ struct mpi {
     int abort_status; /* -1: nobody wants an end */
     bool opened;      /* the thread is through with opening, or has failed */
     bool closing;     /* the owner wants the thread to end once nothing is left to do */
+    const char *call; /* the thread is in calls of MPI that wait for others, without a limit */
+    uint64_t call_since_ns;
     int event_fd;
 
     /* the thread's own */
@@ -115,6 +117,12 @@ int mpi_fail(struct mpi *m, int native, int rank, const char *format, ...)
 int mpi_check(struct mpi *m, int code, const char *call);
 /* Signs of life are told and looked for from here on. */
 void mpi_wait_open(struct mpi *m);
+/* What the thread does from here on by calls of MPI that wait for others, and have no limit of
+   their own: the owner has one for them. Null: nothing. Returns what it was before. */
+const char *mpi_call(struct mpi *m, const char *what);
+/* The owner, with the lock: sleeps until the thread wakes it, or a little. It fails where the
+   thread's call takes too long. */
+void mpi_watch(struct mpi *m);
 /* Begins to wait: the limit counts from here. */
 void mpi_wait_begin(struct mpi *m);
 /* Tells the node that this thread runs, and makes an end where the owner wants one. */

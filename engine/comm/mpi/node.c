@@ -69,7 +69,7 @@ static int number_ranks(struct mpi *m, int rank)
     return rc ? rc : share_hosts(m);
 }
 
-int mpi_node_open(struct mpi *m, int key)
+static int open_node(struct mpi *m, int key)
 {
     int rc = number_ranks(m, key);
     if (rc)
@@ -93,6 +93,14 @@ int mpi_node_open(struct mpi *m, int key)
     m->slot = slot;
     mpi_wait_open(m);
     return mpi_check(m, MPI_Barrier(m->node), "MPI_Barrier");
+}
+
+int mpi_node_open(struct mpi *m, int key)
+{
+    const char *before = mpi_call(m, "numbering of ranks");
+    const int rc = open_node(m, key);
+    mpi_call(m, before);
+    return rc;
 }
 
 /* Numbers decide this: all but what was heard of nodes. */
@@ -127,7 +135,9 @@ int mpi_number(struct mpi *m, uint32_t rank)
     int rc = mpi_meet_all(m);
     if (rc)
         return rc;
+    const char *before = mpi_call(m, "end of their old numbers");
     close_numbers(m);
+    mpi_call(m, before);
     m->ring[0] = m->ring[1] = NULL;
     m->step = 0;
     rc = mpi_node_open(m, (int)rank);

@@ -63,7 +63,7 @@ static int do_now(struct mpi *m, const struct job *job)
     while (!rc && m->ended < ticket) {
         rc = m->failure.native;
         if (!rc)
-            pthread_cond_wait(&m->wake, &m->lock);
+            mpi_watch(m);
     }
     pthread_mutex_unlock(&m->lock);
     return rc;
@@ -230,8 +230,8 @@ static int start_thread(struct mpi *m)
     if (error)
         return -error;
     pthread_mutex_lock(&m->lock);
-    while (!m->opened)
-        pthread_cond_wait(&m->wake, &m->lock);
+    while (!m->opened && !m->failure.native)
+        mpi_watch(m);
     pthread_mutex_unlock(&m->lock);
     return 0;
 }

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #define PATIENCE_S    3600.0
+#define CALL_S        10.0 /* at least, of calls of MPI itself */
+#define WATCH_S       1
 #define NAP_NS        50000L
 #define SLEEP_NS      10000000L /* a sleep, at most */
 #define SILENT_NS     2000000000ull
@@ -159,6 +161,34 @@ bool mpi_nap(struct mpi *m)
         return true;
     nanosleep(&nap, NULL);
     return false;
+}
+
+/* ---- calls without a limit ------------------------------------------------------------------- */
+
+const char *mpi_call(struct mpi *m, const char *what)
+{
+    pthread_mutex_lock(&m->lock);
+    const char *before = m->call;
+    m->call = what;
+    m->call_since_ns = now_ns();
+    pthread_mutex_unlock(&m->lock);
+    return before;
+}
+
+void mpi_watch(struct mpi *m)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += WATCH_S;
+    pthread_cond_timedwait(&m->wake, &m->lock, &until);
+    const char *call = m->call;
+    const double waited_s = (double)(now_ns() - m->call_since_ns) / (double)NS_PER_SECOND;
+    if (!call || m->failure.native || waited_s < m->config.limit_s || waited_s < CALL_S)
+        return;
+    pthread_mutex_unlock(&m->lock); /* both are of this rank: no failure is lost in between */
+    mpi_fail(m, -EPIPE, COMM_NOBODY, "ranks have not answered for %.0f s: %s by MPI", waited_s,
+             call);
+    pthread_mutex_lock(&m->lock);
 }
 
 /* ---- meetings of a node ---------------------------------------------------------------------- */
