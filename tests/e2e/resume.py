@@ -403,12 +403,13 @@ class Resume(unittest.TestCase):
     def test_norms_that_were_added_otherwise_are_told_once(self):
         """A store of a hoistway whose norms were sums of rounded sums has no line of them. Where
         nothing is clipped it makes no difference."""
-        for clip, told in (('1', r'note\[I622\] the store does not say that norms of gradients were '
-                                 r'exact sums, [^\n]*\n'), ('0', '')):
+        for clip, told in (('1', r'note\[I622\] the store does not say that norms of gradients '
+                                 r'were exact sums, [^\n]*\n'), ('0', '')):
             self.assertEqual(self.run_it(f'--clip={clip}', steps=2).returncode, 0)
             Store(self.store).forge_settings(lambda text: text.replace('norm exact\n', ''))
-            self.assertTrue(self.refuse(615, f'trained with clip {clip}, this run has clip 0.5. Fix',
-                                        '--clip=0.5', '--resume', steps=3))
+            self.assertTrue(self.refuse(
+                615, f'trained with clip {clip}, this run has clip 0.5. Fix', '--clip=0.5',
+                '--resume', steps=3))
             for steps, words in ((3, told), (4, '')):
                 done = self.run_it(f'--clip={clip}', '--resume', steps=steps)
                 self.assertEqual(done.returncode, 0, done.stderr)
