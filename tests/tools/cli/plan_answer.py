@@ -61,12 +61,21 @@ class Answer(Given):
         self.assertAlmostEqual(help['predicted_step_s'] / roomy['predicted_step_s'], 1, places=1)
         self.assertNotIn('dram', self.helps(self.on(SLOW, '--dram=1G')))
 
-    def test_states_in_bf16_are_told_where_they_would_be_less(self):
+    def test_states_in_less_are_told_where_they_would_be_less(self):
+        """Each is worth what a plan with it takes."""
         told = self.on(SLOW, *DRIVES, '--precision=bf16')
-        self.assertGreater(self.helps(told)['state']['times_tok_s'], 1.2)
-        for other in (('--precision=fp32',), ('--precision=bf16', '--state=bf16'),
-                      ('--precision=bf16', '--optimizer=lion')):
-            self.assertNotIn('state', self.helps(self.on(SLOW, *DRIVES, *other)), other)
+        helps = self.helps(told)
+        for what, state, least in (('state', 'bf16', 1.2), ('state_8bit', '8bit', 1.4)):
+            there = self.on(SLOW, *DRIVES, '--precision=bf16', f'--state={state}')
+            self.assertGreater(helps[what]['times_tok_s'], least)
+            self.assertAlmostEqual(
+                helps[what]['predicted_step_s'] / there['predicted_step_s'], 1, places=1)
+        for other, left in ((('--precision=fp32',), set()),
+                            (('--precision=bf16', '--state=bf16'), {'state_8bit'}),
+                            (('--precision=bf16', '--state=8bit'), set()),
+                            (('--precision=bf16', '--optimizer=lion'), set())):
+            helps = self.helps(self.on(SLOW, *DRIVES, *other))
+            self.assertEqual({what for what in helps if what.startswith('state')}, left, other)
 
     def of_batch(self, tokens):
         done = self.run_verb('plan', '--model', self.path('model'), '--seq-len=16', THREADS, HOST,

@@ -82,6 +82,8 @@ const char *plan_help_text(const struct plan_help *help, char text[PLAN_HELP_BYT
                  "twice the DRAM, --dram %s: ", text_typed_up(help->amount, size));
     else if (strcmp(help->what, "state") == 0)
         snprintf(text, PLAN_HELP_BYTES, "states in bf16, --state bf16, which changes results: ");
+    else if (strcmp(help->what, "state_8bit") == 0)
+        snprintf(text, PLAN_HELP_BYTES, "states of 8 bits, --state 8bit, which changes results: ");
     else
         snprintf(text, PLAN_HELP_BYTES,
                  "--batch-tokens %" PRIu64 ", for %.0f %% computation: ", help->amount,

@@ -117,12 +117,13 @@ static bool may_have_dram(const struct plan *p)
     return stored || p->decision.saved_units < p->decision.savable_units;
 }
 
-static bool may_have_state(const struct plan *p)
+static bool may_have_state(const struct plan *p, enum hst_state state)
 {
     const struct hst_config *c = &p->t.options->engine;
     const struct hst_prediction *r = &p->t.result.prediction;
+    const enum hst_state now = c->state ? c->state : HST_STATE_FP32;
     return r->step_s > GAIN * r->compute_s && train_precision(&p->t) == HST_PRECISION_BF16 &&
-           c->state <= HST_STATE_FP32 && c->optimizer == HST_OPTIMIZER_ADAMW;
+           now < state && c->optimizer == HST_OPTIMIZER_ADAMW;
 }
 
 /* Less is none where a rough plan of what was asked for is off by as much, from the exact one. */
@@ -145,7 +146,7 @@ static void keep(struct plan *p, const char *what, uint64_t amount, double rough
 
 /* ---- questions, each of which is answered by a thread of its own ---- */
 
-enum { OF_ROUGH, OF_DRIVE, OF_DRAM, OF_STATE, OF_TOKENS, QUESTIONS };
+enum { OF_ROUGH, OF_DRIVE, OF_DRAM, OF_BF16, OF_8BIT, OF_TOKENS, QUESTIONS };
 
 struct question {
     const struct plan *p;
@@ -200,9 +201,11 @@ static void ask_all(struct plan *p, bool full, struct question *q)
     q[OF_DRAM].v.dram_bytes *= 2;
     if (may_have_dram(p))
         ask(&q[OF_DRAM], answer_one);
-    q[OF_STATE].v.state = HST_STATE_BF16;
-    if (may_have_state(p))
-        ask(&q[OF_STATE], answer_one);
+    q[OF_BF16].v.state = HST_STATE_BF16;
+    q[OF_8BIT].v.state = HST_STATE_8BIT;
+    for (int i = OF_BF16; i <= OF_8BIT; i++)
+        if (may_have_state(p, q[i].v.state))
+            ask(&q[i], answer_one);
     answer_one(&q[OF_ROUGH]);
 }
 
@@ -253,7 +256,8 @@ static int find_all(struct plan *p)
         return native;
     keep_drive(p, rough_s, &q[OF_DRIVE]);
     keep(p, "dram", q[OF_DRAM].v.dram_bytes, rough_s, &q[OF_DRAM].v, &q[OF_DRAM].told);
-    keep(p, "state", 0, rough_s, &q[OF_STATE].v, &q[OF_STATE].told);
+    keep(p, "state", 0, rough_s, &q[OF_BF16].v, &q[OF_BF16].told);
+    keep(p, "state_8bit", 0, rough_s, &q[OF_8BIT].v, &q[OF_8BIT].told);
     keep_tokens(p, rough_s, &q[OF_TOKENS]);
     return 0;
 }

@@ -10,12 +10,12 @@
 struct plan;
 struct hst_error;
 
-#define PLAN_HELPS 4u
+#define PLAN_HELPS 5u
 /** The part of a step that is computation, from which on more tokens a step are not looked for. */
 #define PLAN_FULL 0.9
 
 struct plan_help {
-    const char *what;      /* "drive", "dram", "state", "tokens"; static */
+    const char *what;      /* "drive", "dram", "state" (bf16), "state_8bit", "tokens"; static */
     uint64_t amount;       /* drives, bytes of DRAM (a node's), 0, tokens of a step */
     double step_s;         /* of a step then */
     double times;          /* as many tokens a second as now */
@@ -27,7 +27,7 @@ struct plan_help {
  * Whatever cannot help is not tried: drives that a step does not wait for, states where it waits
  * for nothing but computation. What does not fit, or gains less than 2 % or than such a
  * plan of what was asked for is off, is left out.
- * Errors: -ENOMEM, with *error.   Cost: a rough plan each, some 50 ms, of up to five at once: each
+ * Errors: -ENOMEM, with *error.   Cost: a rough plan each, some 50 ms, of up to six at once: each
  * has a thread, an engine and its workers.
  */
 int plan_find_help(struct plan *p, struct hst_error *error);
