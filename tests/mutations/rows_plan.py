@@ -244,7 +244,7 @@ mutate(
     ('a drive more is one beside those that are there', '(drives + 1.0) / drives', '2.0'),
     ('what gains nothing is left out',
      ' && more * now->step_s >= least_gain(p, rough_s) * step_s)', ')'),
-    ('states are asked for that are less', 'now < state &&', 'now <= state &&'),
+    ('states of 8 bits are asked for', 'v.state = HST_STATE_8BIT;', 'v.state = HST_STATE_BF16;'),
     ('a second drive is drives twice as fast', 'if (drives > 1 &&', 'if (drives > 0 &&'),
     ('ranks have drives of their own', ' || strstr(name, "{rank}")', ''),
     ('a step that is full is known', 'p->full_tokens = q->v.tokens;', ''),
