@@ -21,7 +21,8 @@ static bool batch_weighs(const struct placement *p)
     return batch > (tier == HST_TIER_HBM ? p->hbm_bytes : p->dram_bytes) / 4;
 }
 
-/* The smallest needs more HBM than its budget. Where the card itself has less than that, another
+/* The smallest needs more HBM than its budget. The host's precision is fp32 where none is given,
+ * which needs more than a GPU's. Where the card itself has less than that, another
  * budget is no help. */
 static void refuse_hbm(const struct placement_in *in, const struct placement *p, char *why,
                        size_t why_bytes)
@@ -32,7 +33,7 @@ static void refuse_hbm(const struct placement_in *in, const struct placement *p,
     bool acts = wish->fixed[HST_CLASS_ACTS] && wish->tier[HST_CLASS_ACTS] == HST_TIER_HBM;
     snprintf(why, why_bytes,
              "no placement fits: the smallest needs %s of HBM, the budget is %s%s%s. "
-             "Fix: %s%s%s%s%strain on the host (--device host)%s",
+             "Fix: %s%s%s%s%strain on the host (--device host%s)%s",
              size_text_up(p->hbm_bytes, need), size_text(in->hbm_budget, budget),
              small ? ", and the GPU has no more than " : "",
              small ? size_text(in->hbm_most, most) : "", small ? "" : "raise --hbm, or ",
@@ -41,6 +42,9 @@ static void refuse_hbm(const struct placement_in *in, const struct placement *p,
              small && acts ? "leave acts out of --place, or " : "",
              batch_weighs(p) ? "lower --batch-tokens or --grain, or " : "",
              p->device_tiles.count > 0 ? "lower --gpu-update, or " : "",
+             in->optimizer->precision == HST_PRECISION_BF16   ? " --precision bf16"
+             : in->optimizer->precision == HST_PRECISION_FP16 ? " --precision fp16"
+                                                              : "",
              small ? ", or take a GPU with more memory" : "");
 }
 

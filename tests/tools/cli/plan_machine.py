@@ -316,7 +316,7 @@ class Known(Given):
         for told, least in ((whole, 79.4), (halves, 49.8)):
             self.assertEqual(told['why'], f'no placement fits: the smallest needs {least} GiB of '
                                           'HBM, the budget is 26.8 GiB. Fix: raise --hbm, or train '
-                                          'on the host (--device host)')
+                                          'on the host (--device host --precision bf16)')
             self.assertTrue(least - .1 < told['smallest']['hbm'] / 2 ** 30 <= least)
             self.assertGreater(told['smallest']['hbm'], 32e9)  # all that a V100 has
         self.assertLess(halves['smallest']['hbm'], .7 * whole['smallest']['hbm'])
