@@ -69,7 +69,7 @@ class Reference(Case):
         """The same batch, in as many ways: their sums are rounded in another order."""
         if mpi.missing(FOLDER):
             self.skipTest('no mpirun, or no libhoistway-mpi.so')
-        for name in some(('tied-gqa', 'untied-mha'), 2):
+        for name in ('tied-gqa', 'untied-mha'):
             for ranks in (1, 2, 3):
                 with self.subTest(name, ranks=ranks):
                     self.assert_trains_as(*self.reference(

@@ -96,6 +96,9 @@ def main():
     print(f'seed {soak.state["seed"]}: {soak.state["kills"] - before} kills in '
           f'{time.monotonic() - begun:.0f} s, {soak.state["kills"]} in all, up to row '
           f'{soak.state["next"]}; {len(wrong)} rows went wrong')
+    if soak.state['kills'] - before < options.kills:
+        print(f'those are fewer than {options.kills}: --seconds ends it before')
+        return 1
     return 1 if wrong else 0
 
 

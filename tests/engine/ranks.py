@@ -269,7 +269,7 @@ class Ranks(unittest.TestCase):
 
     @every_day
     def test_ranks_have_the_bytes_of_one(self):
-        self.same(UNEVEN + some(ROWS, 2) + some(APART, 3))
+        self.same(UNEVEN + some(ROWS, 4) + some(APART, 6))
 
     @whole_alone
     def test_any_ranks_and_options_have_the_bytes_of_one(self):

@@ -202,6 +202,20 @@ if sys.argv[1] == 'sources':
                               strict=True):
             self.assertRegex(line, rf'^{ends}$')
 
+    def test_a_soak_of_ranks_runs_what_is_long_of_them_alone(self):
+        for name, text in (('ninja', QUICK), ('meson', QUICK), ('python3', PYTHON)):
+            self.program(name, text)
+        done = subprocess.run(['./run', 'soak', 'ranks'], cwd=self.folder, text=True,
+                              capture_output=True, env=self.environment, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(self.folder + '/bin/python3.asked', encoding='ascii') as file:
+            asked, = [line.split(maxsplit=1)[1] for line in file if ' long ' in line]
+        self.assertRegex(asked, r'^long -C build .* e2e/nodes .* e2e/rank_soak e2e/slurm$')
+        done = subprocess.run(['./run', 'soak', 'rank'], cwd=self.folder, text=True,
+                              capture_output=True, env=self.environment, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("want a whole number of seconds or 'ranks', got 'rank'", done.stderr)
+
     def test_a_bundle_tells_what_it_takes(self):
         shown = self.ticks('bundle', r'bundle: hoistway\n')
         self.assertRegex(shown, r'\n==> build/bundle: 9 files\n\Z')
