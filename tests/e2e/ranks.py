@@ -241,11 +241,10 @@ class Ranks(Case):
         """Which is no power of two: their tree is uneven."""
         for ranks in (3, 6):
             for precision in ('fp32', 'bf16'):
-                with self.subTest(ranks=ranks, precision=precision):
-                    more = ('--ways', str(ranks), '--precision', precision)
-                    want = self.trained(*more)
-                    self.assertEqual(self.trained(*more, before=mpi.launcher(ranks)), want)
-                    self.assertEqual(self.lines('run')[0]['ranks'], ranks)
+                more = ('--ways', str(ranks), '--precision', precision)
+                with self.subTest(more):
+                    self.assertEqual(self.trained(*more, before=mpi.launcher(ranks)),
+                                     self.trained(*more))
 
     def test_the_same_bytes_in_fp32_from_drives(self):
         self.same('--place', 'states=nvme,weights=nvme', ranks=(2,))
