@@ -238,7 +238,6 @@ class Ranks(Case):
         self.same('--precision', 'bf16', '--place', 'states=dram,weights=dram')
 
     def test_the_same_bytes_of_three_and_six_ranks(self):
-        """Which is no power of two: their tree is uneven."""
         for ranks in (3, 6):
             for precision in ('fp32', 'bf16'):
                 more = ('--ways', str(ranks), '--precision', precision)
