@@ -2,7 +2,9 @@
 /*
  * The updates beside what the memory allows. Decides what is compared with what, and how: in each
  * round every contestant of a format has its turn on the same arrays, the order being reversed from
- * round to round; what counts is the median of the rounds' ratios.
+ * round to round; what counts is the median of the rounds' ratios. After an update's turn as many
+ * elements pass through the same kernel in a cache. It can be faster neither than its bytes are
+ * moved nor than its arithmetic is done, and both change with the clock from one run to the next.
  */
 #include "bench/adam/adam.h"
 
@@ -34,6 +36,7 @@ struct contestant {
     unsigned threads;
     uint64_t elements;
     struct hst_update_arrays arrays;
+    unsigned repeats;                /* how often each thread updates its part of them in a turn */
     const struct hst_update *update; /* of these arrays */
     adam_null *null;                 /* the kernel of a null kernel */
     bool is_best;                    /* the table that a caller would get */
@@ -52,9 +55,11 @@ struct bench {
     const struct hst_cpu_adam_ops *best;
     /* of the group at hand */
     struct hst_update_arrays narrow; /* what the peer's f32 arrays are cast from and to */
+    struct hst_update_arrays cached; /* `cached_each` elements for each thread */
+    uint64_t cached_each;
     struct contestant contestants[CONTESTANTS_MAX];
     unsigned count;
-    double *seconds; /* [CONTESTANTS_MAX × rounds] */
+    double *seconds; /* [2 × CONTESTANTS_MAX × rounds], per element; the second half in a cache */
     double *ratios;  /* [rounds] */
 };
 
@@ -71,7 +76,8 @@ static void update_share(void *arg, unsigned thread, unsigned threads)
     const struct contestant *c = turn->contestant;
     struct adam_part part = adam_part(c->elements, thread, threads);
     struct hst_update_arrays a = hst_update_arrays_at(c->update, &c->arrays, part.first);
-    hst_update_run(c->update, &turn->bench->coef, &a, part.count);
+    for (unsigned i = 0; i < c->repeats; i++)
+        hst_update_run(c->update, &turn->bench->coef, &a, part.count);
 }
 
 static void null_share(void *arg, unsigned thread, unsigned threads)
@@ -137,13 +143,38 @@ static double take_turn(struct bench *bench, const struct contestant *c)
         nanosleep(&PAUSE, NULL);
     double start = now_s();
     c->step(bench, c);
-    return (now_s() - start) / (double)c->elements;
+    return (now_s() - start) / (double)c->elements / c->repeats;
 }
 
 /* The contestant's times per element. */
 static double *seconds_of(const struct bench *bench, unsigned contestant)
 {
     return bench->seconds + (size_t)contestant * bench->in->rounds;
+}
+
+static double *cached_seconds_of(const struct bench *bench, unsigned contestant)
+{
+    return seconds_of(bench, CONTESTANTS_MAX + contestant);
+}
+
+static bool is_update(const struct contestant *c)
+{
+    return c->step == step_update;
+}
+
+/* As many elements as a turn in memory has, of numbers as they are there: filling writes them into
+ * the caches, too. */
+static double take_cached_turn(struct bench *bench, const struct contestant *c)
+{
+    struct contestant cached = *c;
+    cached.arrays = bench->cached;
+    cached.arrays.ahead = c->arrays.ahead;
+    cached.elements = bench->cached_each * c->threads;
+    cached.repeats = (unsigned)(c->elements / cached.elements);
+    cached.repeats = cached.repeats ? cached.repeats : 1;
+    adam_fill(bench->team, c->update, &cached.arrays,
+              bench->cached_each * team_threads(bench->team));
+    return take_turn(bench, &cached);
 }
 
 static void run_rounds(struct bench *bench)
@@ -153,7 +184,10 @@ static void run_rounds(struct bench *bench)
     for (unsigned round = 0; round < bench->in->rounds; round++)
         for (unsigned i = 0; i < bench->count; i++) {
             unsigned turn = round % 2 ? bench->count - 1 - i : i;
-            seconds_of(bench, turn)[round] = take_turn(bench, &bench->contestants[turn]);
+            const struct contestant *c = &bench->contestants[turn];
+            seconds_of(bench, turn)[round] = take_turn(bench, c);
+            if (is_update(c))
+                cached_seconds_of(bench, turn)[round] = take_cached_turn(bench, c);
         }
 }
 
@@ -177,10 +211,23 @@ static struct bench_spread_of over(struct bench *bench, unsigned one, unsigned o
     return spread(bench->ratios, bench->in->rounds);
 }
 
-static struct bench_spread_of nanoseconds(struct bench *bench, unsigned contestant)
+/* The same over that of two others which is the larger in a round: a null kernel, and the kernel
+ * itself in a cache. */
+static struct bench_spread_of over_larger(struct bench *bench, unsigned one, unsigned null)
+{
+    for (unsigned round = 0; round < bench->in->rounds; round++) {
+        const double moving = seconds_of(bench, null)[round];
+        const double computing = cached_seconds_of(bench, one)[round];
+        bench->ratios[round] =
+            seconds_of(bench, one)[round] / (moving > computing ? moving : computing);
+    }
+    return spread(bench->ratios, bench->in->rounds);
+}
+
+static struct bench_spread_of nanoseconds(struct bench *bench, const double *seconds)
 {
     for (unsigned round = 0; round < bench->in->rounds; round++)
-        bench->ratios[round] = seconds_of(bench, contestant)[round] * 1e9;
+        bench->ratios[round] = seconds[round] * 1e9;
     return spread(bench->ratios, bench->in->rounds);
 }
 
@@ -194,7 +241,7 @@ static double ceiling_of(struct bench *bench, const struct contestant *c, unsign
         const struct contestant *other = &bench->contestants[i];
         if (!other->null || other->threads != c->threads)
             continue;
-        double ns = nanoseconds(bench, i).median;
+        double ns = nanoseconds(bench, seconds_of(bench, i)).median;
         least_ns = least_ns == 0 || ns < least_ns ? ns : least_ns;
     }
     return bytes / (least_ns * 1e-9);
@@ -208,9 +255,13 @@ static void tell(struct bench *bench, const char *group, unsigned bytes, unsigne
                                  .note = c->note,
                                  .threads = c->threads,
                                  .bytes = bytes,
-                                 .ns = nanoseconds(bench, contestant)};
+                                 .ns = nanoseconds(bench, seconds_of(bench, contestant))};
     row.bytes_per_s = bytes / (row.ns.median * 1e-9);
     row.ceiling = ceiling_of(bench, c, bytes);
+    if (is_update(c)) {
+        row.cached_elements = bench->cached_each;
+        row.cached_ns = nanoseconds(bench, cached_seconds_of(bench, contestant));
+    }
     bool null_seen = false;
     for (unsigned i = 0; i < bench->count; i++) {
         const struct contestant *other = &bench->contestants[i];
@@ -222,6 +273,8 @@ static void tell(struct bench *bench, const char *group, unsigned bytes, unsigne
             continue;
         if (is_plain_null)
             row.over_null = over(bench, contestant, i);
+        if (is_plain_null && is_update(c))
+            row.over_larger = over_larger(bench, contestant, i);
         if (other->is_best && !c->null)
             row.over_best = over(bench, contestant, i);
         if (other->is_peer && !c->null)
@@ -242,6 +295,7 @@ static void measure(struct bench *bench, const char *group, unsigned bytes)
 static void add(struct bench *bench, struct contestant c)
 {
     c.elements = c.elements ? c.elements : bench->in->elements;
+    c.repeats = 1;
     bench->contestants[bench->count++] = c;
 }
 
@@ -335,6 +389,8 @@ static void measure_format(struct bench *bench, const char *group, struct hst_up
                               .threads = team_threads(bench->team),
                               .update = update,
                               .arrays = adam_arrays(&layout, bench->in->elements, update)};
+    bench->cached_each = adam_cached_elements(update);
+    bench->cached = adam_arrays(&layout, bench->cached_each * like.threads, update);
     bool adamw_of_f32 = kind.moments == HST_CPU_F32 && kind.optimizer == HST_OPTIMIZER_ADAMW;
     bench->count = 0;
     add_ours(bench, &like);
@@ -363,13 +419,15 @@ uint32_t bench_adam_threads(void)
 static int open_bench(struct bench *bench)
 {
     const struct bench_adam_in *in = bench->in;
+    const uint32_t threads = in->threads ? in->threads : bench_adam_threads();
     uint64_t elements = in->elements, room = HUGE_PAGE_BYTES;
     char size[TEXT_BYTES];
     /* fp32 and fp16 have the most; a peer's bf16 work has 14 bytes of ours and 8 of its own. */
-    bench->memory_bytes = adam_arrays_bytes(elements, bench->peer ? 22 : 16, ARRAYS_MAX) + 2 * room;
-    bench->seconds = calloc((size_t)CONTESTANTS_MAX * in->rounds, sizeof *bench->seconds);
+    bench->memory_bytes = adam_arrays_bytes(elements, bench->peer ? 22 : 16, ARRAYS_MAX) +
+                          adam_cached_bytes(ARRAYS_MAX) * threads + 2 * room;
+    bench->seconds = calloc((size_t)CONTESTANTS_MAX * 2 * in->rounds, sizeof *bench->seconds);
     bench->ratios = calloc(in->rounds, sizeof *bench->ratios);
-    bench->team = team_create(in->threads ? in->threads : bench_adam_threads());
+    bench->team = team_create(threads);
     void *map = mmap(NULL, bench->memory_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map != MAP_FAILED)
@@ -392,22 +450,23 @@ static void close_bench(struct bench *bench)
     free(bench->seconds);
 }
 
-#define GROUP(name, optimizer, type, moments)                                                      \
+#define GROUP(name, group, optimizer, type, moments)                                               \
     {                                                                                              \
-        name,                                                                                      \
+        name, BENCH_ADAM_##group,                                                                  \
         {                                                                                          \
             HST_OPTIMIZER_##optimizer, HST_CPU_##type, HST_CPU_##moments, HST_CPU_##type           \
         }                                                                                          \
     }
 static const struct {
     const char *name;
+    enum bench_adam_group group;
     struct hst_update_kind kind;
 } groups[] = {
-    GROUP("fp32", ADAMW, F32, F32),
-    GROUP("bf16", ADAMW, BF16, F32),
-    GROUP("bf16, bf16 moments", ADAMW, BF16, BF16),
-    GROUP("bf16, 8-bit moments", ADAMW, BF16, CODE),
-    GROUP("fp16", ADAMW, F16, F32),
+    GROUP("fp32", FP32, ADAMW, F32, F32),
+    GROUP("bf16", BF16, ADAMW, BF16, F32),
+    GROUP("bf16, bf16 moments", BF16_MOMENTS, ADAMW, BF16, BF16),
+    GROUP("bf16, 8-bit moments", CODES, ADAMW, BF16, CODE),
+    GROUP("fp16", FP16, ADAMW, F16, F32),
 };
 
 /* Each other optimizer in bf16, beside moments in f32. */
@@ -425,6 +484,11 @@ static void measure_others(struct bench *bench)
     }
 }
 
+static bool is_wanted(const struct bench_adam_in *in, enum bench_adam_group group)
+{
+    return in->only == BENCH_ADAM_ALL || in->only == (int)group;
+}
+
 int bench_adam(const struct bench_adam_in *in, struct hst_error *error)
 {
     struct bench bench = {.in = in,
@@ -435,8 +499,10 @@ int bench_adam(const struct bench_adam_in *in, struct hst_error *error)
     rc = rc ? rc : open_bench(&bench);
     if (!rc) {
         for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-            measure_format(&bench, groups[i].name, groups[i].kind);
-        measure_others(&bench);
+            if (is_wanted(in, groups[i].group))
+                measure_format(&bench, groups[i].name, groups[i].kind);
+        if (is_wanted(in, BENCH_ADAM_OTHERS))
+            measure_others(&bench);
     }
     close_bench(&bench);
     return rc;

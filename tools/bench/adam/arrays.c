@@ -3,8 +3,11 @@
 #include "bench/adam/arrays.h"
 
 #include <stddef.h>
+#include <unistd.h>
 
-enum { PAGE = 4096 };
+/* CACHE_LEAST is the second-level cache of the smallest cores of these instruction sets: it counts
+ * where the system tells none. */
+enum { PAGE = 4096, CACHE_LEAST = 256 << 10 };
 
 struct adam_part adam_part(uint64_t elements, unsigned thread, unsigned threads)
 {
@@ -42,6 +45,28 @@ struct hst_update_arrays adam_arrays(struct adam_layout *layout, uint64_t elemen
 uint64_t adam_arrays_bytes(uint64_t elements, unsigned element_bytes, unsigned arrays)
 {
     return elements * element_bytes + 2ull * PAGE * arrays;
+}
+
+static uint64_t half_of_cache(void)
+{
+    long bytes = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return (uint64_t)(bytes > CACHE_LEAST ? bytes : CACHE_LEAST) / 2;
+}
+
+uint64_t adam_cached_elements(const struct hst_update *update)
+{
+    const struct hst_update_bytes b = update->bytes;
+    const uint64_t each = b.weights + b.master + b.m + b.v + b.grads;
+    return half_of_cache() / each / HST_NORM_BLOCK * HST_NORM_BLOCK;
+}
+
+uint64_t adam_cached_bytes(unsigned arrays)
+{
+    /* Scales, a 256th of the elements, are not counted among those that fill the half. */
+    return adam_arrays_bytes(half_of_cache(), 2, arrays);
 }
 
 struct filling {

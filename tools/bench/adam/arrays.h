@@ -29,6 +29,12 @@ struct hst_update_arrays adam_arrays(struct adam_layout *layout, uint64_t elemen
 /** Bytes that `arrays` arrays of `element_bytes` together need. */
 uint64_t adam_arrays_bytes(uint64_t elements, unsigned element_bytes, unsigned arrays);
 
+/** How many of an update's elements fill half of a core's second-level cache, in whole blocks of a
+ * norm: the other half is left to what else lies there. */
+uint64_t adam_cached_elements(const struct hst_update *update);
+/** Bytes that the arrays of as many elements of any update need, `arrays` at most. */
+uint64_t adam_cached_bytes(unsigned arrays);
+
 /** Every thread writes its own part, numbers as they are in training. */
 void adam_fill(struct team *team, const struct hst_update *update,
                const struct hst_update_arrays *arrays, uint64_t elements);

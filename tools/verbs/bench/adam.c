@@ -18,6 +18,10 @@ struct adam_options {
     bool json;
 };
 
+/* In the order of enum bench_adam_group. */
+static const char *const formats[] = {"fp32",   "bf16", "bf16-moments", "8-bit-moments", "fp16",
+                                      "others", NULL};
+
 static const struct hst_option adam_table[] = {
     {.name = "elements",
      .group = "measuring",
@@ -46,6 +50,15 @@ static const struct hst_option adam_table[] = {
      .least = 1,
      .greatest = 10000,
      .help = "turns of each contestant, after one that warms up"},
+    {.name = "only",
+     .group = "measuring",
+     .type = HST_OPTION_CHOICE,
+     .offset = offsetof(struct adam_options, in.only),
+     .argument = "FORMAT",
+     .default_text = "all",
+     .choices = formats,
+     .first_choice = BENCH_ADAM_FP32,
+     .help = "one format of AdamW, or all other optimizers"},
     {.name = "peer",
      .group = "measuring",
      .type = HST_OPTION_TEXT,
@@ -92,8 +105,11 @@ static void print_json(const struct bench_adam_row *row)
     json_put_whole(&json, "bytes_per_element", row->bytes);
     put_spread(&json, "ns_per_element", &row->ns);
     put_spread(&json, "over_null", &row->over_null);
+    put_spread(&json, "over_larger", &row->over_larger);
     put_spread(&json, "over_best", &row->over_best);
     put_spread(&json, "over_peer", &row->over_peer);
+    put_spread(&json, "cached_ns_per_element", &row->cached_ns);
+    json_put_whole(&json, "cached_elements", (int64_t)row->cached_elements);
     json_put_text(&json, "note", row->note);
     json_put_end(&json);
     printf("\n");
@@ -119,7 +135,10 @@ static void print_head(const struct bench_adam_in *in)
     printf(
         "adam: AdamW on %.3g parameters, arrays staggered by 1,088 bytes; %u rounds by turns\n"
         "  times per parameter; %% of the faster null kernel on as many threads; ratios of times "
-        "round by round: median [least .. most]\n",
+        "round by round: median [least .. most]\n"
+        "  in cache: the same kernel on as many parameters as half of the second-level cache "
+        "holds, "
+        "again and again; larger: of null and cache\n",
         (double)in->elements, in->rounds);
     if (!in->peer)
         printf("  peer: not measured (--peer FILE.so)\n");
@@ -136,7 +155,10 @@ static void print_text(struct rows *rows, const struct bench_adam_row *row)
     rows->threads = row->threads;
     printf("  %-28s %7.3f ns %7.1f GB/s %6.1f %%", row->name, row->ns.median,
            row->bytes_per_s * 1e-9, 100 * row->bytes_per_s / row->ceiling);
+    if (row->cached_ns.median > 0)
+        printf("  %.3f ns in cache", row->cached_ns.median);
     print_over("null", &row->over_null);
+    print_over("larger", &row->over_larger);
     print_over("best", &row->over_best);
     print_over("peer", &row->over_peer);
     if (row->note)
