@@ -17,23 +17,37 @@ INLINED size_t ahead_of(const struct hst_update_arrays *a)
     return a->ahead == HST_AHEAD_NONE ? SIZE_MAX / 2 : a->ahead ? a->ahead : HST_AHEAD_USUAL;
 }
 
-INLINED void prefetch(const void *array, size_t element_bytes, size_t count, size_t ahead)
+/* Into the first cache, or into the second one alone. The first asks memory for few lines at once
+ * (16 of a Xeon's core), which lines that are asked for ahead then take from the loads themselves.
+ * fp32, which has 16 lines for 64 elements, gained 2 to 4 % on such a processor by the second
+ * cache, codes up to 4 %; formats between them lost 1 to 3 %. */
+INLINED bool is_for_second_cache(struct hst_update_kind kind)
+{
+    return kind.weights == HST_CPU_F32 || kind.moments == HST_CPU_CODE;
+}
+
+INLINED void prefetch(bool second_cache, const void *array, size_t element_bytes, size_t count,
+                      size_t ahead)
 {
     const char *block = (const char *)array + ahead * element_bytes;
     for (size_t at = 0; at < count * element_bytes; at += LINE_BYTES)
-        __builtin_prefetch(block + at);
+        if (second_cache)
+            __builtin_prefetch(block + at, 0, 2);
+        else
+            __builtin_prefetch(block + at);
 }
 
 INLINED void prefetch_all(struct hst_update_kind kind, const struct hst_update_arrays *a,
                           size_t count, size_t ahead)
 {
     const struct hst_update_bytes b = bytes_of(kind);
+    const bool second = is_for_second_cache(kind);
     if (kind.weights != HST_CPU_F16) /* those are written alone */
-        prefetch(a->weights, b.weights, count, ahead);
-    prefetch(a->master, b.master, count, ahead);
-    prefetch(a->m, b.m, count, ahead);
-    prefetch(a->v, b.v, count, ahead);
-    prefetch(a->grads, b.grads, count, ahead);
+        prefetch(second, a->weights, b.weights, count, ahead);
+    prefetch(second, a->master, b.master, count, ahead);
+    prefetch(second, a->m, b.m, count, ahead);
+    prefetch(second, a->v, b.v, count, ahead);
+    prefetch(second, a->grads, b.grads, count, ahead);
 }
 
 #endif
