@@ -17,10 +17,10 @@ INLINED size_t ahead_of(const struct hst_update_arrays *a)
     return a->ahead == HST_AHEAD_NONE ? SIZE_MAX / 2 : a->ahead ? a->ahead : HST_AHEAD_USUAL;
 }
 
-/* Into the first cache, or into the second one alone. The first asks memory for few lines at once
- * (16 of a Xeon's core), which lines that are asked for ahead then take from the loads themselves.
- * fp32, which has 16 lines for 64 elements, gained 2 to 4 % on such a processor by the second
- * cache, codes up to 4 %; formats between them lost 1 to 3 %. */
+/* Lines go into the first cache, or into the second one alone. What is asked for ahead shares the
+ * first one's few requests to memory with the loads themselves. By the second cache fp32 gained 2
+ * to 4 % on a Xeon with AMX, codes 0 to 4 %, while all others lost 1 to 4 %
+ * (docs/results/2026-11-28-host.md). */
 INLINED bool is_for_second_cache(struct hst_update_kind kind)
 {
     return kind.weights == HST_CPU_F32 || kind.moments == HST_CPU_CODE;
