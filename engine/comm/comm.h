@@ -219,8 +219,11 @@ struct comm_op {
     enum hst_dtype dtype;
     bool near; /* a gather among the ranks of the node alone */
     uint32_t root;        /* COMM_BCAST */
-    /* Ranks may come as late as an hour: they load, or read what they have. By MPI one of this node
-       that is stopped or gone is still told within the limit; NCCL alone knows of none. */
+    /* Ranks may come as late as an hour: they load, or read what they have. Who is stopped or gone
+       is told within the limit all the same: by MPI one of this node, or a node beside; by NCCL
+       alone any, and a GPU that hangs, as ranks give signs of life from comm_open, or the end of
+       one that is patient, until they begin the next. There a patient one that follows one that
+       is not waits no longer than that: what is to take long comes behind another. */
     bool patient;
     double within_s; /* ranks are waited for so long in it, whatever the comm's limit is; 0: that */
     /*
@@ -334,7 +337,9 @@ int comm_share(struct comm *comm, const char *name, const void *own, void *all, 
                uint64_t *ticket);
 /**
  * Begins any of them. On a device it may wait until the library below has taken it, within the
- * limit: the first operations of a kind connect ranks. Errors beside those above: -ENOTSUP (it is
+ * limit: the first operations of a kind connect ranks. Without MPI one of the host's values has
+ * ended when it returns, and behind comm_open and one that is patient it waits until all ranks have
+ * begun it. Errors beside those above: -ENOTSUP (it is
  * on a device that the comm has not).
  */
 int comm_begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket);

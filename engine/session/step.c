@@ -9,6 +9,7 @@
 #include "exec/update/optimizer.h"
 #include "exec/visit/execute.h"
 #include "session/engine_state.h"
+#include "session/ranks/ranks.h"
 #include "session/slices.h"
 #include "session/store/failure.h"
 #include "session/store/kept.h"
@@ -396,6 +397,8 @@ int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats)
     slices_begin(engine);
     engine->step.is_interrupted = engine->step.is_interrupted || engine->exec.turn.evaluating;
     int rc = execute_drain(&engine->exec);
+    if (rc == 0 && engine->phase == PHASE_LOADED)
+        rc = ranks_meet(engine); /* versions, copies and an export take each its time */
     rc = rc || engine->phase < PHASE_LOADED ? rc : versions_now(engine);
     rc = rc ? rc : kept_follow(engine);
     if (rc)

@@ -271,9 +271,52 @@ class Nccl(unittest.TestCase):
                          r'[^\n]* \(names 1\)', 40, begun)
 
     def test_who_loads_may_come_behind_the_limit(self):
-        with Torchrun((2,), '--limit', '2', '--fault', 'patience') as ranks:
-            for status, said, errors in ranks.wait():
-                self.assertEqual((status, said.count('ok\n')), (0, 1), errors)
+        """Also where calls are taken late, and on two nodes."""
+        for nodes, nccl in some((((2,), ''), ((2, 2), 'in-progress=3')), 2):
+            with self.subTest(nodes=nodes), \
+                    Torchrun(nodes, '--limit', '2', '--fault', 'works', nccl=nccl) as ranks:
+                for status, said, errors in ranks.wait():
+                    self.assertEqual((status, said.count('ok\n')), (0, 1), errors)
+
+    def alone_tells(self, fault, words, *, nccl='', other=None):
+        """Rank 0 ends within the limit, of 3 s; other: where rank 1 waits, which ends, too."""
+        begun = time.monotonic()
+        with Torchrun((2,), '--limit', '3', '--fault', fault, nccl=nccl) as ranks:
+            _, errors = ranks.children[0].communicate(timeout=60)
+            self.assertEqual(ranks.children[0].returncode, 3, errors)
+            self.assertRegex(errors, words)
+            self.assertLess(time.monotonic() - begun, 3 + 10)
+            if other:
+                _, errors = ranks.children[1].communicate(timeout=60)
+                self.assertEqual(ranks.children[1].returncode, 3, errors)
+                self.assertRegex(errors, rf'error\[E504\] [^\n]*; rank 1 waited 3 s in {other}')
+
+    def test_who_gives_no_sign_of_life_is_not_waited_for_behind_the_limit(self):
+        for fault in some(('dies', 'stops'), 2):
+            with self.subTest(fault=fault):
+                self.alone_tells(fault, r'rank 0: patience: -32 [^\n]*ranks have not come, or not '
+                                        r'ended it; rank 0 waited 3 s in the sum of patience')
+
+    def test_a_gpu_that_hangs_while_its_rank_is_at_work_is_told_by_all(self):
+        """In a sign of life; the rank itself learns it when it comes."""
+        self.alone_tells('works', r'rank 0: patience: -32 [^\n]*; rank 0 waited 3 s in the sum of '
+                                  r'patience', nccl='rank=1,fail=ncclAllReduce:18:hang',
+                         other='the sum of signs of life')
+
+    def test_patience_begins_behind_what_is_patient(self):
+        self.alone_tells('unannounced', r'rank 0: patience: -32 [^\n]*; rank 0 waited 3 s in the '
+                                        r'sum of patience', other='the ')
+
+    def test_who_works_is_waited_for_within_the_limit_where_there_is_no_patience(self):
+        self.alone_tells('busy', r'rank 0: patience: -32 [^\n]*; rank 0 waited 3 s in the sum of '
+                                 r'patience', other='the ')
+
+    def test_a_rank_whose_sign_of_life_waits_ends_at_once(self):
+        with Torchrun((2,), '--fault', 'gives-up') as ranks:
+            self.assertEqual(ranks.children[1].stderr.readline(), 'rank 1 gives up\n')
+            begun = time.monotonic()
+            self.assertEqual(ranks.children[1].wait(timeout=40), 9)
+            self.assertLess(time.monotonic() - begun, 4)
 
     def test_an_operation_may_have_a_limit_of_its_own(self):
         """That of all others is a minute here."""

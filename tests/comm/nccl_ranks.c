@@ -13,6 +13,10 @@
  *   --fault late|count|abort|leave   what rank 1 does in the middle of it
  *   --fault hurry                    rank 1 is late for an operation that waits for a second
  *   --fault stays                    rank 1 does not close
+ *   --fault works|dies|stops|rests   rank 1 does, once all may be apart for long
+ *   --fault unannounced              rank 1 comes late where they may not
+ *   --fault busy                     rank 1 comes late to an operation without patience
+ *   --fault gives-up                 rank 0 stops, and rank 1 ends all while it is at work
  *   --fault below                    what MPI carries fails on rank 1 while NCCL joins them
  */
 #include "comm/comm.h"
@@ -24,12 +28,13 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { ROW = (96 << 10) + 96, WAYS_MOST = 12, SHIFT = 256, VALUES = 20000, FAILED = 3 };
+enum { ROW = (96 << 10) + 96, WAYS_MOST = 12, SHIFT = 256, VALUES = 20000, FAILED = 3, LATE_S = 8 };
 #define MEMORY ((uint64_t)256 << 20)
 
 static struct {
@@ -305,22 +310,51 @@ static void host_gather(void)
     g.between += (g.info.ranks - g.info.locals) * sizeof *own;
 }
 
-/* Rank 1 comes to it behind the limit. */
-static void be_patient(void)
+static void meet(const char *name, bool patient)
 {
     int64_t ones = 1;
     uint64_t ticket;
     const struct comm_op sum = {.kind = COMM_SUM64,
-                                .name = "patience",
+                                .name = name,
                                 .in = &ones,
                                 .out = &ones,
                                 .count = 1,
-                                .patient = true};
-    if (g.info.rank == 1)
-        sleep(5);
-    finish(comm_begin(g.comm, &sum, &ticket), &ticket, "patience");
+                                .patient = patient};
+    finish(comm_begin(g.comm, &sum, &ticket), &ticket, name);
     if (ones != g.info.ranks)
         fail("sum64 of ones", -EIO);
+}
+
+/* What follows a patient sum may take long: here of rank 1 it does, or has no end. */
+static void be_apart(void)
+{
+    const bool first = g.info.rank == 0, second = g.info.rank == 1;
+    if (!is_fault("unannounced"))
+        meet("parting", true);
+    if (second && (is_fault("works") || is_fault("unannounced") || is_fault("busy")))
+        sleep(LATE_S);
+    if (second && is_fault("dies"))
+        raise(SIGKILL);
+    if ((second && is_fault("stops")) || (first && is_fault("gives-up")))
+        raise(SIGSTOP);
+    if (second && is_fault("rests"))
+        sleep(600);
+    if (second && is_fault("gives-up")) {
+        sleep(LATE_S / 2); /* its sign of life waits for rank 0 */
+        fprintf(stderr, "rank 1 gives up\n");
+        comm_abort(g.comm, 9);
+    }
+    meet("patience", !is_fault("busy"));
+}
+
+static bool is_apart_fault(void)
+{
+    static const char *const names[] = {"works", "dies",        "stops",   "rests",
+                                        "busy",  "unannounced", "gives-up"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found = found || is_fault(names[i]);
+    return found;
 }
 
 static void misbehave(void)
@@ -328,8 +362,8 @@ static void misbehave(void)
     uint64_t ticket;
     const struct comm_op op = {
         .kind = COMM_GATHER, .name = "other", .out = g.whole, .count = 4096, .on_device = true};
-    if (is_fault("patience"))
-        be_patient();
+    if (is_apart_fault())
+        be_apart();
     if (is_fault("hurry") && g.info.rank == 0) {
         const struct comm_op hurry = {
             .kind = COMM_SUM64, .name = "hurry", .out = g.pinned, .count = 1, .within_s = 1};
@@ -468,6 +502,7 @@ static void take_rows(void)
 
 static void close_all(void)
 {
+    meet("before the end", true);
     check(comm_dev_free(g.comm, g.area[1]), "free");
     if (comm_dev_free(g.comm, g.area[1]) != -EINVAL)
         fail("device memory can be freed that is not the comm's", -EIO);
@@ -513,10 +548,12 @@ int main(int argc, char **argv)
             add_up(&tree, name, hop == 2);
             if (t == 0 && hop == 2) {
                 small_ones();
+                meet("before values", true);
                 host_gather();
                 misbehave();
             }
         }
+    meet("before a gather", true);
     gather_integers();
     check_bytes();
     close_all();

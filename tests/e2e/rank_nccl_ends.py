@@ -79,14 +79,14 @@ class Ends(unittest.TestCase):
                 self.assertRegex(told, rf'error\[E504\] rank {late} has not ')
                 self.assertEqual(len(mpi.errors_of(told)), 1, told)
 
-    def all_wait(self, children, but):
+    def all_wait(self, children, but, words=WAITS):
         """All ranks but one end with E504, and say where they wait."""
         begun = time.monotonic()
         for rank, child in enumerate(children):
             if rank != but:
                 _, told = child.communicate(timeout=GONE_S)
                 self.assertEqual(child.returncode, 1, told)
-                self.assertRegex(told, WAITS)
+                self.assertRegex(told, words)
         self.assertLess(time.monotonic() - begun, GONE_S)
 
     def test_a_rank_that_stops_is_waited_for_by_each_other_one(self):
@@ -118,10 +118,23 @@ class Ends(unittest.TestCase):
                 self.hangs(ranks, nodes, call, WAITS)
 
     def test_a_collective_that_hangs_while_ranks_load_is_told_by_all(self):
-        """They would wait an hour for who reads, but all have come to it."""
-        for call in some(('ncclAllGather:60:hang', 'ncclAllReduce:4:hang'), 2):
+        """In what they agree on, and in a sign of life or a meeting, where who reads may be an hour
+        late."""
+        for call in some(('ncclAllGather:60:hang', 'ncclAllReduce:4:hang',
+                          'ncclAllReduce:60:hang'), 3):
             with self.subTest(call=call):
                 self.hangs(2, 1, call, LOADS)
+
+    def test_a_rank_that_dies_while_they_load_is_waited_for_by_each_other_one(self):
+        """Nothing but signs of life tells them."""
+        for ranks, nodes in some(((2, 1), (4, 2)), 2):
+            with self.subTest(ranks=ranks), Run() as run:
+                children = start(run, ranks, LIMIT, nodes=nodes,
+                                 nccl='rank=1,fail=ncclAllReduce:60:die')
+                self.addCleanup(self.kill, run, children)
+                children[1].communicate(timeout=60)
+                self.assertEqual(children[1].returncode, -signal.SIGKILL)
+                self.all_wait(children, 1, LOADS)
 
 
 # ---- what is not finite --------------------------------------------------------------------------

@@ -387,8 +387,13 @@ mutate(
     ('ranks that MPI does not know of are told so', 'return launch->mpi ? 0', 'return true ? 0'),
 )
 mutate(
-    'engine/comm/nccl/small.c', 'comm/nccl',
-    ('ranks meet before what they may come late to', 'rc = meet(n, op);', 'rc = 0;'),
-    ('and are waited for there', 'rc : wait_for_stream(n, op, n->entry',
-     'rc : wait_for_stream(n, &sum, n->entry'),
+    'engine/comm/nccl/signs.c', 'comm/nccl',
+    ('who is at work gives signs of life', '(void)nccl_sum_one(n, &op, nccl_now_ns(), &come);',
+     '(void)come;'),
+    ('a sign has a limit', 'round.patient = false;', ''),
+    ('each sign has its own', 'op->patient ? nccl_now_ns() : since_ns', 'since_ns'),
+)
+mutate(
+    'engine/comm/nccl/settle.c', 'comm/nccl',
+    ('a sign that waits ends with its rank', 'return nccl_is_ending(n) ?', 'return false ?'),
 )

@@ -109,8 +109,6 @@ int nccl_take_stage(struct nccl *n)
 {
     const size_t bytes = NCCL_STAGE_BYTES * n->info.ranks;
     void *memory;
-    if (n->stage)
-        return 0;
     int rc = n->ops->host_alloc(n->dev, bytes, NULL, &memory);
     if (rc)
         return nccl_fail(n, rc, COMM_NOBODY, "no %zu bytes of pinned memory for agreements", bytes);

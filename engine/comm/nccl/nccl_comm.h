@@ -2,15 +2,18 @@
 #ifndef HOISTWAY_ENGINE_COMM_NCCL_COMM_H
 #define HOISTWAY_ENGINE_COMM_NCCL_COMM_H
 /*
- * The transport over NCCL, from inside. It has no thread: the owner's calls make every call of
- * NCCL, and the card moves bytes by itself once an operation is in the comm's stream. Host memory
- * is the control comm's, which is MPI's where MPI launched.
+ * The transport over NCCL, from inside. The owner's calls make every call of NCCL, and the card
+ * moves bytes by itself once an operation is in the comm's stream. Host memory is the control
+ * comm's, which is MPI's where MPI launched. Elsewhere a thread makes calls of NCCL while the owner
+ * makes none: signs.c has it.
  */
 #include "comm/comm.h"
 
 #include "comm/nccl/api.h"
 
 #include <hoistway/plugin.h>
+
+#include <pthread.h>
 
 enum { NCCL_VERSION_BYTES = 24, NCCL_WINDOWS = 64, NCCL_COMMUNICATORS = 4 };
 #define NCCL_STAGE_BYTES ((size_t)1 << 16) /* of one rank's values, without a control comm */
@@ -27,6 +30,17 @@ struct entry {
 struct nccl_block {
     void *memory;
     void *window; /* null: it is none */
+};
+
+/* What shows others that this rank is there while it does something else (signs.c). */
+struct nccl_signs {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct hst_event *passed; /* of a round */
+    bool begun;  /* there is a thread */
+    bool apart;  /* ranks are; the owner writes it, with the lock */
+    bool ending; /* atomic: a round that is under way ends */
 };
 
 struct nccl {
@@ -54,10 +68,11 @@ struct nccl {
     uint64_t head_since_ns; /* since when the first that has not ended could run; 0: not yet */
     double wait_s; /* for ranks, in the operation that is being begun */
     struct comm_failure failure;
+    struct nccl_signs signs;
 
     struct nccl_block block[NCCL_WINDOWS];
     char *ring;           /* [config.piece_bytes]: what an operation brings in passing */
-    char *stage, *pinned; /* [NCCL_STAGE_BYTES · ranks] each, from the first use on */
+    char *stage, *pinned; /* [NCCL_STAGE_BYTES · ranks] each; null: the control comm's matter */
     const void **input;   /* [ranks] */
     size_t *size;         /* [2 · ranks], bytes of an element */
     int timer_fd, poll_fd;
@@ -85,6 +100,8 @@ void nccl_nap(void);
  * an error.
  */
 int nccl_settle(struct nccl *n, struct nccl_comm *comm, enum nccl_result result, const char *call);
+/* The failure of who is to end before what it waits for is there; else 0. */
+int nccl_check_end(struct nccl *n);
 /* Waits until a communicator that is being made is there. */
 int nccl_settle_made(struct nccl *n, struct nccl_comm *parent, struct nccl_comm *const *made,
                      enum nccl_result result, const char *call);
@@ -160,6 +177,25 @@ int nccl_gather(struct nccl *n, const struct comm_op *op);
 
 /* Values in host memory without a control comm; it waits until they are there. */
 int nccl_small(struct nccl *n, const struct comm_op *op);
+/* *value ← the sum of all ranks'. Its time is that of op since then, whose name a failure has. */
+int nccl_sum_one(struct nccl *n, const struct comm_op *op, uint64_t since_ns, int64_t *value);
+
+/* ---- signs.c --------------------------------------------------------------------------------- */
+
+/* Starts the thread, where there is no control comm, and ranks are apart. All ranks must. */
+int nccl_signs_begin(struct nccl *n);
+/* Nothing uses NCCL any more but the owner. */
+void nccl_signs_end(struct nccl *n);
+/* The thread is to leave off what it waits for. */
+bool nccl_is_ending(const struct nccl *n);
+/* All ranks have ended what they have begun and may take long to come back: from here on they give
+ * signs of life. All must, at the same place. Where there is no thread it does nothing. */
+int nccl_part(struct nccl *n);
+/* All ranks have come back, to that operation or memory; where they are not apart it does nothing.
+ * It waits as the operation does. After it, and after an error, they are not apart. */
+int nccl_come(struct nccl *n, const struct comm_op *op);
+/* The comm's failure as the owner may know it, which the thread may be writing. */
+void nccl_failure(struct nccl *n, struct comm_failure *told);
 
 /* ---- operations.c ---------------------------------------------------------------------------- */
 

@@ -42,6 +42,8 @@ static int test(struct comm *comm, uint64_t ticket)
 {
     struct nccl *n = nccl_of(comm);
     uint64_t times;
+    if (n->signs.apart) /* all that was begun has ended */
+        return !ticket || ticket > n->begun ? -EINVAL : 0;
     const ssize_t got = read(n->timer_fd, &times, sizeof times);
     (void)got;
     const int rc = nccl_progress(n);
@@ -49,36 +51,40 @@ static int test(struct comm *comm, uint64_t ticket)
     return !ticket || ticket > n->begun ? -EINVAL : ticket <= n->ended ? 0 : rc ? rc : -EAGAIN;
 }
 
-static int begin_below(struct nccl *n, const struct comm_op *op, struct entry *entry)
+static bool is_carried(const struct nccl *n, const struct comm_op *op)
 {
-    if (n->control)
-        return comm_begin(n->control, op, &entry->child);
-    const bool plain = op->kind != COMM_EXCHANGE && !op->quant && !op->near;
-    return plain ? nccl_enqueue(n, entry) : -ENOTSUP;
+    if (op->on_device)
+        return (!op->near && !op->keep) || n->uniform;
+    return n->control || (op->kind != COMM_EXCHANGE && !op->quant && !op->near);
 }
 
 static int begin(struct comm *comm, const struct comm_op *op, uint64_t *ticket)
 {
     struct nccl *n = nccl_of(comm);
-    int rc = nccl_progress(n);
+    if (!is_carried(n, op))
+        return -ENOTSUP;
+    int rc = nccl_come(n, op);
+    rc = rc ? rc : nccl_progress(n);
     if (rc)
         return rc;
     if (n->begun - n->ended == COMM_IN_FLIGHT)
         return -EAGAIN;
     struct entry *entry = &n->entry[n->begun % COMM_IN_FLIGHT];
     entry->op = *op;
+    entry->op.patient = false; /* all have come */
     entry->child = 0;
-    n->wait_s = nccl_limit_s(n, op);
-    if (!op->on_device)
-        rc = begin_below(n, op, entry);
+    n->wait_s = nccl_limit_s(n, &entry->op);
+    if (n->control && !op->on_device)
+        rc = comm_begin(n->control, op, &entry->child);
     else
-        rc = (op->near || op->keep) && !n->uniform ? -ENOTSUP : nccl_enqueue(n, entry);
+        rc = nccl_enqueue(n, entry);
     n->wait_s = n->config.limit_s;
     if (rc)
         return rc;
     *ticket = ++n->begun;
+    rc = op->patient ? nccl_part(n) : 0;
     run_timer(n, any_in_stream(n));
-    return 0;
+    return rc;
 }
 
 static int order(struct comm *comm, uint64_t ticket, struct hst_stream *stream)
@@ -87,7 +93,7 @@ static int order(struct comm *comm, uint64_t ticket, struct hst_stream *stream)
     if (!ticket || ticket > n->begun)
         return -EINVAL;
     if (ticket <= n->ended)
-        return n->failure.native;
+        return n->signs.apart ? 0 : n->failure.native;
     struct entry *entry = &n->entry[(ticket - 1) % COMM_IN_FLIGHT];
     return entry->child ? -EINVAL : n->ops->stream_wait(stream, entry->passed);
 }
@@ -110,20 +116,30 @@ static bool is_idle(struct nccl *n)
     return nccl_progress(n) == 0 && n->begun == n->ended;
 }
 
+/* Takes size_bytes, or frees what is there. Ranks are apart behind it where they were before. */
+static int change_memory(struct nccl *n, size_t size_bytes, void **memory, bool take)
+{
+    const struct comm_op all = {.kind = COMM_SUM64, .name = "ranks before device memory"};
+    const bool apart = n->signs.apart;
+    int rc = nccl_come(n, &all);
+    rc = rc ? rc : n->failure.native;
+    if (rc)
+        return rc;
+    if (!is_idle(n))
+        return -EINVAL;
+    rc = take ? nccl_alloc(n, size_bytes, memory) : nccl_free(n, *memory);
+    const int parted = apart && !n->failure.native ? nccl_part(n) : 0;
+    return rc ? rc : parted;
+}
+
 static int dev_alloc(struct comm *comm, size_t size_bytes, void **memory)
 {
-    struct nccl *n = nccl_of(comm);
-    if (n->failure.native)
-        return n->failure.native;
-    return is_idle(n) ? nccl_alloc(n, size_bytes, memory) : -EINVAL;
+    return change_memory(nccl_of(comm), size_bytes, memory, true);
 }
 
 static int dev_free(struct comm *comm, void *memory)
 {
-    struct nccl *n = nccl_of(comm);
-    if (n->failure.native)
-        return n->failure.native;
-    return is_idle(n) ? nccl_free(n, memory) : -EINVAL;
+    return change_memory(nccl_of(comm), 0, &memory, false);
 }
 
 static int host_alloc(struct comm *comm, size_t size_bytes, void **memory)
@@ -166,7 +182,7 @@ static void info(struct comm *comm, struct comm_info *told)
 
 static void failure(struct comm *comm, struct comm_failure *told)
 {
-    *told = nccl_of(comm)->failure;
+    nccl_failure(nccl_of(comm), told);
 }
 
 static int number(struct comm *comm, uint32_t rank)
@@ -194,6 +210,9 @@ static int number(struct comm *comm, uint32_t rank)
 
 static void destroy(struct nccl *n)
 {
+    nccl_signs_end(n);
+    if (n->signs.passed)
+        n->ops->event_destroy(n->signs.passed);
     for (int i = 0; i < COMM_IN_FLIGHT && n->dev; i++) {
         if (n->entry[i].ready)
             n->ops->event_destroy(n->entry[i].ready);
@@ -230,17 +249,20 @@ static int leave(struct nccl *n)
 static int close_comm(struct comm *comm)
 {
     struct nccl *n = nccl_of(comm);
+    int rc = nccl_come(n, &(struct comm_op){.kind = COMM_SUM64, .name = "closing"});
+    if (rc)
+        return rc;
     if (!n->failure.native && !is_idle(n))
         return n->failure.native ? n->failure.native : -EINVAL;
     if (!n->failure.native) {
-        int rc = leave(n);
+        rc = leave(n);
         if (rc)
             return rc;
     } else {
         nccl_abandon(n);
         nccl_free_all(n, false);
     }
-    int rc = comm_close(&n->control);
+    rc = comm_close(&n->control);
     if (rc) {
         comm_failure(n->control, &n->failure);
         return rc;
@@ -262,6 +284,7 @@ static void abort_all(struct comm *comm, int status)
     pthread_t watchdog;
     if (pthread_create(&watchdog, NULL, end_in_time, (void *)(intptr_t)status))
         _exit(status);
+    nccl_signs_end(n);
     nccl_abandon(n);
     if (n->control)
         comm_abort(n->control, status);
@@ -357,7 +380,9 @@ static int open_all(struct nccl *n)
     rc = rc ? rc : open_descriptors(n);
     rc = rc ? rc : open_stream(n);
     rc = rc ? rc : nccl_join(n);
-    return rc ? rc : nccl_take_ring(n); /* now: what is left of the device is asked for next */
+    rc = rc ? rc : nccl_take_ring(n); /* now: what is left of the device is asked for next */
+    rc = rc || n->control ? rc : nccl_take_stage(n);
+    return rc ? rc : nccl_signs_begin(n);
 }
 
 /* What went wrong below is told in the words of the control comm. */

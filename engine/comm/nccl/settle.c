@@ -94,10 +94,17 @@ static int wait_for(struct nccl *n, struct nccl_comm *comm, uint64_t since_ns, c
         const enum nccl_result rc = n->library.ncclCommGetAsyncError(comm, &state);
         if (rc != NCCL_SUCCESS || state != NCCL_IN_PROGRESS)
             return rc || state ? call_failed(n, comm, rc ? rc : state, call) : 0;
+        if (nccl_check_end(n))
+            return n->failure.native;
         if (seconds_since(since_ns) >= n->wait_s)
             return nccl_late(n, call, since_ns);
         nccl_nap();
     }
+}
+
+int nccl_check_end(struct nccl *n)
+{
+    return nccl_is_ending(n) ? nccl_fail(n, -ECANCELED, COMM_NOBODY, "this rank has ended it") : 0;
 }
 
 int nccl_settle(struct nccl *n, struct nccl_comm *comm, enum nccl_result result, const char *call)

@@ -2,8 +2,8 @@
 /*
  * Values in host memory, where there is no other transport for them: they go by way of the card, in
  * pieces, and who begins the operation waits until it has ended. Sums are of integers, so whatever
- * order NCCL adds in has the same result. Ranks may come to one as late as an hour, but once all
- * have come it takes no longer than any other: so they meet first.
+ * order NCCL adds in has the same result. Where ranks may come late all have come before it begins
+ * (signs.c).
  */
 #include "comm/nccl/nccl_comm.h"
 
@@ -11,16 +11,17 @@
 #include <string.h>
 
 /* All that the stream holds. */
-static int wait_for_stream(struct nccl *n, const struct comm_op *op, struct hst_event *event)
+static int wait_for_stream(struct nccl *n, const struct comm_op *op, uint64_t since_ns,
+                           struct hst_event *event)
 {
     const struct hst_dev_ops *ops = n->ops;
-    const uint64_t since_ns = nccl_now_ns();
     int rc = ops->event_record(event, n->stream);
     while (!rc) {
         const int passed = ops->event_query(event);
         if (passed > 0)
             return 0;
         rc = passed < 0 ? passed : nccl_look(n);
+        rc = rc ? rc : nccl_check_end(n);
         rc = rc ? rc : nccl_check_time(n, op, since_ns);
         if (!rc)
             nccl_nap();
@@ -72,7 +73,7 @@ static int one_piece(struct nccl *n, const struct comm_op *op, size_t at, size_t
     rc = ops->stream_copy(n->stream, n->pinned, n->stage, all);
     if (rc)
         return nccl_device_failed(n, rc, "copy of values of ranks");
-    rc = wait_for_stream(n, op, n->entry[n->begun % COMM_IN_FLIGHT].passed);
+    rc = wait_for_stream(n, op, nccl_now_ns(), n->entry[n->begun % COMM_IN_FLIGHT].passed);
     if (rc)
         return rc;
     if (!share)
@@ -82,30 +83,32 @@ static int one_piece(struct nccl *n, const struct comm_op *op, size_t at, size_t
     return 0;
 }
 
-/* A sum of nothing that is looked at. */
-static int meet(struct nccl *n, const struct comm_op *op)
+int nccl_sum_one(struct nccl *n, const struct comm_op *op, uint64_t since_ns, int64_t *value)
 {
     const struct comm_op sum = {.kind = COMM_SUM64};
-    memset(n->pinned, 0, sizeof(int64_t));
-    int rc = n->ops->stream_copy(n->stream, n->stage, n->pinned, sizeof(int64_t));
+    memcpy(n->pinned, value, sizeof *value);
+    int rc = n->ops->stream_copy(n->stream, n->stage, n->pinned, sizeof *value);
     if (rc)
-        return nccl_device_failed(n, rc, "copy of values of ranks");
-    rc = collective(n, &sum, sizeof(int64_t));
-    return rc ? rc : wait_for_stream(n, op, n->entry[n->begun % COMM_IN_FLIGHT].passed);
+        return nccl_device_failed(n, rc, "copy of a value of ranks");
+    rc = collective(n, &sum, sizeof *value);
+    if (rc)
+        return rc;
+    rc = n->ops->stream_copy(n->stream, n->pinned, n->stage, sizeof *value);
+    if (rc)
+        return nccl_device_failed(n, rc, "copy of a value of ranks");
+    rc = wait_for_stream(n, op, since_ns, n->signs.passed);
+    if (!rc)
+        memcpy(value, n->pinned, sizeof *value);
+    return rc;
 }
 
 int nccl_small(struct nccl *n, const struct comm_op *op)
 {
     const size_t total = op->kind == COMM_SUM64 ? op->count * sizeof(int64_t) : op->count;
-    struct comm_op of_all = *op; /* all have come */
-    of_all.patient = false;
-    int rc = nccl_take_stage(n);
-    if (!rc && op->patient)
-        rc = meet(n, op);
-    n->wait_s = nccl_limit_s(n, &of_all);
+    int rc = 0;
     for (size_t at = 0; !rc && at < total; at += NCCL_STAGE_BYTES) {
         const size_t left = total - at;
-        rc = one_piece(n, &of_all, at, left < NCCL_STAGE_BYTES ? left : NCCL_STAGE_BYTES);
+        rc = one_piece(n, op, at, left < NCCL_STAGE_BYTES ? left : NCCL_STAGE_BYTES);
     }
     if (!rc && op->kind == COMM_GATHER)
         nccl_count(n, op->count * (n->info.ranks - 1),
