@@ -496,7 +496,8 @@ int hst_step_end(struct hst_engine *engine, struct hst_step_stats *stats);
 /**
  * Waits until everything that was begun is finished and written, and, where versions are kept, is
  * one. stats (may be null): seconds, stalls and bytes since the end of the last step, which no
- * step's numbers contain. Errors: -EINVAL in a step, or while an evaluation has a unit acquired.
+ * step's numbers contain. Of several ranks all make the call, and meet in it.
+ * Errors: -EINVAL in a step, or while an evaluation has a unit acquired.
  */
 int hst_engine_drain(struct hst_engine *engine, struct hst_step_stats *stats);
 
