@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define SLOW_S 4
+#define LONG_S 16 /* longer than any limit that ranks have in tests */
 
 /* Each counts for itself, from 1, in a rank's whole life. */
 enum place {
@@ -111,6 +112,7 @@ static void __attribute__((constructor)) read_end(void)
     const char *text = getenv("HOISTWAY_END"), *own = getenv("OMPI_COMM_WORLD_RANK");
     char name[24];
     unsigned long rank;
+    own = own ? own : getenv("RANK"); /* of torchrun */
     if (!text)
         return;
     int found = sscanf(text, "%7[a-z],%lu,%23[a-z-],%lu", end.how, &rank, name, &end.nth);
@@ -161,6 +163,8 @@ static bool strike(enum place place)
         raise(SIGSTOP);
     if (is_how("slow")) /* this thread alone: the transport's goes on */
         sleep(SLOW_S);
+    if (is_how("long"))
+        sleep(LONG_S);
     return true;
 }
 
@@ -277,7 +281,7 @@ int __wrap_comm_open(const struct comm_config *config, struct comm **comm,
                      struct comm_failure *failure)
 {
     int rc = __real_comm_open(config, comm, failure);
-    if (rc)
+    if (rc || config->dev) /* what is wrapped has no device memory */
         return rc;
     struct watched *w = calloc(1, sizeof *w);
     if (!w)

@@ -103,16 +103,17 @@ PORTS_USED = set()
 
 def start(run, ranks, *options, model='untied-mha', precision=BF16, steps=2, device='cuda', nodes=1,
           gpus=None, stores=None, streams='late', nccl='in-progress=0', port=None, plain=None,
-          place=None):
+          place=None, program=None, more=None):
     """As torchrun starts ranks: by their variables alone. -> the processes
     port: where the run before was; plain: each rank's --world, in place of variables; place:
-    NCCL_COMM_ID."""
+    NCCL_COMM_ID; program: in the place of the usual one; more: of its environment"""
     port, locals_ = port or next(PORTS), ranks // nodes
     PORTS_USED.add(port)
-    base = {**environment(gpus or locals_), **rank_gpus.products(precision)}
+    base = {**environment(gpus or locals_), **rank_gpus.products(precision), **(more or {})}
     base['HST_FAKE_CUDA'] += f',streams={streams}'
     command = run.command(model, *precision, *options, steps=steps, device=device, comm='auto')
     store = command.index('--store') + 1
+    command[0] = program or command[0]
     return [subprocess.Popen(
         [*command[:store], stores[rank] if stores else command[store], *command[store + 1:],
          *([f'--world={plain[rank]}', f'--rank={rank}'] if plain else [])],

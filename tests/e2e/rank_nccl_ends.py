@@ -5,7 +5,7 @@ others in time, and what is not finite on one rank is so for all. rank_nccl.py h
 fail, rank_ends.py ranks that end or stop without GPUs.
 
     rank_nccl_ends.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER
-                      [TEST...]
+                      PROGRAM_THAT_ENDS [TEST...]
 """
 import functools
 import itertools
@@ -30,6 +30,7 @@ from short import SHORT, by_turns, part, some  # noqa: E402
 LIMIT_S = 15 if SHORT > 1 else 5  # --peer-timeout: sanitizers are slow
 LIMIT = f'--peer-timeout={LIMIT_S}'
 GONE_S = LIMIT_S + 25      # all have ended by then: some of it is a busy machine's
+ENDS = sys.argv[7]         # ends.c
 LONG = 2000                # steps: of a run that does not come to its end
 TOLD = r'error\[E504\] [^\n]*waited \d+ s'
 WAITS, LOADS = TOLD + r' [^\n]*in step \d+', TOLD + r'(?![^\n]*in step)'
@@ -124,6 +125,19 @@ class Ends(unittest.TestCase):
                           'ncclAllReduce:60:hang'), 3):
             with self.subTest(call=call):
                 self.hangs(2, 1, call, LOADS)
+
+    def test_a_rank_at_work_is_waited_for_behind_the_limit(self):
+        """One that loads, and one whose drive is slow when the last version is made."""
+        for place in some(('load,1', 'sync,2'), 2):
+            with self.subTest(place=place), Run() as run:
+                mark = run.path('mark')
+                children = start(run, 2, LIMIT, program=ENDS, more={
+                    'HOISTWAY_END': f'long,1,{place}', 'HOISTWAY_END_MARK': mark})
+                self.addCleanup(self.kill, run, children)
+                for child in children:
+                    _, told = child.communicate(timeout=120)
+                    self.assertEqual(child.returncode, 0, told)
+                self.assertTrue(os.path.exists(mark))
 
     def test_a_rank_that_dies_while_they_load_is_waited_for_by_each_other_one(self):
         """Nothing but signs of life tells them."""
@@ -228,4 +242,4 @@ if __name__ == '__main__':
     if mpi.missing(rank_gpus.FOLDER):
         print('Open MPI is not installed (mpirun), or the transport over MPI was not built')
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *sys.argv[7:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[8:]])

@@ -394,6 +394,11 @@ mutate(
     ('each sign has its own', 'op->patient ? nccl_now_ns() : since_ns', 'since_ns'),
 )
 mutate(
+    'engine/session/step.c', 'e2e/rank_nccl_ends',
+    ('ranks meet before a version that takes each its time', 'rc = ranks_meet(engine); /* versions',
+     'rc = 0; /* versions'),
+)
+mutate(
     'engine/comm/nccl/settle.c', 'comm/nccl',
     ('a sign that waits ends with its rank', 'return nccl_is_ending(n) ?', 'return false ?'),
 )
