@@ -307,6 +307,7 @@ static void scale_drives(struct machine *m, double times)
     m->rates.read *= times;
     m->rates.write *= times;
     m->rates.mixed *= times;
+    m->rates.mixed_busy *= times;
 }
 
 static void scale_link(struct machine *m, double times)

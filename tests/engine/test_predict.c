@@ -153,6 +153,34 @@ static void slow_drives_take_what_their_bytes_take(void **state)
     }
 }
 
+static double drives_help(const struct hst_prediction *p)
+{
+    for (uint32_t i = 0; i < p->help_count; i++)
+        if (strcmp(p->helps[i].what, "drives") == 0)
+            return p->helps[i].step_s;
+    return p->step_s;
+}
+
+/* With what they do beside processors that compute. */
+static void drives_that_would_help_are_twice_as_fast(void **state)
+{
+    (void)state;
+    struct hst_rates rates = {.drive_count = 1}, faster;
+    struct hst_engine *engine = open_engine("states=nvme", 1);
+    assert_int_equal(toy_describe(engine), 0);
+    assert_int_equal(hst_engine_seal(engine, HST_ORDER_FORWARD), 0);
+    for (int r = 0; r < HST_RATE_COUNT; r++)
+        rates.figures[r].value = SLOW;
+    rates.figures[HST_RATE_MIXED_BUSY].value = SLOW / 2;
+    faster = rates;
+    for (int r = HST_RATE_READ; r <= HST_RATE_MIXED_BUSY; r++)
+        faster.figures[r].value *= 2;
+    const struct hst_prediction p = predict(engine, &rates);
+    assert_near(predict(engine, &faster).step_s, drives_help(&p), 1e-9);
+    assert_true(drives_help(&p) < p.step_s);
+    hst_engine_destroy(&engine);
+}
+
 static void a_prediction_changes_no_bytes(void **state)
 {
     (void)state;
@@ -210,6 +238,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_is_said),
         cmocka_unit_test(without_drives_no_rates_are_needed),
         cmocka_unit_test(slow_drives_take_what_their_bytes_take),
+        cmocka_unit_test(drives_that_would_help_are_twice_as_fast),
         cmocka_unit_test(a_slow_link_takes_what_its_copies_take),
         cmocka_unit_test(a_prediction_changes_no_bytes),
     };

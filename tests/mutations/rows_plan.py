@@ -164,6 +164,7 @@ mutate(
     ("drives' rates are asked for", '(!drives ||\n', '(true ||\n'),
     ("a GPU's update is not the host's", '(!moves(graph, LANE_UPDATE) || is_host_known(',
      '(is_host_known('),
+    ('drives that would help are so beside processors', '    m->rates.mixed_busy *= times;\n', ''),
     ('the most help comes first', 'p->helps[at - 1].step_s > step_s',
      'p->helps[at - 1].step_s < 0'),
     ('the update of bf16 is its own',
