@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,14 +22,17 @@ int store_fail(struct store *store, int native, const char *what)
     if (store->error.code)
         return store->error.native;
     const bool full = native == -ENOSPC || native == -EDQUOT;
+    const bool first = store->version == STORE_NO_VERSION; /* nothing is there to resume */
+    char left[48] = "no version was there yet";
+    if (!first)
+        snprintf(left, sizeof left, "version %lld is as it was", (long long)store->version);
     if (store->commit != COMMIT_NONE)
         store->commit = COMMIT_FAILED;
     return store_refuse(&store->error, full ? HST_E_DISK_SPACE : HST_E_WRITE, native,
-                        "%s of the store in %s failed: %s; version %lld is as it was. Fix: %s, "
-                        "then --resume",
-                        what, store->directories[0].path, strerror(-native),
-                        (long long)store->version,
-                        full ? "free space there" : "check the drives (dmesg, smartctl -a)");
+                        "%s of the store in %s failed: %s; %s. Fix: %s, then %s", what,
+                        store->directories[0].path, strerror(-native), left,
+                        full ? "free space there" : "check the drives (dmesg, smartctl -a)",
+                        first ? "start again" : "--resume");
 }
 
 /* ---- extents ---- */

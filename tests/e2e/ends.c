@@ -7,6 +7,8 @@
  *     HOISTWAY_END=HOW,RANK,PLACE,NTH   HOW: see strike(); PLACE: see places[]
  *     HOISTWAY_END_MARK=FILE            is made just before, and holds the clock's seconds
  */
+#include "ends.h"
+
 #include "ckpt/recut.h"
 #include "comm/wrap.h"
 #include "exec/update/optimizer.h"
@@ -26,44 +28,6 @@
 
 #define SLOW_S 4
 #define LONG_S 16 /* longer than any limit that ranks have in tests */
-
-/* Each counts for itself, from 1, in a rank's whole life. */
-enum place {
-    NUMBER,    /* ranks are numbered by a call of MPI: twice at the start */
-    WINDOW,    /* and another shares a node's memory */
-    LOAD,      /* a tile's initial values are there */
-    PUBLISH,   /* the files of the first version get their names */
-    SYNC_NAME, /* a directory is synced: after each of these, and before a move's vote */
-    PUBLISHED,
-    MOVE,    /* a rank of another number takes elements of a tile */
-    CLEAN,   /* what is left of the store before is removed */
-    FORWARD, /* the client acquires a unit */
-    BACKWARD,
-    GATHER, /* this and the next two: an operation of a step begins */
-    EXCHANGE,
-    AGREE,
-    AGREED,   /* and its end is seen */
-    UPDATE,   /* of a tile */
-    MANIFEST, /* C2: a transfer is put together; C3 and C4 alike */
-    SYNC,
-    SUPERBLOCK,
-    SUPERBLOCK_SYNC,
-    VOTE, /* C5 */
-    COMMITTED,
-    VERSIONS,      /* a resume compares what ranks have */
-    VERSIONS_SEEN, /* and knows it */
-    OPENED,        /* a resume writes its superblock */
-    KEEP,          /* ranks ask each other how far a copy of a version is */
-    NAME,          /* a copy gets its name, or loses it */
-    SAMPLES,       /* and tell each other what they have found for samples */
-    EXPORT,        /* a tile of all ranks is gathered */
-    SAVE,          /* a kernel is looked for: before ckpt asks for the memory of an export */
-    TAKE,          /* ckpt takes what one of them has of the store */
-    FILE_OPEN,     /* a file that tiles are read from or written to is opened */
-    LEAVE,         /* the client has written its export, and asks to leave */
-    CLOSE,
-    PLACES,
-};
 
 static const char *const places[PLACES] = {
     "number",
@@ -99,6 +63,17 @@ static const char *const places[PLACES] = {
     "file",
     "leave",
     "close",
+    "load-write",
+    "load-read",
+    "weights-read",
+    "weights-write",
+    "states-read",
+    "states-write",
+    "scratch-read",
+    "scratch-write",
+    "export-read",
+    "export-write",
+    "store-read",
 };
 
 static struct {
@@ -139,14 +114,22 @@ static void make_mark(void)
     close(fd);
 }
 
-static bool is_how(const char *how)
+bool is_how(const char *how)
 {
     return strcmp(end.how, how) == 0;
 }
 
-/* True where it is this place's turn, and what happens is the caller's: "eio", "full", "nan",
-   "broken", "empty". */
-static bool strike(enum place place)
+bool is_failure(void)
+{
+    return is_how("eio") || is_how("full");
+}
+
+int errno_of_how(void)
+{
+    return is_how("eio") ? -EIO : -ENOSPC;
+}
+
+bool strike(enum place place)
 {
     if (place == PLACES || place != end.place || ++end.seen != end.nth)
         return false;
@@ -316,6 +299,7 @@ int __wrap_hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_s
 int __wrap_hst_unit_acquire(struct hst_engine *engine, uint32_t unit, enum hst_sweep sweep,
                             struct hst_stream *stream, const struct hst_unit_view **view)
 {
+    now_steps();
     if (sweep == HST_FORWARD || sweep == HST_BACKWARD)
         strike(sweep == HST_FORWARD ? FORWARD : BACKWARD);
     return __real_hst_unit_acquire(engine, unit, sweep, stream, view);
@@ -357,11 +341,6 @@ static enum place place_in(const struct store *store)
     }
 }
 
-static bool is_failure(void)
-{
-    return is_how("eio") || is_how("full");
-}
-
 void __real_own_add(struct store *store, uint32_t drive, enum hst_aio_kind kind, uint64_t offset,
                     void *buffer, uint64_t bytes);
 void __wrap_own_add(struct store *store, uint32_t drive, enum hst_aio_kind kind, uint64_t offset,
@@ -379,7 +358,7 @@ int __wrap_own_result(const struct store *store);
 int __wrap_own_result(const struct store *store)
 {
     if (is_failure() && strike(place_in(store)))
-        return is_how("eio") ? -EIO : -ENOSPC;
+        return errno_of_how();
     return __real_own_result(store);
 }
 

@@ -351,6 +351,28 @@ class Numbers(Case):
             left.pop('mark')
             self.assertEqual(left, before)
 
+    def test_what_a_drive_fails_to_give_or_to_take_is_told_once_and_nothing_is_made(self):
+        """In a verify it is what is told; an export or a reshard ends, on all ranks."""
+        self.begin(apart=True)
+        before = files_in(self.run_.folder)
+        export = ('export', self.run_.store, '--model', PROGRAMS.model, '--export', self.path('x'))
+        cannot = r'/x: model\.safetensors cannot be written: '
+        for how, rank, at, words, *what in (
+                ('eio', 0, 'store-read', r'^error\[E614\] .*: Input/output error\.', *export),
+                ('full', 0, 'export-write', rf'^error\[E301\] .*{cannot}', *export),
+                ('eio', 0, 'export-write', rf'^error\[E107\] .*{cannot}', *export),
+                ('eio', 1, 'store-read', r'E614\] rank 1 .*/store1/.*: Input/output error\.',
+                 'reshard', self.run_.store, '--world', '4', '--out', self.path('x{rank}'))):
+            with self.subTest(how=how, at=at, what=what[0]):
+                self.refused(1, words, 4, *what, end=End(how, rank, at, 2))
+                self.assertIsNotNone(self.run_.struck())
+                os.unlink(self.run_.mark)
+                self.assertEqual(files_in(self.run_.folder), before)
+        done = self.ranks(4, 'verify', self.run_.store, end=End('eio', 1, 'store-read', 2))
+        self.assertEqual((done.status, done.stderr), (74, ''))
+        self.assertRegex(done.stdout, r'damaged: [^\n]*/store1/r00001\.d0\.blk, [^\n]*: Input/'
+                                      r'output error\nstep 2: 1 block is damaged\n\Z')
+
 
 class Nodes(Case):
     """Two, with a drive each that the other does not see."""

@@ -21,8 +21,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
 from rank_lives import (FIRST_PLACES, GONE_S, HOW, KINDS, LAST_PLACES, LATER_PLACES,  # noqa: E402
-                        LIMIT_S, LOAD_PLACES, STEP_PLACES, End, Programs, Row, Run, alone, some_end,
-                        wrong_of, all_of, namespaces)
+                        LIMIT_S, LOAD_PLACES, STEP_PLACES, STEPS, End, Programs, Row, Run,
+                        alone, some_end, wrong_of, all_of, namespaces)
 from data.sample_files import draw_prompts, write  # noqa: E402
 from short import SEED, SHORT, by_turns, every_day, in_turn, part, some, whole_alone  # noqa: E402
 
@@ -363,6 +363,101 @@ class Failures(unittest.TestCase):
             child = run.start(last_rank=['sh', '-c', 'ulimit -f 10240; exec "$@"', 'sh'])
             self.told_once(run, child, 1, 'E')
             run.go_on()
+
+
+class Tiles(unittest.TestCase):
+    """A drive that fails to take or to give a rank's tile: that rank tells it, and all end."""
+
+    told_once = Failures.told_once
+
+    FIRST = 'writing an extent of the store in [^\n]*; no version was there yet.*, then start again'
+    LATER = r'writing an extent of the store in [^\n]*; version \d+ is as it was.*, then --resume'
+    WEIGHTS = r'reading weights, tile [^\n]*/r00001\.d0\.blk failed'
+    STATES = r'reading optimizer states, tile [^\n]*/r00001\.d0\.blk failed'
+    EITHER = f'({WEIGHTS}|{STATES})'
+    SCRATCH = 'of (gradients|activation checkpoints), [^\n]* of the scratch file in [^\n]* failed'
+    SCRATCH_TOO, WHOLE_WEIGHTS, REPLICAS, OF_8_BITS = KINDS[2], KINDS[3], KINDS[5], KINDS[6]
+    # The rank, what for a tile is moved, the run, how often the rank surely comes there in three
+    # steps, and what it says. Weights are read for a forward or a backward, states for an update.
+    WRITES = ((1, 'load-write', ON_DRIVES, 8, FIRST), (1, 'load-write', IN_MEMORY, 8, FIRST),
+              (1, 'weights-write', ON_DRIVES, 12, LATER), (1, 'states-write', ON_DRIVES, 12, LATER),
+              (1, 'states-write', IN_MEMORY, 16, LATER), (1, 'states-write', REPLICAS, 24, LATER),
+              (1, 'scratch-write', SCRATCH_TOO, 12, SCRATCH),
+              (0, 'export-write', ON_DRIVES, 3, 'export: model.safetensors cannot be written'))
+    READS = ((1, 'weights-read', ON_DRIVES, 16, WEIGHTS), (1, 'states-read', ON_DRIVES, 12, STATES),
+             (1, 'states-read', WHOLE_WEIGHTS, 16, STATES),
+             (1, 'states-read', OF_8_BITS, 12, STATES),
+             (1, 'scratch-read', SCRATCH_TOO, 12, SCRATCH),
+             (1, 'export-read', ON_DRIVES, 8, EITHER), (1, 'export-read', SCRATCH_TOO, 4, EITHER))
+
+    def ends(self, run, end, words):
+        """A life that ends so, in time, with one error: that rank's."""
+        child = run.start('--resume', end=end)
+        code = 'E106' if 'read' in end.place else 'E301' if end.how == 'full' else 'E107'
+        cause = 'No space left on device' if end.how == 'full' else 'Input/output error'
+        self.told_once(run, child, end.rank, rf'{code}\] [^\n]*{words}')
+        self.assertLess(time.monotonic() - run.struck(), GONE_S)
+        self.assertIn(f': {cause}', run.read('stderr'))
+
+    def failed(self, end, kind, words):
+        with Run(PROGRAMS, kind, 2) as run:
+            self.ends(run, end, words)
+            if end.place.startswith('export'):
+                self.assertEqual(run.committed(), run.steps)
+                self.assertFalse(os.path.exists(run.path('export')))
+            run.go_on()
+
+    @every_day
+    def test_a_tile_that_a_drive_fails_to_move_ends_all(self):
+        rnd, rows = random.Random(SEED), []
+        for (rank, place, kind, most, words), hows in (
+                *((row, ('eio', 'full')) for row in self.WRITES),
+                *((row, ('eio',)) for row in self.READS)):
+            rows += [(End(how, rank, place, rnd.randint(1, most)), kind, words) for how in hows]
+        all_of(self, self.failed, some(rows, len(rows) // 2))
+
+    def not_gone_on(self, kind, ranks, end, words):
+        """What a resume reads or writes once its store has been found whole."""
+        with Run(PROGRAMS, kind, 2) as run:
+            run.steps = 2
+            self.assertEqual(run.start().wait(60), 0, run.read('stderr'))
+            run.steps, run.ranks = STEPS, ranks
+            self.ends(run, end, words)
+            run.go_on()
+            self.assertIn('going on after step 2', run.read('stderr'))
+
+    def test_a_tile_that_fails_in_a_resume_ends_all(self):
+        """Also of one by other ranks, which make the store theirs."""
+        moved = r'writing a tile of the store for 4 ranks in [^\n]* failed'
+        rnd, rows = random.Random(SEED), []
+        for kind, ranks, how, place, most, words in (
+                (IN_MEMORY, 2, 'eio', 'load-read', 8, self.EITHER),
+                (self.WHOLE_WEIGHTS, 2, 'eio', 'load-read', 4, self.EITHER),
+                (ON_DRIVES, 4, 'eio', 'load-write', 4, moved),
+                (ON_DRIVES, 4, 'full', 'load-write', 4, moved)):
+            rows.append((kind, ranks, End(how, 1, place, rnd.randint(1, most)), words))
+        all_of(self, self.not_gone_on, some(rows, 2))
+
+    def stepped_back(self, kind, ranks, place):
+        """Behind an end all bytes are compared: one that cannot be read is one that is damaged.
+        The last two versions are whole there, as nobody has gone on behind them."""
+        with Run(PROGRAMS, kind, 2) as run:
+            run.end_early(End('kill', 1, 'close'))
+            run.ranks = ranks
+            child = run.start('--resume', end=End('eio', 1, place))
+            status = run.wait_until_gone(child, time.monotonic(), 60)
+            told = run.read('stderr')
+            self.assertEqual(status, 0, told)
+            self.assertIsNotNone(run.struck())
+            self.assertEqual(told.count('warning[W614] the newest version of the store, '), 1, told)
+            self.assertIn(f'going on after step {STEPS - 1} of', told)
+            self.assertEqual(run.exported(), alone(PROGRAMS, kind)[1])
+
+    def test_a_tile_that_cannot_be_compared_is_as_a_damaged_one(self):
+        """All go on from the version before. Where ranks have other numbers ckpt's reader reads."""
+        rows = ((ON_DRIVES, 2, 'load-read'), (IN_MEMORY, 2, 'load-read'),
+                (ON_DRIVES, 4, 'store-read'))
+        all_of(self, self.stepped_back, some(rows, len(rows)))
 
 
 class Together(unittest.TestCase):

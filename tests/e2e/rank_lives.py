@@ -251,11 +251,14 @@ class Run:
         """Each step's loss and norm, what was evaluated and sampled, and the exported bytes."""
         steps = self.told('step', 'step', 'loss', 'grad_norm')
         steps += self.told('eval', 'step', 'loss') + self.told('sample', 'step', 'number', 'text')
+        return steps, self.exported()
+
+    def exported(self):
         sums = {}
         for name in sorted(os.listdir(self.path('export'))):
             with open(os.path.join(self.path('export'), name), 'rb') as file:
                 sums[name] = hashlib.sha256(file.read()).hexdigest()
-        return steps, sums
+        return sums
 
     # ---- a life ----
 
