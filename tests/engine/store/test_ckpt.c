@@ -60,6 +60,37 @@ static void there_and_back_no_element_changes(void **state)
     }
 }
 
+/* Each number of ranks, made at once and of what another number had made. */
+static void by_whatever_route_the_hashes_of_all_tiles_are_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t ranks, through;
+    } ROUTES[] = {{2, 8}, {2, 3}, {3, 2}, {4, 3}, {4, 8}, {8, 2}, {8, 3}};
+    static const enum hst_precision PRECISIONS[] = {HST_PRECISION_FP32, HST_PRECISION_BF16};
+    char direct[16], through[16], other[32];
+    for (size_t p = 0; p < sizeof PRECISIONS / sizeof *PRECISIONS; p++) {
+        uint64_t before = 0;
+        empty_root();
+        train(PRECISIONS[p], in_root("one"), STEPS, &oracle);
+        for (size_t i = 0; i < sizeof ROUTES / sizeof *ROUTES; i++) {
+            snprintf(direct, sizeof direct, "direct-%zu", i);
+            snprintf(through, sizeof through, "through-%zu", i);
+            snprintf(other, sizeof other, "other-%zu-a,other-%zu-b", i, i);
+            reshard("one", ROUTES[i].ranks, direct);
+            reshard("one", ROUTES[i].through, other);
+            reshard(other, ROUTES[i].ranks, through);
+            check_ranks(through, ROUTES[i].ranks);
+            const uint64_t digest = digest_of(direct);
+            assert_true(digest_of(through) == digest);
+            assert_true(digest_of(other) != digest);
+            if (i > 0)
+                assert_int_equal(digest == before, ROUTES[i].ranks == ROUTES[i - 1].ranks);
+            before = digest;
+        }
+    }
+}
+
 /* Some of so many have nothing, and are files all the same. */
 static void there_are_no_more_ranks_than_blocks_of_the_largest_unit(void **state)
 {
@@ -283,6 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back_no_element_changes),
+        cmocka_unit_test(by_whatever_route_the_hashes_of_all_tiles_are_the_same),
         cmocka_unit_test(there_are_no_more_ranks_than_blocks_of_the_largest_unit),
         cmocka_unit_test(what_is_stopped_leaves_nothing),
         cmocka_unit_test(what_is_not_held_or_not_described_is_not_read),
