@@ -3,12 +3,14 @@
 """What ranks must have alike, and what is each rank's own: one that was started otherwise, or finds
 other files under the same names, ends all of them before a store is made.
 
-    rank_alike.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER OTHER_VERSION [TEST...]
+    rank_alike.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER OTHER_VERSION OTHER_PLUGIN [TEST...]
 
-OTHER_VERSION is what a program is of where that is preloaded (other_version.c).
+OTHER_VERSION is what a program is of where that is preloaded (other_version.c); OTHER_PLUGIN is a
+plugin of MPI of another version (other_plugin.c).
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +23,8 @@ import mpi  # noqa: E402
 from short import by_turns  # noqa: E402
 
 HEADER, TOKEN = 1024, 4  # bytes of a file of llm.c, and of one of its tokens
-OTHER_VERSION = os.path.abspath(sys.argv[4])
+OTHER_VERSION, OTHER_PLUGIN = map(os.path.abspath, sys.argv[4:6])
+MPI = 'libhoistway-mpi.so'
 MODEL = os.path.join(GOLDEN, 'untied-mha')
 
 
@@ -84,8 +87,7 @@ class Alike(Case):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertRegex(done.stderr, rf"error\[E503\] [^\n]*: {what} is '{first}' for rank 0 and "
                                       rf"'{second}' for rank 1\. Fix: start all of them alike")
-        for name in ('store', 'log', 'log.jsonl', 'export', 'out'):
-            self.assertFalse(os.path.exists(self.path(name)), name)
+        self.nothing_was_made()
 
     def test_ranks_of_other_options_are_refused(self):
         first, second = self.command('--ways', '2'), self.command('--ways', '2')
@@ -131,6 +133,60 @@ class Alike(Case):
         self.refused(self.two(first, second), 'the number of directories of --store', '1', '2')
         self.assertFalse(os.path.exists(self.path('more')))
 
+    # ---- what MPI cannot join, and what ranks cannot share out ----
+
+    def nothing_was_made(self):
+        for name in ('store', 'log', 'log.jsonl', 'export', 'out'):
+            self.assertFalse(os.path.exists(self.path(name)), name)
+
+    def told_once(self, done, status, words):
+        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertRegex(done.stderr, rf'(?m)^(rank 1[^\n]*: )?error\[{words}')
+        self.assertEqual(len(mpi.errors_of(done.stderr)), 1, done.stderr)
+        self.assertEqual(done.stderr.count('Fix: '), 1, done.stderr)
+        self.nothing_was_made()
+
+    def plugin(self, name):
+        """-> its path in a folder of its own."""
+        os.mkdir(self.path(name))
+        return os.path.abspath(os.path.join(self.path(name), MPI))
+
+    def test_a_plugin_that_cannot_join_is_told(self):
+        """That of all ranks, and of one alone."""
+        whole = os.path.join(FOLDER, MPI)
+        cut, text, other = map(self.plugin, ('cut', 'text', 'other'))
+        with open(whole, 'rb') as file, open(cut, 'wb') as part:
+            part.write(file.read(os.path.getsize(whole) // 2))
+        with open(text, 'w', encoding='ascii') as file:
+            file.write('not a library\n')
+        shutil.copy(OTHER_PLUGIN, other)
+        fifo = self.plugin('fifo')
+        os.mkfifo(fifo)
+        command = self.command('--ways', '2')
+        for path, why in ((cut, 'cannot be used: it is cut short: a copy that did not finish'),
+                          (other, r'cannot be used: it is of version 0\.0\.7, this library of '),
+                          (text, 'does not load: '),
+                          (fifo, 'cannot be used: it is not a regular file')):
+            broken = ['env', f'HOISTWAY_PLUGIN_PATH={os.path.dirname(path)}', *command]
+            for first in (broken, command):
+                with self.subTest(why, all=first is broken):
+                    self.told_once(self.two(first, broken), 1,
+                                   rf'E502\] [^\n]*{re.escape(path)} {why}')
+
+    def test_a_step_that_cannot_be_shared_out_is_refused(self):
+        for words, *more in (
+                (r'E402\] [^\n]*Fix: 1 or 3 ranks, or --ways 2 or 4', '--ways', '3'),
+                (r'E402\] --batch-tokens 100 is not a multiple of --seq-len 24', '--ways', '2',
+                 '--batch-tokens', '100'),
+                (r'E402\] --batch-tokens 264 is not a multiple of --seq-len 24', '--ways', '2',
+                 '--batch-tokens', '264')):
+            command = self.command(*more)
+            with self.subTest(more):
+                if '--batch-tokens' in more:
+                    at = command.index('--batch-tokens')
+                    del command[at:at + 2]
+                self.told_once(self.two(command, command), 2, words)
+
     def test_threads_and_budgets_are_each_ranks_own(self):
         first = self.command('--ways', '2', '--world', '2', '--rank', '0', '--dram', '64M')
         second = self.command('--ways', '2', '--dram=60M', '--world', '2', '--rank', '1')
@@ -142,4 +198,4 @@ class Alike(Case):
 load_tests = by_turns
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[6:])

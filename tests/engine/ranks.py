@@ -361,8 +361,10 @@ class Ranks(unittest.TestCase):
     # ---- refusals ----
 
     def refused(self, ranks, options, words):
+        """With the status of a client that has an error of the engine (ranks.c), not by a signal.
+        Which one the program has for a code is docs/errors.md's (e2e/rank_alike.py)."""
         done = run(ranks, options)
-        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertRegex(done.stderr, words)
         self.assertEqual(told(done), [])
 
@@ -380,15 +382,19 @@ class Ranks(unittest.TestCase):
         for step in ('0', '2'):
             self.assertEqual(alone(('ways=2', f'stray={step}')), alone(('ways=2',)))
             done = run(2, ['ways=2', f'stray={step}'])
-            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertEqual(done.returncode, 1, done.stdout)
             self.assertRegex(done.stderr, r'call refused: unit 0 was asked for out of the order of '
                                           r'hst_engine_visits, [^\n]*several ranks [^\n]* keep it')
             self.assertEqual(told(done), alone(('ways=2',))[:int(step)])
 
     def test_ways_that_do_not_fit_are_refused(self):
-        self.each_is_refused((
-            ('ways=3', 'E402 3 ways cannot be shared out among 2 ranks'),
-            ('ways=5', 'E402 the 24 tokens of a step cannot be cut into 5 equal ways')))
+        rows = (('ways=3', 'E402 3 ways cannot be shared out among 2 ranks'),
+                ('ways=5', 'E402 the 24 tokens of a step cannot be cut into 5 equal ways'))
+        self.each_is_refused(rows)
+        with Store() as store:  # nor is one made
+            for option, words in rows:
+                self.refused(2, [option, 'durability=step', store.option], words)
+            self.assertEqual(os.listdir(store.folder), [])
 
     def test_what_is_whole_is_in_memory(self):
         words = 'E402 2 ranks have all {} each in memory with ZeRO stages 0 {}, not on NVMe'
