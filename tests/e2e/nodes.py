@@ -213,6 +213,23 @@ class Run(unittest.TestCase):
                 # beside integers the update wants the exact weights
                 (self.assertEqual if 'int8' in more else self.assertGreater)(less[0], 0)
 
+    def test_a_node_with_too_little_shared_memory_is_warned_of_once(self):
+        """All take messages, with the same results; where the node has enough nothing is warned."""
+        want = self.ended(alone(*self.options('--ways', '4', store='alone')))
+        losses = [line['loss'] for line in self.lines('step')]
+        for little in (True, False):
+            with self.subTest(little=little), Nodes(self, little=little) as nodes:
+                done = nodes.mpirun((2, 2), *self.options('--ways', '4', store=f'little-{little}'))
+                self.assertEqual(self.ended(done), want)
+                self.assertEqual([line['loss'] for line in self.lines('step')], losses)
+                warned = [line for line in done.stderr.splitlines() if 'W506' in line]
+                self.assertEqual(len(warned), little, done.stderr)
+                self.assertEqual(done.stderr.count('I506'), not little, done.stderr)
+                if little:
+                    self.assertRegex(warned[0], r'^warning\[W506\] ranks of a node send each other '
+                                     r"messages, [^\n]*: a node's /dev/shm is too small for \d+ KiB "
+                                     r'of each of its ranks\. Results are the same\. Fix: mount -o ')
+
     def test_a_row_that_cannot_be_cut_evenly_is_not_kept(self):
         options = self.options('--ways', '3', '--secondary', 'node')
         options[options.index('384')] = '360'  # which three share
