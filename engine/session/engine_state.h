@@ -76,6 +76,8 @@ struct shares {
     bool recut;
     uint32_t twice;         /* a rank whose file two nodes find; UINT32_MAX: none */
     struct hst_error error; /* of one that cannot be read; code 0: all can */
+    struct hst_error stray; /* of one in another rank's place; code 0: of none */
+    uint32_t stray_rank;    /* whose it is */
 };
 
 /* It says where the engine stands (engine.c, step.c). */

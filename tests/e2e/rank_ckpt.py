@@ -181,6 +181,18 @@ class Numbers(Case):
         self.refused(65, r'E613\] .* is of 4 ranks, and no rank finds r00003\.d0\.blk\. Fix: ', 4,
                      *verify)
         os.rename(self.path('kept'), self.path('store3'))
+        for rank, file in ((3, 'store3/r00003.d0.blk'), (2, 'store2/r00002.d0.blk')):
+            os.rename(self.path(file), self.path(f'store0/r0000{rank}.d0.blk'))
+            self.refused(65, rf"E613\] .*/store0/r0000{rank}\.d0\.blk is rank {rank}'s file, in "
+                             r'the directory of rank 0\. Fix: ', 2, *verify)
+            os.rename(self.path(f'store0/r0000{rank}.d0.blk'), self.path(file))
+        for rank in range(4):
+            os.rename(self.path(f'store{rank}/r0000{rank}.d0.blk'), self.path(f'kept{rank}'))
+        os.rename(self.path('kept3'), self.path('store0/r00003.d0.blk'))  # which is all there is
+        self.refused(65, r"E613\] .*/store0/r00003\.d0\.blk is rank 3's file, in ", 2, *verify)
+        os.rename(self.path('store0/r00003.d0.blk'), self.path('kept3'))
+        for rank in range(4):
+            os.rename(self.path(f'kept{rank}'), self.path(f'store{rank}/r0000{rank}.d0.blk'))
         self.refused(1, r'E617\] .* holds no version on any of 2 ranks', 2, 'list',
                      self.path('none{rank}'))
         self.refused(2, r'E402\] --store has \{name\}', 2, 'list', self.path('none{name}'))

@@ -160,6 +160,58 @@ class Numbers(unittest.TestCase):
             os.rename(run.path('new'), name)
             run.go_on()
 
+    def named_by(self, run, words, numbers):
+        """Each number of ranks is refused with these words, and no file changes."""
+        folders = [run.store.format(rank=rank) for rank in range(2)]
+        before = [sums_of(folder) for folder in folders]
+        for run.ranks in numbers:
+            self.refused(run, words, status=1)
+            self.assertEqual([sums_of(folder) for folder in folders], before)
+        run.ranks = 2
+
+    def of_another_store(self, kind, apart, numbers):
+        with Run(PROGRAMS, kind, 2, apart=apart) as run, Run(PROGRAMS, kind, 2) as other:
+            for one in (run, other):
+                one.end_early(End('kill', 1, *LEFT))
+            name = os.path.join(run.store.format(rank=1), 'r00001.d0.blk')
+            shutil.move(name, run.path('kept'))
+            shutil.copy(os.path.join(other.store, 'r00001.d0.blk'), name)
+            self.named_by(run, r'error\[E613\] .*, and no rank finds r00001\.d0\.blk.* of that '
+                               r"store: the r00001\.d0\.blk that is there is another store's\. ",
+                          numbers)
+            shutil.move(run.path('kept'), name)
+            run.go_on()
+
+    def test_a_file_of_another_store_is_told_from_one_that_is_lost(self):
+        rows = ((KINDS[0], False, (2, 1, 4)), (KINDS[1], True, (2, 4)),
+                (ALL_KINDS[5], False, (2,)))
+        all_of(self, self.of_another_store, some(rows, 3))
+
+    def in_each_others_place(self, kind, apart, first, second, words):
+        """Of a run without its log, which would tell of a version that is not there."""
+        with Run(PROGRAMS, kind, 2, apart=apart) as run:
+            run.end_early(End('kill', 0, *LEFT))
+            os.rename(run.path('log.jsonl'), run.path('log'))
+            own = [f'{run.store.format(rank=rank)}/r0000{rank}.d0.blk' for rank in range(2)]
+            others = [run.path(first), run.path(second)]
+            for names, to in ((own, others), (others, own)):
+                for rank in range(2):
+                    os.rename(names[rank], run.path(f'kept{rank}'))
+                for rank in range(2):
+                    os.rename(run.path(f'kept{rank}'), to[rank])
+                if to is others:
+                    self.named_by(run, rf'error\[E613\] {run.folder}/{words}', (2, 1, 4))
+            os.rename(run.path('log'), run.path('log.jsonl'))
+            run.go_on()
+
+    def test_files_in_each_others_place_are_told(self):
+        """In the directories of each other's ranks, or under each other's names."""
+        moved = r"store([01])/r0000([01])\.d0\.blk is rank \2's file, in the directory of rank \1"
+        named = r"store/r0000([01])\.d0\.blk has the name of rank \1's file, and is rank [01]'s"
+        rows = ((KINDS[0], True, 'store1/r00000.d0.blk', 'store0/r00001.d0.blk', moved),
+                (KINDS[1], False, 'store/r00001.d0.blk', 'store/r00000.d0.blk', named))
+        all_of(self, self.in_each_others_place, some(rows, 2))
+
     def test_one_process_becomes_several(self):
         with Run(PROGRAMS, KINDS[0], 1, steps=5) as run:
             child = run.start(launcher=())

@@ -191,11 +191,15 @@ static int check_found(struct hst_ckpt_ranks *r, struct hst_error *error)
 {
     struct report *report = &r->engine.report;
     const struct shares *shares = &r->engine.shares;
+    const enum share_fate fate = shares->map.fate;
     int rc = 0;
-    if (shares->map.fate == SHARE_MISSING && shares->error.code) { /* others do not know of it */
+    if (fate == SHARE_MISSING && shares->error.code) /* others do not know of it */
         *error = shares->error;
-        rc = error->native;
-    }
+    else if (fate == SHARE_NONE && shares->stray.code)
+        *error = shares->stray;
+    else
+        *error = (struct hst_error){0};
+    rc = error->native;
     rc = ckpt_ranks_agree(r, rc, error);
     if (rc)
         return rc;

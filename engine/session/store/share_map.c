@@ -200,6 +200,19 @@ static int number(const struct share_map_in *in, const struct one *one, struct s
     return 0;
 }
 
+static uint32_t find_other(const struct share_map_in *in, const struct one *one,
+                           const struct share_map *map)
+{
+    for (uint32_t p = 0; p < in->processes; p++)
+        for (uint32_t i = 0; i < in->counts[p]; i++) {
+            const struct share_found *found = found_of(in, p, i);
+            if (!found->forming && !is_of(found, one) && found->rank < one->as.world &&
+                share_map_first(map, in->processes, found->rank) == UINT32_MAX)
+                return found->rank;
+        }
+    return UINT32_MAX;
+}
+
 /* ---- the whole ---- */
 
 static int build(const struct share_map_in *in, struct one *stores, struct share_map *map)
@@ -227,13 +240,16 @@ static int build(const struct share_map_in *in, struct one *stores, struct share
     see(in, one, map);
     if (map->fate == SHARE_OWN && map->world != in->processes)
         map->fate = SHARE_MOVE;
+    if (map->fate == SHARE_MISSING)
+        map->other = find_other(in, one, map);
     return map->fate == SHARE_OWN ? number(in, one, map) : 0;
 }
 
 int share_map(const struct share_map_in *in, struct share_map *map)
 {
     struct one *stores = calloc(STORES_MOST, sizeof *stores);
-    *map = (struct share_map){.number = calloc(in->processes, sizeof *map->number)};
+    *map = (struct share_map){.number = calloc(in->processes, sizeof *map->number),
+                              .other = UINT32_MAX};
     for (uint32_t p = 0; map->number && p < in->processes; p++)
         map->number[p] = p;
     int rc = stores && map->number ? build(in, stores, map) : -ENOMEM;

@@ -39,6 +39,8 @@ struct share_map {
     uint32_t *number;    /* [processes]: SHARE_OWN: to be taken; else as they are */
     unsigned char *seen; /* [processes · world]: 1: this process, as it is numbered in `number`,
                             finds this rank's file */
+    uint32_t other;      /* SHARE_MISSING: of a rank whose file no process finds, one finds that of
+                            another store; UINT32_MAX: of none */
 };
 
 /** Errors: -ENOMEM. */

@@ -128,6 +128,32 @@ static void note_part(struct shares *shares, const struct store_directory *direc
                      directory->path, world);
 }
 
+/* A file that is where another rank's should be is nobody's: who misses it tells. */
+static void note_stray(struct shares *shares, const struct store_directory *directory,
+                       const struct store_name *name, const struct words *words)
+{
+    struct store_header h = {.world = 0};
+    struct hst_error ignored = {0};
+    char file[STORE_NAME_BYTES];
+    if (shares->stray.code || name->forming ||
+        store_first_look(directory, name->rank, false, &h, &ignored))
+        return;
+    const bool replica = h.world == 1 && shares->replicas > 0;
+    const uint32_t rank = replica ? name->rank : h.rank;
+    store_file_name(name->rank, 0, false, file);
+    if (rank != name->rank && h.world > 1)
+        store_refuse(&shares->stray, HST_E_STORE_MIXED, -EINVAL,
+                     "%s/%s has the name of rank %u's file, and is rank %u's. Fix: give each file "
+                     "the name of its rank",
+                     directory->path, file, name->rank, rank);
+    else if (words->rank && words->place.rank != rank && (h.world > 1 || replica))
+        store_refuse(&shares->stray, HST_E_STORE_MIXED, -EINVAL,
+                     "%s/%s is rank %u's file, in the directory of rank %u. Fix: move each file to "
+                     "the directory of its rank",
+                     directory->path, file, rank, words->place.rank);
+    shares->stray_rank = rank; /* which means nothing without a code */
+}
+
 /* A first file that cannot be read is noted; who misses it tells. */
 static int look_at_file(struct shares *shares, const struct store_directory *directory,
                         const struct store_name *name, const struct hst_store_place *place)
@@ -172,8 +198,10 @@ static int look_in(void *context, const char *path, const struct words *words)
     int rc = 0;
     for (const struct dirent *entry; names && rc == 0 && (entry = readdir(names)) != NULL;) {
         struct store_name name;
-        if (store_name_parse(entry->d_name, &name) && name.drive == 0 && !name.room &&
-            (!words->rank || words->place.rank == name.rank))
+        if (!store_name_parse(entry->d_name, &name) || name.drive > 0 || name.room)
+            continue;
+        note_stray(shares, &directory, &name, words);
+        if (!words->rank || words->place.rank == name.rank)
             rc = look_at_file(shares, &directory, &name, &words->place);
     }
     if (names)
@@ -389,22 +417,32 @@ uint32_t shares_nth(const struct shares *shares, uint32_t rank)
 static int refuse_missing(struct hst_engine *engine)
 {
     const struct shares *shares = &engine->shares;
-    char names[200], twice[120] = "";
+    const struct share_map *map = &shares->map;
+    const uint32_t ranks = engine->ranks.ranks;
+    char names[200], more[160] = "", other[STORE_NAME_BYTES];
     if (shares->error.code) /* one that is there, and cannot be read */
         return report_fail_as(&engine->report, &shares->error);
-    share_map_missing(&shares->map, engine->ranks.ranks, names, sizeof names);
+    if (shares->stray.code && shares->stray_rank < map->world &&
+        share_map_first(map, ranks, shares->stray_rank) == UINT32_MAX)
+        return report_fail_as(&engine->report, &shares->stray);
+    share_map_missing(map, ranks, names, sizeof names);
+    if (map->other != UINT32_MAX) {
+        store_file_name(map->other, 0, false, other);
+        snprintf(more, sizeof more, " of that store: the %s that is there is another store's",
+                 other);
+    } else if (shares->twice != UINT32_MAX) {
+        snprintf(more, sizeof more, ", and two nodes find a file of rank %u", shares->twice);
+    }
     if (shares->replicas > 0)
         return report_fail(&engine->report, HST_E_STORE_MIXED, -ENODATA,
                            "each of %u ranks of --zero-stage 0 goes on with a file of its own in "
-                           "%s, and no rank finds %s. Fix: cp another rank's file under that name, "
-                           "into a directory that is made with mkdir -m 700",
-                           engine->ranks.ranks, shares->store, names);
-    if (shares->twice != UINT32_MAX)
-        snprintf(twice, sizeof twice, ", and two nodes find a file of rank %u", shares->twice);
+                           "%s, and no rank finds %s%s. Fix: cp another rank's file under that "
+                           "name, into a directory that is made with mkdir -m 700",
+                           ranks, shares->store, names, more);
     return report_fail(&engine->report, HST_E_STORE_MIXED, -ENODATA,
                        "the store in %s is of %u ranks, and no rank finds %s%s. Fix: start ranks "
                        "on the nodes that have these files, or bring them to one that takes part",
-                       shares->store, shares->map.world, names, twice);
+                       shares->store, map->world, names, more);
 }
 
 static int refuse_lone(struct hst_engine *engine)

@@ -508,8 +508,11 @@ static int compared(void *context, uint64_t done_bytes, uint64_t total_bytes)
    looked for alone. */
 static int find(struct hst_engine *engine)
 {
-    if (engine->shares.map.fate == SHARE_NONE && engine->shares.error.code && engine->comm)
-        return report_fail_as(&engine->report, &engine->shares.error);
+    const struct shares *shares = &engine->shares;
+    if (shares->map.fate == SHARE_NONE && shares->error.code && engine->comm)
+        return report_fail_as(&engine->report, &shares->error);
+    if (shares->map.fate == SHARE_NONE && shares->stray.code)
+        return report_fail_as(&engine->report, &shares->stray);
     const int rc = shares_name(engine);
     return rc == -ENOENT && !engine->comm ? 0 : rc;
 }

@@ -130,6 +130,31 @@ static void what_is_missing_is_named(void **state)
     share_map_free(&map);
 }
 
+/* Of two stores that are not whole the one that is found first is looked for. */
+static void what_is_there_of_another_store_is_known(void **state)
+{
+    (void)state;
+    static const struct found mine = {2, {0, 1}, {"A", "C"}}, all = {2, {0, 1}, {"A", "BC"}};
+    static const struct {
+        struct found other;
+        uint32_t rank;
+    } rows[] = {{{2, {0, 1}, {"", "B"}}, 1},           /* in the place of one that is missing */
+                {{2, {0, 1}, {"", "A"}}, UINT32_MAX},  /* beside one that is found */
+                {{2, {0, 1}, {"", "b"}}, UINT32_MAX},  /* it has no name yet */
+                {{2, {0, 1}, {"", "D"}}, UINT32_MAX}}; /* of a rank that there is not */
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct share_map map = mapped_of_two(&mine, 3, &rows[i].other, 8, &B);
+        assert_int_equal(map.fate, SHARE_MISSING);
+        assert_memory_equal(&map.uuid, &A, sizeof A);
+        assert_int_equal(map.other, rows[i].rank);
+        share_map_free(&map);
+        map = mapped_of_two(&all, 3, &rows[i].other, 8, &B);
+        assert_int_equal(map.fate, SHARE_MOVE);
+        assert_int_equal(map.other, UINT32_MAX);
+        share_map_free(&map);
+    }
+}
+
 static void without_a_vote_there_is_no_store(void **state)
 {
     (void)state;
@@ -181,6 +206,7 @@ int main(void)
         cmocka_unit_test(ranks_have_the_numbers_of_what_they_find),
         cmocka_unit_test(what_no_order_of_nodes_gives_is_moved),
         cmocka_unit_test(what_is_missing_is_named),
+        cmocka_unit_test(what_is_there_of_another_store_is_known),
         cmocka_unit_test(without_a_vote_there_is_no_store),
         cmocka_unit_test(a_move_that_was_cut_off_is_told_by_ids),
         cmocka_unit_test(two_stores_are_no_choice),
