@@ -397,7 +397,7 @@ uint32_t placement_longest_segment(const struct placement_in *in)
 static int refuse_place(const struct placement_in *in, enum hst_class class, const char *reason,
                         char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "%s cannot be placed in %s here%s", hst_class_name(class),
+    snprintf(why, why_bytes, "--place: %s cannot be placed in %s here%s", hst_class_name(class),
              hst_tier_name(in->wish.tier[class]), reason);
     return -EINVAL;
 }
@@ -428,7 +428,8 @@ static int check_wish(const struct placement_in *in, char *why, size_t why_bytes
             return -EINVAL;
     if (!may_be_near(in) && !placement_may_be_offloaded(in)) {
         snprintf(why, why_bytes,
-                 "weights, grads and states live in hbm all three or none of them%s. Fix: name hbm "
+                 "--place: weights, grads and states live in hbm all three or none of them%s. Fix: "
+                 "name hbm "
                  "for %s of them",
                  placement_ranks(in) > 1 ? ", and not of several ranks, which meet in dram"
                  : in->host_updates      ? ", and not with --state bf16, which the host updates"

@@ -11,7 +11,7 @@ import re
 import sys
 import unittest
 
-from malformed import KEYS, TEXTS
+from malformed import KEYS, LATE, LATE_OUTPUTS, TEXTS
 from program import Folder, run, tree
 from published import NO_WARMUP, PUBLISHED
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 2))
@@ -65,6 +65,39 @@ class Configured(Folder):
         for path, part in refused.items():
             self.assert_refused(self.train('--config', path), 404, 2, part)
         self.assertEqual(len(TEXTS) + len(KEYS) + len(refused), 100)
+
+    def refuse_late(self, case, verb):
+        """By one line that has the place in the file, and before anything is written."""
+        text, more, code, line = (part.replace('FOLDER', '.') if isinstance(part, str) else part
+                                  for part in case)
+        more = [arg.replace('FOLDER', '.') for arg in more]
+        path, data = self.put(text), ['--data', self.data, '--steps=3', '--init=random']
+        if 'nvme_path' not in text:
+            more.append('--store=store')
+        before = tree(self.folder)
+        done = run(verb, '--model', self.path('model'), '--device=host', '--seq-len=32', '--config',
+                   os.path.basename(path), *more, *data * (verb == 'train'), cwd=self.folder)
+        last = [told for told in done.stderr.splitlines() if told.startswith('error')]
+        self.assertEqual(len(last), 1, done.stderr)
+        self.assertTrue(last[0].startswith(f'error[E{code}] ds.json{line}'), last[0])
+        self.assertRegex(last[0], r'Fix: \S')
+        self.assertEqual(tree(self.folder), before)
+
+    def test_a_value_that_is_refused_later_is_told_by_its_place(self):
+        for case in LATE:
+            for verb in ('train', 'plan'):
+                with self.subTest(case[:2], verb=verb):
+                    self.refuse_late(case, verb)
+        for case in LATE_OUTPUTS:
+            with self.subTest(case[:2]):
+                self.refuse_late(case, 'train')
+
+    def test_what_the_command_line_says_is_told_without_a_place(self):
+        for text, more in (('{"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}', '--lr=0'),
+                           ('{"zero_optimization": {"stage": 3}}', '--decay=3')):
+            done = self.plan(text, more)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, r'(?m)^error\[E402\] --(lr|decay) ')
 
     def test_what_is_switched_off_or_null_is_no_reason_to_refuse(self):
         done = self.plan('{"autotuning": {"enabled": false, "x": [1, {"y": 2}]}, "_a": {"b": 1}, '
@@ -313,8 +346,8 @@ class Configured(Folder):
                                '--lr=1e-3')
         self.assertEqual(got, [5e-4, 1e-3, 1e-3])
         self.assertIn(': scheduler (--schedule)\n', told)
-        self.refuse(402, 2, '--warmup=2', '--config', self.path('ds.json'),
-                    part='a warmup of 4 steps')
+        self.refuse(405, 2, '--warmup=2', '--config', self.path('ds.json'),
+                    part='scheduler.params.warmup_num_steps 4: its warmup has 4 steps')
 
     def test_a_resume_has_the_scheduler_of_its_store(self):
         keep = ('--durability=step', '--lr=1e-4')

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Malformed DeepSpeed configurations, and a part of the line that refuses each.
 
-With the files of test_what_is_no_file_of_text_is_refused they are 100. What begins with a colon is
-line and column.
+With the files of test_what_is_no_file_of_text_is_refused they are 100, without LATE. What begins
+with a colon is line and column.
 """
 
 # No Hjson (E404).
@@ -126,4 +126,62 @@ KEYS = (
     ('{"' + 'k' * 100000 + '": 1}', ':1:2: kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk'),
     ('{"bf16": {"enabled": true, "enabled\\n": 1}}',
      ':1:28: bf16.enabled\\x0a 1: DeepSpeed has no such key. Did'),
+)
+
+# Values that are refused by what takes the options, which knows no file: the configuration, more
+# options, the code, and its line from the place on. FOLDER is that of the test.
+LATE = (
+    ('{"bf16": {"bf16_optimizer_states": true}}', (), 402,
+     ':1:11: bf16.bf16_optimizer_states true (--state bf16), bf16.enabled absent (--precision '
+     'fp32): --state bf16 goes with'),
+    ('{"bf16": {"enabled": false,\n "bf16_optimizer_states": true}}', (), 402,
+     ':2:2: bf16.bf16_optimizer_states true (--state bf16), bf16.enabled false (--precision fp32)'),
+    ('{"fp16": {"enabled": true}}', ('--state=bf16',), 402,
+     ':1:11: fp16.enabled true (--precision fp16): --state bf16 goes with'),
+    ('{"fp16": {"enabled": true, "loss_scale": 128}}', ('--precision=bf16',), 402,
+     ':1:28: fp16.loss_scale 128 (--loss-scale 128): --loss-scale is for'),
+    ('{"zero_optimization": {"stage": 2, "zero_quantized_weights": true}}', (), 402,
+     ':1:36: zero_optimization.zero_quantized_weights true (--gather int8), '
+     'zero_optimization.stage 2 (--zero-stage 2): --gather int8 is for weights'),
+    ('{"zero_optimization": {"zero_quantized_weights": true}}', (), 402,
+     ':1:24: zero_optimization.zero_quantized_weights true (--gather int8), '
+     'zero_optimization.stage absent (--zero-stage 0): --gather int8 is for weights'),
+    ('{"zero_optimization": {"stage": 1}}', ('--gather=int8',), 402,
+     ':1:24: zero_optimization.stage 1 (--zero-stage 1): --gather int8 is for weights'),
+    ('{"zero_optimization": {"zero_hpz_partition_size": 8}}', (), 402,
+     ':1:24: zero_optimization.zero_hpz_partition_size 8 (--secondary node), '
+     'zero_optimization.stage absent (--zero-stage 0): --secondary node is for weights'),
+    ('{"zero_optimization": {"stage": 2, "zero_quantized_gradients": true}}', (), 402,
+     ':1:36: zero_optimization.zero_quantized_gradients true (--reduce int4): --reduce int4 is'),
+    ('{"optimizer": {"type": "AdamW", "params": {"lr": 0}}}', (), 402,
+     ':1:44: optimizer.params.lr 0 (--lr 0): --lr 0 makes'),
+    ('{"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}', ('--lr-end=1e-5',), 402,
+     ':1:44: optimizer.params.lr 1e-3 (--lr 1e-3): --lr-end 1e-05 is where'),
+    ('{"scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0}}}', (), 402,
+     ':1:47: scheduler.params.warmup_max_lr 0 (--lr 0): --lr 0 makes'),
+    ('{"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4}}}', ('--warmup=2',),
+     405, ':1:47: scheduler.params.warmup_num_steps 4: its warmup has 4 steps'),
+    ('{"scheduler": {"type": "WarmupLR"}}', ('--warmup=2',),
+     405, ':1:16: scheduler.type "WarmupLR": its warmup has 1000 steps'),
+    ('{"optimizer": {"type": "Adagrad"}, "bf16": {"enabled": true, "bf16_optimizer_states": true}}',
+     (), 402, ':1:62: bf16.bf16_optimizer_states true (--state bf16), optimizer.type "Adagrad" '
+     '(--optimizer adagrad): --state bf16 is not for'),
+    ('{"optimizer": {"type": "Lion"}}', ('--momentum=0.9',), 402,
+     ':1:16: optimizer.type "Lion" (--optimizer lion): --momentum is of other'),
+    ('{"train_batch_size": 4}', ('--ways=3',), 402,
+     ':1:2: train_batch_size 4 (--batch-tokens 128): --batch-tokens 128 is not a multiple'),
+    ('{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", '
+     '"nvme_path": "FOLDER/none/store"}}}', (), 105,
+     ':1:76: zero_optimization.offload_optimizer.nvme_path "FOLDER/none/store'),
+)
+
+# The same of what train alone writes.
+LATE_OUTPUTS = (
+    ('{"tensorboard": {"enabled": true, "output_path": "FOLDER/none/x"}}', (), 107,
+     ':1:18: tensorboard.enabled true (--tfevents FOLDER/none/x/DeepS'),
+    ('{"csv_monitor": {"enabled": true, "output_path": "FOLDER/none/x"}}', (), 107,
+     ':1:18: csv_monitor.enabled true (--csv FOLDER/none/x/DeepS'),
+    ('{"csv_monitor": {"enabled": true, "output_path": "FOLDER", "job_name": "run"}}',
+     ('--log=FOLDER/run.csv',), 402,
+     ':1:18: csv_monitor.enabled true (--csv FOLDER/run.csv): --log and --csv are one file'),
 )

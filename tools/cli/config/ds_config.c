@@ -25,16 +25,24 @@ static void show(const struct hjson_entry *e, char dst[64])
         snprintf(dst, 64, e->type == JSN_STRING ? "\"%.40s\"" : "%.40s", e->text);
 }
 
+const char *ds_entry_text(const struct ds_config *c, const struct hjson_entry *entry,
+                          char dst[DS_ENTRY_BYTES])
+{
+    char path[HJSON_PATH_BYTES], value[64];
+    show(entry, value);
+    hjson_path(&c->hjson, (size_t)(entry - c->hjson.entries), path);
+    snprintf(dst, DS_ENTRY_BYTES, "%.100s %s", path, value);
+    return dst;
+}
+
 int ds_refuse(const struct ds_config *c, const struct hjson_entry *entry, struct hst_error *error,
               const char *text)
 {
-    char path[HJSON_PATH_BYTES], value[64];
+    char what[DS_ENTRY_BYTES];
     if (!entry)
         return fail(error, FAIL_DS_KEY, -EINVAL, "%s: %s", c->name, text);
-    show(entry, value);
-    hjson_path(&c->hjson, (size_t)(entry - c->hjson.entries), path);
-    return fail(error, FAIL_DS_KEY, -EINVAL, "%s:%u:%u: %.100s %s: %s", c->name, entry->line,
-                entry->column, path, value, text);
+    return fail(error, FAIL_DS_KEY, -EINVAL, "%s:%u:%u: %s: %s", c->name, entry->line,
+                entry->column, ds_entry_text(c, entry, what), text);
 }
 
 /* ---- the text ---- */

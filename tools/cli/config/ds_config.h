@@ -34,6 +34,10 @@ struct ds_config {
 int ds_config_read(struct ds_config *config, const char *source, struct hst_error *error);
 void ds_config_close(struct ds_config *config);
 
+#define DS_ENTRY_BYTES 180u
+/** dst ← "KEY VALUE" of an entry, a long one cut. Returns dst. */
+const char *ds_entry_text(const struct ds_config *config, const struct hjson_entry *entry,
+                          char dst[DS_ENTRY_BYTES]);
 /** Fills *error: "FILE:LINE:COLUMN: KEY VALUE: text"; entry null: "FILE: text". Returns -EINVAL. */
 int ds_refuse(const struct ds_config *config, const struct hjson_entry *entry,
               struct hst_error *error, const char *text);

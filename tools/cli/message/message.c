@@ -53,12 +53,27 @@ static void print_line(const char *kind, char letter, int code, const char *text
     activity_release();
 }
 
+/* What is refused late, and of a file, is refused by whoever has never seen that. */
+static struct {
+    cli_origin_fn *fn;
+    const void *context;
+} origin;
+
+void cli_origin_of(cli_origin_fn *fn, const void *context)
+{
+    origin.fn = fn;
+    origin.context = context;
+}
+
 int cli_fail(const struct hst_error *error)
 {
+    struct hst_error told = *error;
     activity_end();
     (void)say_flush(stdout); /* it fails already */
+    if (origin.fn)
+        origin.fn(origin.context, &told);
     if (voice_tells_end())
-        print_line("error", 'E', error->code, error->message);
+        print_line("error", 'E', told.code, told.message);
     return cli_exit_code(error);
 }
 

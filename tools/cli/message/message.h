@@ -18,6 +18,10 @@ enum cli_exit {
 /** The exit code that stands for an error. Pure. */
 enum cli_exit cli_exit_code(const struct hst_error *error);
 
+/** Says of an error where a value that it names comes from, where that is not the command line. */
+typedef void cli_origin_fn(const void *context, struct hst_error *error);
+/** From now on cli_fail completes errors by it; null: by nothing. The context is borrowed. */
+void cli_origin_of(cli_origin_fn *origin, const void *context);
 /** Prints an error to stderr, of several ranks as voice_tells_end says; returns its exit code. */
 int cli_fail(const struct hst_error *error);
 

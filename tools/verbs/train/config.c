@@ -48,17 +48,20 @@ int train_config_scheduler(const struct train_options *o, struct schedule_peer *
         return 0;
     *peer = tc->options.scheduler;
     const struct ds_key *key = ds_key_find("scheduler.params.warmup_num_steps");
+    const struct ds_key *type = ds_key_find("scheduler.type");
     const struct hjson_entry *entry = tc->config.of[key - ds_keys];
+    char text[200];
     if (peer->warmup_steps == 0 && !given)
         return ds_refuse(&tc->config, entry, error,
                          "the command line does not say it. Fix: --warmup with the steps of the "
                          "warmup.");
-    if (peer->warmup_steps > 0 && given)
-        return fail(error, FAIL_VALUE, -EINVAL,
-                    "--warmup is a part of --schedule, and the scheduler of --config has a warmup "
-                    "of %llu steps. Fix: --schedule, which then counts in its place, or leave "
-                    "--warmup out.",
-                    (unsigned long long)peer->warmup_steps);
+    if (peer->warmup_steps > 0 && given) {
+        snprintf(text, sizeof text,
+                 "its warmup has %llu steps, and --warmup says others. Fix: --schedule, which then "
+                 "counts in place of the scheduler, or leave --warmup out.",
+                 (unsigned long long)peer->warmup_steps);
+        return ds_refuse(&tc->config, entry ? entry : tc->config.of[type - ds_keys], error, text);
+    }
     if (peer->warmup_steps == 0)
         peer->warmup_steps = schedule_share(o->warmup, o->steps);
     if (peer->total_steps == 0)
@@ -83,11 +86,14 @@ static int read_config(struct cli_parser *parser, struct train_options *options,
     native = native ? native : ds_config_options(&tc->config, run, &tc->options, error);
     for (size_t i = 0; i < tc->options.count && !native; i++)
         native = take(parser, tc, i, error);
+    if (!native)
+        cli_origin_of(train_config_origin, tc);
     return native ? native : train_config_scheduler(options, rates, error);
 }
 
 void train_config_close(struct train_options *options)
 {
+    cli_origin_of(NULL, NULL);
     if (options->from_file)
         ds_config_close(&options->from_file->config);
     free(options->from_file);
@@ -301,6 +307,7 @@ static void explain(const struct train_config *tc, const struct schedule_peer *r
 static int more(struct cli_parser *parser, struct train_options *options, uint32_t ranks,
                 bool *done, struct hst_error *error)
 {
+    cli_origin_of(NULL, NULL); /* that of another file of --compare */
     if (!options->config && options->explain_config)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--explain-config is about --config, which is not given. Fix: --config FILE.");

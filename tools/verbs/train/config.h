@@ -3,6 +3,7 @@
 #define HOISTWAY_TOOLS_VERBS_TRAIN_CONFIG_H
 /* --config FILE of train and plan: what a DeepSpeed configuration says beside the command line. */
 #include "cli/config/ds_config.h"
+#include "cli/message/message.h"
 #include "verbs/train/train.h"
 
 struct train_config {
@@ -23,9 +24,13 @@ int train_config_more_of(struct cli_parser *parser, struct train_options *option
  * effect: a line each, unless options->quiet. A warning tells of what only looks like what it
  * means. */
 void train_config_tell(const struct train_options *options);
+/** A cli_origin_fn whose context is a struct train_config that was taken: an error that names
+ * options which the file decides gets "FILE:LINE:COLUMN: KEY VALUE (--option
+ * value): " before it. E404 and E405 have theirs. */
+cli_origin_fn train_config_origin;
 /**
  * The scheduler that counts in place of --schedule, with the steps of the run where it leaves them
- * to it; kind 0: none. E402 where --warmup contradicts it, E405 where it leaves that to --warmup,
+ * to it; kind 0: none. E405 where --warmup contradicts it, and where it leaves that to --warmup,
  * which is not given.
  */
 int train_config_scheduler(const struct train_options *options, struct schedule_peer *peer,

@@ -585,8 +585,11 @@ int verb_train(int argc, char **argv)
         train_config_tell(&options);
     if (!native && !help)
         native = train_run(&options, &result, &error);
-    train_config_close(&options);
+    int code = CLI_EXIT_OK;
     if (native == -ECANCELED)
-        return result.resumable ? CLI_EXIT_STOPPED : CLI_EXIT_STOPPED_AT_ONCE;
-    return native ? cli_fail(&error) : CLI_EXIT_OK;
+        code = result.resumable ? CLI_EXIT_STOPPED : CLI_EXIT_STOPPED_AT_ONCE;
+    else if (native)
+        code = cli_fail(&error);
+    train_config_close(&options); /* of which an error may have told */
+    return code;
 }
