@@ -69,6 +69,7 @@ const struct ds_key ds_keys[] = {
     NOTED("optimizer.params.fp32_optimizer_states", BOOL,
           .words = "--state says of which type the states are"),
     NOTED("optimizer.params.foreach", BOOL, .words = ONE),
+    NOTED("optimizer.params.set_grad_none", BOOL, .words = ONE),
     NOTED("optimizer.legacy_fusion", BOOL, .words = ONE),
     OPTION("scheduler", SECTION,
            .words = "the rates of its class, step by step; where the command line has --schedule, "
@@ -263,9 +264,10 @@ const struct ds_key ds_keys[] = {
     OPTION("zero_optimization.zero_quantized_gradients", BOOL,
            .words = "--reduce int4: 4 bits within a node and between nodes, as "
                     "DeepSpeed has them, with a scale to each block of 512; of two ways or more"),
-    REFUSED("zero_optimization.mics_shard_size", WHOLE, .harmless = "-1",
+    REFUSED("zero_optimization.mics_shard_size", WHOLE, .harmless = "-1", .older = true,
             .words = "hoistway shards among all ranks. Fix: -1, or leave it out."),
     REFUSED("zero_optimization.mics_hierarchical_params_gather", BOOL, .harmless = "false",
+            .older = true,
             .words = "hoistway shards among all ranks. Fix: false, or leave it out."),
     REFUSED("zero_optimization.zenflow", TREE,
             .words = "it updates from gradients of an earlier step. Fix: leave it out; --update "
@@ -328,7 +330,7 @@ const struct ds_key ds_keys[] = {
     NOTED("use_data_before_expert_parallelism", BOOL, .words = ONE),
     NOTED("dataloader_drop_last", BOOL, .words = ONE),
     NOTED("vocabulary_size", WHOLE, .words = ONE),
-    NOTED("check_overflow", BOOL,
+    NOTED("check_overflow", BOOL, .older = true,
           .words = "--skip-nonfinite leaves such steps out; without it one ends the run"),
     NOTED("communication_data_type", TEXT, .words = "--reduce says what gradients are rounded to"),
     NOTED("seq_parallel_communication_data_type", TEXT,
