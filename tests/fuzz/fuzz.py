@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 TARGETS = ('safetensors', 'index', 'config', 'hjson', 'ds_config', 'machine', 'tokens', 'documents',
            'store', 'options')
+DICTIONARIES = ('ds_config',)  # TARGET.dict: words that its inputs are made of
 LIMITS = ('-rss_limit_mb=2048', '-max_len=4096', '-print_final_stats=1')
 
 
@@ -34,11 +35,12 @@ def fuzz(build, keep, target, seconds, hang):
     log = os.path.join(keep, target, 'log.txt')
     os.makedirs(corpus, exist_ok=True)
     os.makedirs(found, exist_ok=True)
+    words = [f'-dict={binaries}/{target}.dict'] if target in DICTIONARIES else []
     print(f'fuzz/{target}: for {seconds} s', flush=True)
     with open(log, 'w', encoding='utf-8') as out:
         with subprocess.Popen(
             [os.path.join(binaries, f'fuzz_{target}'), f'-max_total_time={seconds}',
-             f'-timeout={hang}', f'-report_slow_units={hang}', *LIMITS,
+             f'-timeout={hang}', f'-report_slow_units={hang}', *LIMITS, *words,
              f'-artifact_prefix={found}/', corpus, os.path.join(binaries, 'seeds', target)],
             stdout=out, stderr=out) as child:
             _, waited, usage = os.wait4(child.pid, 0)
