@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every target that is built is one that fuzz.py runs and that README.md describes, and its words are
-those of the table.
+"""Every target that is built is one that fuzz.py runs and that README.md describes, and its words
+are those of the table.
 
     test_targets.py PRINTER DICTIONARY TARGET...
 

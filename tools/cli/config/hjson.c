@@ -140,11 +140,21 @@ static const char *keep(struct scan *s, struct jsn_value span)
     return dst;
 }
 
-static int check_new(struct scan *s, const char *key)
+/* FNV-1a: of 2,048 keys each is compared with all before it, by this. */
+static uint32_t hash_of(const char *key)
+{
+    uint32_t hash = 2166136261u;
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * 16777619u;
+    return hash;
+}
+
+static int check_new(struct scan *s, const char *key, uint32_t hash)
 {
     const struct hjson *h = s->hjson;
     for (size_t i = 1; i < h->count; i++) {
-        if (h->entries[i].parent != s->container || strcmp(h->entries[i].key, key) != 0)
+        if (h->entries[i].key_hash != hash || h->entries[i].parent != s->container ||
+            strcmp(h->entries[i].key, key) != 0)
             continue;
         failed(s, "");
         snprintf(s->fault->why, sizeof s->fault->why, "'%.40s' twice (line %u has it, too)", key,
@@ -154,7 +164,7 @@ static int check_new(struct scan *s, const char *key)
     return 0;
 }
 
-static int read_key(struct scan *s, const char **key)
+static int read_key(struct scan *s, struct hjson_entry *entry)
 {
     const size_t begin = s->at;
     struct jsn_value span = {JSN_KEY, begin, begin};
@@ -168,10 +178,11 @@ static int read_key(struct scan *s, const char **key)
         return bad;
     if (s->at == begin)
         return failed(s, "something where a key belongs");
-    *key = keep(s, span);
+    entry->key = keep(s, span);
+    entry->key_hash = hash_of(entry->key);
     const size_t end = s->at;
     s->at = begin; /* where it is refused */
-    bad = check_new(s, *key);
+    bad = check_new(s, entry->key, entry->key_hash);
     if (bad)
         return bad;
     s->at = end;
@@ -223,7 +234,7 @@ static int read_entry(struct scan *s)
     place(s, s->at, &entry.line, &entry.column);
     int bad = 0;
     if (s->hjson->entries[s->container].type == JSN_OBJECT)
-        bad = read_key(s, &entry.key);
+        bad = read_key(s, &entry);
     bad = bad ? bad : read_value(s, &entry);
     if (!bad)
         s->hjson->entries[s->hjson->count++] = entry;
