@@ -13,7 +13,7 @@ import unittest
 
 from malformed import KEYS, LATE, LATE_OUTPUTS, TEXTS
 from program import Folder, run, tree
-from published import NO_WARMUP, PUBLISHED
+from published import NO_WARMUP, PUBLISHED, TRAINED
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 2))
 from short import by_turns  # noqa: E402
 
@@ -194,6 +194,41 @@ class Configured(Folder):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertRegex(done.stderr, r'(?m)^note\[I405\] .*ds.json says (.*)$')
                 self.assertIn(f'ds.json says {told}\n', done.stderr)
+
+    def trained(self, steps, *args, without=()):
+        """The weights of a run, and what it told."""
+        out = self.path('out')
+        done = self.train(f'--export={out}', '--export-dtype=fp32', '--threads=1',
+                          f'--steps={steps}', *args, without=without)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, rf'(?m)^trained {steps} steps?, ')
+        with open(os.path.join(out, 'model.safetensors'), 'rb') as f:
+            return f.read(), done.stderr
+
+    def test_a_published_configuration_of_each_origin_trains_what_its_options_do(self):
+        """A scheduler's first two steps have a rate of 0: the third trains."""
+        auto = {'warmup_min_lr': 0, 'warmup_max_lr': 5e-5, 'warmup_num_steps': 2}
+        self.assertEqual(len({name.split(' ')[0] for name in TRAINED}), 6)
+        for name, steps in TRAINED.items():
+            with self.subTest(name):
+                config, told = PUBLISHED[name]
+                told = told.replace('/local_nvme', self.path('drive'))
+                text = json.dumps(config).replace('/local_nvme', self.path('drive'))
+                *given, last = told.split(', ')
+                rates = last.startswith('the rates of ') and last.rpartition(' ')[2]
+                got, notes = self.trained(
+                    steps, '--config', self.put(text), *['--warmup=2'] * bool(rates),
+                    without=('--batch-tokens', *['--store'] * ('/drive' in text)))
+                self.assertIn(f'ds.json says {told}\n', notes)
+                if rates:
+                    total = {'total_num_steps': steps} if rates == 'WarmupDecayLR' else {}
+                    given += ['--config ' + self.put(json.dumps(
+                        {'scheduler': {'type': rates, 'params': {**auto, **total}}}), 'own.json')]
+                else:
+                    given.append(last)
+                words = [word for option in given for word in option.split(' ', 1)]
+                self.assertEqual(self.trained(steps, *words)[0], got)
+                self.assertNotEqual(self.trained(steps - 1, *words)[0], got)
 
     def test_a_text_of_base64_is_a_configuration(self):
         for encode in (base64.b64encode, base64.urlsafe_b64encode):

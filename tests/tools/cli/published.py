@@ -181,3 +181,10 @@ PUBLISHED = {
         f'{BATCH}, {ADAM}, {STAGE[3]}, --place states=nvme,weights=nvme, --store /local_nvme, '
         'the rates of WarmupLR'),
 }
+
+# One of each origin, and how many steps it is to train.
+TRAINED = {
+    'axolotl zero3_bf16_cpuoffload_all': 2, 'LLaMA-Factory ds_z3_offload_config': 2,
+    'accelerate zero_stage3_offload_config': 3, 'LLMQ 1x4090/ds_z3_offload': 2,
+    'transformers ds_config_zero3_bf16': 3, "transformers' page, NVMe": 3,
+}
