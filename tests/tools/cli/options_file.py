@@ -137,6 +137,26 @@ class OptionsFile(Folder):
         self.assertNotIn('epochs', got)
         self.assertEqual(set(got) & BESIDE, set())
 
+    def test_a_log_has_groups_what_is_frozen_and_the_optimizer(self):
+        """Each of them alone, and all that go together: without it other weights are trained."""
+        common = ('--init=random', '--steps=4', '--seq-len=32', '--batch-tokens=64', '--lr=1e-3',
+                  '--export-dtype=fp32', '--precision=bf16', '--seed=3')
+        group = ('--group=*norm*:lr=0.5x', '--group=*embed*:decay=0.5,lr=3x')
+        freeze = ('--freeze=*.1.*', '--freeze=*lm_head*')
+        plain, _ = self.exported('plain', *common)
+        for more in (group, freeze, ('--train-only=*.0.*',), ('--optimizer=lion',),
+                     ('--optimizer=sgd', '--momentum=0.5'), ('--optimizer=adagrad', '--eps=1e-6'),
+                     ('--state=8bit',), ('--optimizer=lion', '--state=bf16', *group, *freeze),
+                     ('--state=8bit', *group, *freeze)):
+            with self.subTest(more):
+                got, _ = self.repeats(*common, *more)
+                for name in {option[2:].partition('=')[0] for option in more}:
+                    values = [option.partition('=')[2] for option in more
+                              if option.startswith(f'--{name}=')]
+                    self.assertEqual(str(got[name]), ';'.join(values).replace('1e-6', '1e-06'))
+                with open(self.path('out', 'model.safetensors'), 'rb') as f:
+                    self.assertNotEqual(f.read(), plain)
+
     def test_a_log_of_a_run_that_evaluates_takes_what_on_as_it_takes_its_data(self):
         common = ('--init=random', '--steps=4', '--seq-len=16', '--batch-tokens=32', '--lr=3e-2')
         log, seen = self.path('run.jsonl'), ('--eval', self.data)
