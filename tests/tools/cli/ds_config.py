@@ -134,6 +134,19 @@ class Configured(Folder):
                          r'--zero-stage 3, --gather int8, --secondary node|'
                          r'--zero-stage 3, --secondary node, --gather int8')
 
+    def test_a_secondary_partition_that_is_no_nodes_ranks_is_noted(self):
+        for size, noted in ((1, False), (4, True), (8, False), (16, True)):
+            text = f'{{"zero_optimization": {{"stage": 3,\n "zero_hpz_partition_size": {size}}}}}'
+            place = f'note[I405] {self.path("ds.json")}:2:2: zero_optimization.zero_hpz_partition'
+            done = self.plan(text, '--world=16', '--nodes=2', '--batch-tokens=512')
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual('--secondary node' in done.stderr, size > 1)
+            self.assertEqual(f'{place}_size {size}: a node has 8 ranks, ' in done.stderr, noted)
+            self.assertEqual(done.stderr.count('a node has'), noted)
+            for more in (('--world=16', '--nodes=2', '--secondary=none'), ()):
+                told = self.plan(text, '--batch-tokens=512', *more).stderr
+                self.assertNotIn('a node has', told)
+
     def test_what_zeropp_has_of_gradients_has_an_option(self):
         """Of one way it is refused, and the option takes the file's wish back."""
         for on, more, told in (('false', (), None), ('true', (), 'refused'),

@@ -255,8 +255,8 @@ const struct ds_key ds_keys[] = {
                      "zero_optimization.stage3_gather_fp16_weights_on_model_save",
           .words = "--export writes whole tensors, in the type of --export-dtype"),
     OPTION("zero_optimization.zero_hpz_partition_size", WHOLE,
-           .words = "--secondary node, where it is more than 1; of as many ranks as a node "
-                    "has"),
+           .words = "--secondary node, where it is more than 1; that is among all ranks of a node, "
+                    "and another number than theirs is noted"),
     OPTION("zero_optimization.zero_quantized_weights", BOOL, .words = "--gather int8"),
     REFUSED("zero_optimization.zero_quantized_nontrainable_weights", BOOL, .harmless = "false",
             .words =

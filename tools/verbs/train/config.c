@@ -443,9 +443,30 @@ static void warn_worded(const struct train_config *tc)
                  tc->config.name, worded.text, rest(&worded, more_of));
 }
 
+/* DeepSpeed shares among so many ranks, hoistway among those of a node. Which of both decides how
+ * much a rank keeps, and no number. */
+static void tell_secondary(const struct train_config *tc, const struct hst_launch *launch)
+{
+    char what[DS_ENTRY_BYTES];
+    for (size_t i = 0; i < tc->options.count; i++) {
+        const struct ds_option *o = &tc->options.list[i];
+        if (tc->how[i] != CLI_TAKEN || strcmp(o->option, "secondary") != 0 ||
+            strtod(o->entry->text, NULL) == launch->locals)
+            continue;
+        cli_note(
+            CLI_CONFIG,
+            "%s:%u:%u: %s: a node has %u rank%s, and hoistway shares what it keeps there among "
+            "all of them, whatever this number is.",
+            tc->config.name, o->entry->line, o->entry->column,
+            ds_entry_text(&tc->config, o->entry, what), launch->locals,
+            launch->locals == 1 ? "" : "s");
+    }
+}
+
 void train_config_tell(const struct train_options *options)
 {
     const struct train_config *tc = options->from_file;
+    const struct hst_launch *launch = options->engine.launch;
     train_options_file_tell(options);
     if (!tc)
         return;
@@ -454,4 +475,6 @@ void train_config_tell(const struct train_options *options)
         return;
     tell_options(tc);
     tell_noted(tc);
+    if (launch && launch->ranks > 1 && launch->locals > 0)
+        tell_secondary(tc, launch);
 }
