@@ -13,6 +13,8 @@ import sys
 import unittest
 
 from program import Folder, run
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'views'))
+from logs import FILE, events  # noqa: E402
 
 PAGE = os.path.abspath(sys.argv.pop(1))
 HARMLESS = re.compile(r' \(not refused: (.*)\)$')
@@ -120,6 +122,30 @@ class Rows(Folder):
         done = self.train('--config', self.put(config))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(os.path.exists(self.path('x.csv')))
+
+    def test_the_events_of_the_file_are_written(self):
+        """Its folder is made, and two monitors of one run do not meet in it."""
+        monitor = {'enabled': True, 'output_path': f'{self.folder}/logs', 'job_name': 'x'}
+        os.mkdir(self.path('logs'))
+        for name, more in (('x', {}), ('DeepSpeedJobName', {'job_name': None})):
+            config = {'tensorboard': {**monitor, **more}, 'csv_monitor': {**monitor, **more}}
+            where = f'{self.folder}/logs/{name}'
+            row = self.explained(config)['tensorboard.enabled']
+            self.assertEqual(row, f'true --tfevents {where}')
+            done = self.train('--config', self.put(config))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            head, *seen = events(os.path.join(where, FILE))
+            self.assertEqual((head[2], [step for _, step, _, _ in seen]),
+                             ('brain.Event:2', [1, 2, 3]))
+            with open(f'{where}.csv', encoding='ascii') as f:
+                self.assertEqual(len(f.readlines()), 4)
+        self.assertEqual(len(os.listdir(self.path('logs'))), 4)
+
+    def test_a_monitor_that_is_off_writes_nothing(self):
+        off = {'enabled': False, 'output_path': self.path('logs')}
+        done = self.train('--config', self.put({'tensorboard': off, 'csv_monitor': off}))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(os.path.exists(self.path('logs')))
 
     def test_a_number_with_an_exponent_is_whole_as_it_stands(self):
         told = self.plan('{"train_batch_size": 4e0, "fp16": {"enabled": true, '
