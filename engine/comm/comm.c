@@ -48,6 +48,7 @@ static int open_with(const struct comm_plugin *plugin, const struct comm_config 
     filled.device_sum = hst_op_sum_ways;
     filled.library = hst_plugin_library;
     filled.piece_bytes = config->piece_bytes ? config->piece_bytes : COMM_PIECE_BYTES;
+    filled.sum_inputs = config->sum_inputs ? config->sum_inputs : HST_SUM_INPUTS;
     filled.limit_s = config->limit_s > 0 ? config->limit_s : COMM_LIMIT_S;
     return plugin->open(&filled, comm, failure);
 }
@@ -107,6 +108,10 @@ int comm_open(const struct comm_config *config, struct comm **comm, struct comm_
         return comm_fail(told, -EINVAL, COMM_NOBODY,
                          "pieces of %zu bytes are asked for, of which %zu are the most",
                          config->piece_bytes, COMM_PIECE_MOST);
+    if (config->sum_inputs > HST_SUM_INPUTS || (config->sum_inputs & (config->sum_inputs - 1)))
+        return comm_fail(told, -EINVAL, COMM_NOBODY,
+                         "sums of %u inputs at once are asked for: a power of two, %d at most",
+                         config->sum_inputs, HST_SUM_INPUTS);
     if (config->launch.ranks == 1) {
         int rc = comm_self_open(comm);
         return rc ? comm_fail(told, rc, COMM_NOBODY, "no memory for the comm of one rank") : 0;

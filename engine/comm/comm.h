@@ -58,6 +58,9 @@ struct comm_config {
     /* seconds for which an operation, or closing, may wait for a rank before it fails; 0: 60 */
     double limit_s;
     bool messages; /* use messages even where memory could be shared (for tests and figures) */
+    /* inputs that the device adds in one operation, a power of two, HST_SUM_INPUTS at most; more
+       are added by blocks of so many; 0: HST_SUM_INPUTS (fewer are for tests) */
+    uint32_t sum_inputs;
     /* set by comm_open: what adds, and makes integers of values and back, so that a plugin has no
        kernel of its own */
     int (*sum)(const struct hst_sum_ways *args);
@@ -115,7 +118,7 @@ struct comm_info {
  * Errors: -EINVAL, -ENODEV (no plugin, one of another version, a world that no transport carries,
  * or whose size MPI knows otherwise; no NCCL, or one that is too old, on any rank), -EBUSY,
  * -ENOMEM, -EIO, -EPIPE (NCCL: a rank does not come within limit_s), -ENOTSUP (NCCL: more ranks in
- * a hop than HST_SUM_INPUTS); *failure (may be null) is written on failure.
+ * a hop than comm_hops_fit has); *failure (may be null) is written on failure.
  * Ownership: the caller closes it. Cost: seconds where MPI starts; one thread.
  */
 int comm_open(const struct comm_config *config, struct comm **comm, struct comm_failure *failure);
@@ -256,7 +259,8 @@ uint64_t comm_op_bytes(const struct comm_op *op, uint32_t ranks, uint32_t locals
  * of two. 1: exchanges have one hop. uniform: all nodes have as many ranks.
  */
 uint32_t comm_hop_group(const struct comm_info *info, bool uniform);
-/** Whether a GPU can add what meets in a hop, HST_SUM_INPUTS at most. why is written where not. */
+/** Whether a GPU can add what meets in a hop: HST_SUM_INPUTS blocks of as many inputs at most. why
+ * is written where not. */
 bool comm_hops_fit(const struct comm_info *info, bool uniform, char why[COMM_WHY_BYTES]);
 
 /** This machine's name, where what is not printable ASCII is '?'. It is that by which ranks tell

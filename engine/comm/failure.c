@@ -89,9 +89,10 @@ bool comm_hops_fit(const struct comm_info *info, bool uniform, char why[COMM_WHY
 {
     const uint32_t group = comm_hop_group(info, uniform), groups = info->ranks / group;
     const uint32_t inputs = groups > group ? groups : group;
-    if (inputs > HST_SUM_INPUTS)
+    const uint32_t most = HST_SUM_INPUTS * HST_SUM_INPUTS; /* blocks, and inputs of each */
+    if (inputs > most)
         snprintf(why, COMM_WHY_BYTES,
-                 "an exchange by NCCL has %u ranks in one hop, and a GPU adds %d inputs at most",
-                 inputs, HST_SUM_INPUTS);
-    return inputs <= HST_SUM_INPUTS;
+                 "an exchange by NCCL has %u ranks in one hop, and a GPU adds %u inputs at most",
+                 inputs, most);
+    return inputs <= most;
 }

@@ -2,6 +2,8 @@
 /* Decides what a tree is, what its nodes are, and the types of values. Plugins compile it too. */
 #include "sum_tree.h"
 
+#include <stddef.h>
+
 static bool is_power_of_two(uint32_t n)
 {
     return n && !(n & (n - 1));
@@ -49,6 +51,28 @@ enum hst_dtype hst_sum_type(const struct hst_sum_tree *tree, struct hst_sum_node
 bool hst_sum_quantised(const struct hst_sum_tree *tree, struct hst_sum_node node)
 {
     return tree->quant && !is_root(tree, node) && is_reduced(tree, node);
+}
+
+/* The output is a node of more ways than a block has, so a block begins at a multiple of its own. */
+struct hst_sum_ways hst_sum_block(const struct hst_sum_ways *sum, uint32_t most, uint32_t b)
+{
+    const uint32_t begin = b * most, left = sum->inputs - begin;
+    struct hst_sum_ways block = *sum;
+    block.first += begin * sum->each;
+    block.inputs = most < left ? most : left;
+    block.in = sum->in ? sum->in + begin : NULL;
+    block.out = NULL;
+    block.partial = NULL;
+    return block;
+}
+
+struct hst_sum_ways hst_sum_of_blocks(const struct hst_sum_ways *sum, uint32_t most)
+{
+    struct hst_sum_ways blocks = *sum;
+    blocks.each *= most;
+    blocks.inputs = (sum->inputs - 1) / most + 1;
+    blocks.in = NULL;
+    return blocks;
 }
 
 /* Where there are several inputs, the first one ends before the ways do: it is a power of two, the

@@ -124,6 +124,16 @@ class Nccl(unittest.TestCase):
         self.alike((3, 3), '--ways', '6', nccl='in-progress=1')
         self.alike((1, 1), '--ways', '2')
 
+    def test_the_same_bytes_where_a_gpu_adds_fewer_than_there_are(self):
+        """Sums of blocks come first: in one hop, in either of two, and of integers. The pieces are
+        so small that sums of blocks, had they no room of their own, would lie on others' parts."""
+        for nodes, ways, inputs, options in some((
+                ((3, 3), 12, 4, ('--piece', '170000')), ((4,), 8, 2, ('--piece', '120000')),
+                ((4, 4), 8, 2, ('--piece', '200000')), ((2, 2, 2, 2), 8, 2, ()),
+                ((3,), 12, 2, ()), ((1,) * 8, 8, 4, ('--piece', '150000'))), 2):
+            with self.subTest(nodes=nodes, ways=ways, inputs=inputs):
+                self.alike(nodes, '--ways', str(ways), '--inputs', str(inputs), *options)
+
     @whole_alone
     def test_the_same_bytes_on_two_nodes_whatever_runs_early(self):
         for streams in STREAMS:

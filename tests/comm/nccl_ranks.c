@@ -6,6 +6,7 @@
  * has been read.
  *
  *   --ways W  --piece BYTES  --limit SECONDS
+ *   --inputs N    the device adds so many inputs at once, and more by blocks
  *   --device NAME a device, in the place of the GPU that is this rank's
  *   --number      ranks take the numbers of the opposite order first
  *   --early       reads each row without waiting for its gather
@@ -34,7 +35,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROW = (96 << 10) + 96, WAYS_MOST = 12, SHIFT = 256, VALUES = 20000, FAILED = 3, LATE_S = 8 };
+/* Of each number of ranks up to 12 that divides it a shard is aligned, in 16 bits too. */
+enum {
+    ROW = (96 << 10) + 192,
+    WAYS_MOST = 12,
+    SHIFT = 256,
+    VALUES = 20000,
+    FAILED = 3,
+    LATE_S = 8
+};
 #define MEMORY ((uint64_t)256 << 20)
 
 static struct {
@@ -392,6 +401,8 @@ static void read_options(int argc, char **argv)
             g.ways = (uint32_t)atoi(next);
         else if (strcmp(argv[i], "--piece") == 0)
             g.config.piece_bytes = (size_t)atoi(next);
+        else if (strcmp(argv[i], "--inputs") == 0)
+            g.config.sum_inputs = (uint32_t)atoi(next);
         else if (strcmp(argv[i], "--limit") == 0)
             g.config.limit_s = atof(next);
         else if (strcmp(argv[i], "--fault") == 0)

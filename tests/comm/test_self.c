@@ -195,6 +195,14 @@ static void worlds_that_nothing_joins_do_not_open(void **state)
     config.piece_bytes = COMM_PIECE_MOST + 1;
     assert_int_equal(comm_open(&config, &comm, &failure), -EINVAL);
     assert_non_null(strstr(failure.text, "pieces of 536870913 bytes"));
+    for (uint32_t inputs = 1; inputs <= 2 * HST_SUM_INPUTS; inputs++) {
+        config = alone;
+        config.sum_inputs = inputs;
+        const bool good = inputs <= HST_SUM_INPUTS && !(inputs & (inputs - 1));
+        assert_int_equal(comm_open(&config, &comm, &failure), good ? 0 : -EINVAL);
+        assert_true(good || strstr(failure.text, "a power of two, 64 at most"));
+        assert_int_equal(comm_close(&comm), 0);
+    }
     assert_null(comm);
 }
 

@@ -198,10 +198,16 @@ static void hops_have_as_many_inputs_as_a_gpu_adds(void **state)
         bool uniform;
         uint32_t group;
         const char *most; /* of one hop, where that is too much */
-    } rows[] = {{1, 64, true, 1, NULL},         {1, 65, true, 1, "65 ranks in one hop"},
-                {64, 8, true, 8, NULL},         {128, 8, true, 8, "128 ranks in one hop"},
-                {64, 8, false, 1, "512 ranks"}, {2, 128, true, 128, "128 ranks in one hop"},
-                {22, 3, true, 1, "66 ranks"},   {16, 12, true, 4, NULL}};
+    } rows[] = {{1, 65, true, 1, NULL},
+                {128, 8, true, 8, NULL},
+                {4096, 8, true, 8, NULL},
+                {4097, 8, true, 8, "4097 ranks in one hop, and a GPU adds 4096 inputs at most"},
+                {512, 8, false, 1, NULL},
+                {513, 8, false, 1, "4104 ranks"},
+                {2, 4096, true, 4096, NULL},
+                {2, 8192, true, 8192, "8192 ranks"},
+                {1366, 3, true, 1, "4098 ranks"},
+                {16, 12, true, 4, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[COMM_WHY_BYTES] = "";
         const struct comm_info info = {.ranks = rows[i].nodes * rows[i].locals,

@@ -12,7 +12,7 @@
 #include <hoistway/cpu_adam.h>
 #include <stdlib.h>
 
-enum { MOST = HST_SUM_INPUTS, ROOM = 12305 };
+enum { MOST = HST_SUM_INPUTS, MANY = 2 * MOST + 2, ROOM = 12305 };
 
 /* Of inputs [first, first + each·inputs) of a tree. */
 struct parameters {
@@ -32,7 +32,7 @@ struct operands {
     struct tensor *in, *out, *partial, *kept;
     struct tensor *sums; /* of some ways each, where they are added in several calls */
     size_t input_bytes;  /* from one input to the next */
-    const void *row[MOST];
+    const void *row[MANY];
 };
 
 static uint32_t random_bits(struct suite *s)
@@ -443,6 +443,87 @@ static void ways_added_in_several_calls_have_the_bytes_of_one(void **state)
         suite_run(calls_case, &ways);
 }
 
+/* ---- more inputs than an operation takes ----------------------------------------------------- */
+
+enum { BLOCKED = 1030 }; /* elements: of integers two blocks and a part of one */
+
+/* Blocks first, and then their sums, as a caller has it who is a transport. */
+static void add_by_blocks(struct suite *s, const struct operands *o, const struct hst_sum_ways *all)
+{
+    const void *value[MOST];
+    struct hst_sum_ways blocks = hst_sum_of_blocks(all, MOST);
+    for (uint32_t b = 0; b < blocks.inputs; b++) {
+        struct hst_sum_ways block = hst_sum_block(all, MOST, b);
+        value[b] = block.in[0];
+        if (block.inputs == 1)
+            continue;
+        block.out = (char *)o->sums->data + b * o->input_bytes;
+        value[b] = block.out;
+        assert_int_equal(hst_op_sum_ways(s->stream, &block), 0);
+        suite_sync(s); /* the pointers are borrowed */
+    }
+    blocks.in = value;
+    assert_int_equal(hst_op_sum_ways(s->stream, &blocks), 0);
+    suite_sync(s);
+}
+
+/* The host adds any number of inputs at once: those that `fill` has left. */
+static void blocks_and_host(struct suite *s, const struct operands *o, struct hst_sum_ways all)
+{
+    static float values[MANY][BLOCKED];
+    static double exact[ROOM], magnitude[ROOM];
+    static struct result want;
+    const void *in[MANY];
+    float *rows[MANY];
+    for (uint32_t i = 0; i < all.inputs; i++) {
+        rows[i] = values[i];
+        in[i] = s->staging + i * o->input_bytes;
+    }
+    fill(s, o, &all, rows, exact, magnitude);
+    struct hst_sum_ways host = all;
+    host.in = in;
+    host.out = want.out;
+    host.partial = want.partial;
+    assert_int_equal(hst_host_sum_ways(&host), 0);
+    add_by_blocks(s, o, &all);
+    expect_result(s, &all, "by blocks", &want);
+}
+
+static void blocks_case(struct suite *s, const void *parameters)
+{
+    const struct parameters *p = parameters;
+    static const uint32_t hops[] = {1, 8, MOST, 2 * MOST, 4 * MOST};
+    static const enum hst_quant quants[] = {0, 0, HST_INT8, HST_INT4};
+    const struct operands o = operands_of(s, p->inputs, p->count);
+    for (size_t h = 0; h < sizeof hops / sizeof *hops; h++)
+        for (uint32_t turn = 0; turn < DTYPES * 4; turn++) {
+            const enum hst_dtype root = suite_dtypes[turn / 4];
+            const uint32_t each = turn % 3 ? 1 : 4, ways = p->inputs * each;
+            blocks_and_host(
+                s, &o,
+                (struct hst_sum_ways){.tree = {p->whole ? ways : 3 * ways, hops[h],
+                                               turn % 4 ? HST_F32 : root, root, quants[turn % 4]},
+                                      .first = p->whole ? 0 : ways,
+                                      .each = each,
+                                      .inputs = p->inputs,
+                                      .in = o.row,
+                                      .out = o.out->data,
+                                      .count = p->count,
+                                      .partial = turn % 2 ? o.partial->data : NULL});
+        }
+    tensor_read(s, o.out);
+    tensor_read(s, o.kept);
+}
+
+static void more_inputs_than_an_operation_takes_have_the_bytes_of_one_sum(void **state)
+{
+    (void)state;
+    static const uint32_t inputs[] = {65, 100, 128, MANY};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        suite_run(blocks_case, &(struct parameters){inputs[i], i % 2 ? 37 : BLOCKED, true});
+    suite_run(blocks_case, &(struct parameters){2 * MOST, 37, false});
+}
+
 static void refusals_case(struct suite *s, const void *parameters)
 {
     (void)parameters;
@@ -499,6 +580,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_number_of_elements_has_its_partials),
         cmocka_unit_test(sums_that_integers_give_back_have_the_bytes_of_the_definition),
         cmocka_unit_test(ways_added_in_several_calls_have_the_bytes_of_one),
+        cmocka_unit_test(more_inputs_than_an_operation_takes_have_the_bytes_of_one_sum),
         cmocka_unit_test(wrong_arguments_are_refused_and_touch_nothing),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests);

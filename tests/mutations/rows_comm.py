@@ -74,6 +74,27 @@ mutate(
     ('nothing is written behind the last', 'at + W > left && at + i < left', 'at + W > left'),
 )
 mutate(
+    'kernels/base/sum_tree.c', 'kernels/ways',
+    ('a block begins at its own ways', 'block.first += begin * sum->each;', ''),
+    ('the last block may have fewer inputs', 'block.inputs = most < left ? most : left;',
+     'block.inputs = most;'),
+    ('a block is an input of more ways', 'blocks.each *= most;', ''),
+)
+mutate(
+    'engine/comm/nccl/exchange.c', 'comm/nccl',
+    ('sums of blocks lie behind what one hop brings', 'n->ring + parts * piece.count)',
+     'n->ring)'),
+    ('and behind what two bring', '(h->other + mid * h->most)', '(h->parts + in * h->most)'),
+    ('a block of one input is its value', 'added ? block.in[0] : partial', 'partial'),
+    ('each block has its own sum', 'add_at_once(n, block, partial + b * count)',
+     'add_at_once(n, block, partial)'),
+)
+mutate(
+    'engine/comm/nccl/sums.c', 'comm/nccl',
+    ('sums of blocks are apart from sums of a group', 'e->partial = e->mid + sums * e->most;',
+     'e->partial = e->mid;'),
+)
+mutate(
     'engine/comm/nccl/sums.c', 'comm/nccl',
     ('what is no group travels as it is', 'return hst_sum_quantised(&h->sum.tree, node);',
      'return true;'),

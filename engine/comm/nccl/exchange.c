@@ -3,8 +3,9 @@
  * The exchange on device memory: ranks hand each other their parts of a piece, and the device's own
  * sum adds them in the tree's order, behind it in the same stream. So one buffer to receive into
  * is enough. Between nodes it takes two hops, as over MPI: the sums of a group of a node are what
- * leaves it. A whole shard of one type that fits the buffer is one all-to-all where the library has
- * that; all else is sends and receives in one group.
+ * leaves it. Where more ranks meet in a hop than the device adds at once, it adds them by blocks,
+ * whose sums have their room in the buffer too. A whole shard of one type that fits the buffer is
+ * one all-to-all where the library has that; all else is sends and receives in one group.
  */
 #include "comm/nccl/nccl_comm.h"
 
@@ -42,14 +43,41 @@ static size_t sizes_of(const struct hst_sum_ways *sum, size_t *size)
     return most;
 }
 
-int nccl_add(struct nccl *n, const struct hst_sum_ways *sum, void *out, size_t count)
+uint32_t nccl_blocks(const struct nccl *n, uint32_t inputs)
 {
-    struct hst_sum_ways args = *sum;
-    args.in = n->input;
-    args.out = out;
-    args.count = count;
-    int rc = n->config.device_sum(n->stream, &args);
+    const uint32_t most = n->config.sum_inputs;
+    return inputs > most ? (inputs - 1) / most + 1 : 0;
+}
+
+static int add_at_once(struct nccl *n, struct hst_sum_ways sum, void *out)
+{
+    sum.out = out;
+    int rc = n->config.device_sum(n->stream, &sum);
     return rc ? nccl_device_failed(n, rc, "the sum of an exchange cannot be begun") : 0;
+}
+
+/* The device has taken a block's pointers once its sum is begun, so that the sum's may stand where
+   they were. */
+int nccl_add(struct nccl *n, const struct hst_sum_ways *sum, float *partial, void *out,
+             size_t count)
+{
+    const uint32_t most = n->config.sum_inputs, blocks = nccl_blocks(n, sum->inputs);
+    struct hst_sum_ways all = *sum;
+    all.in = n->input;
+    all.count = count;
+    if (!blocks)
+        return add_at_once(n, all, out);
+    int rc = 0;
+    for (uint32_t b = 0; !rc && b < blocks; b++) {
+        const struct hst_sum_ways block = hst_sum_block(&all, most, b);
+        const bool added = block.inputs == 1; /* of one input it is the sum already */
+        const void *value = added ? block.in[0] : partial + b * count;
+        rc = added ? 0 : add_at_once(n, block, partial + b * count);
+        n->input[b] = value;
+    }
+    all = hst_sum_of_blocks(&all, most);
+    all.in = n->input;
+    return rc ? rc : add_at_once(n, all, out);
 }
 
 /* ---- sends and receives ---------------------------------------------------------------------- */
@@ -139,7 +167,8 @@ static int one_hop(struct nccl *n, const struct comm_op *op)
     const struct hst_sum_ways sum = {
         .tree = op->tree, .each = op->tree.ways / ranks, .inputs = ranks};
     const size_t widest = sizes_of(&sum, n->size), own = n->size[n->info.rank];
-    const size_t room = n->config.piece_bytes / ranks / widest;
+    const size_t parts = ranks * widest, partials = nccl_blocks(n, ranks) * sizeof(float);
+    const size_t room = n->config.piece_bytes / (parts + partials);
     const bool at_once =
         n->library.ncclAlltoAll && op->count <= room && is_one_type(n->size, ranks);
     const size_t most = at_once ? op->count : room / ALIGN * ALIGN;
@@ -153,8 +182,8 @@ static int one_hop(struct nccl *n, const struct comm_op *op)
             n->input[r] = r == n->info.rank ? (const char *)op->in + (r * op->count + at) * own
                                             : n->ring + r * piece.count * widest;
         rc = rc ? rc
-                : nccl_add(n, &sum, (char *)op->out + at * hst_dtype_bytes(op->tree.root),
-                           piece.count);
+                : nccl_add(n, &sum, (float *)(void *)(n->ring + parts * piece.count),
+                           (char *)op->out + at * hst_dtype_bytes(op->tree.root), piece.count);
     }
     if (!rc)
         count_parts(n, op->count);
@@ -172,6 +201,7 @@ struct hops {
     size_t most;                  /* elements of a piece of each shard */
     char *parts;                  /* [inner.count][outer.count][most] */
     char *mid, *other;            /* sums of this group, of others: [outer.count][most] */
+    float *partial;               /* [blocks of the hop that has more][most], sums of blocks */
 };
 
 static int describe(struct nccl *n, const struct comm_op *op, struct hops *h)
@@ -191,13 +221,15 @@ static int describe(struct nccl *n, const struct comm_op *op, struct hops *h)
     h->mid_widest = sizes_of(&h->outer_sum, n->size + n->info.ranks);
     h->mid_size = n->size + n->info.ranks;
     const size_t in = (size_t)n->group * groups * h->in_widest, mid = groups * h->mid_widest;
-    const size_t of_each = in + 2 * mid; /* bytes of an element of each shard */
+    const size_t partials = nccl_blocks(n, n->group > groups ? n->group : groups) * sizeof(float);
+    const size_t of_each = in + 2 * mid + partials; /* bytes of an element of each shard */
     h->most = of_each ? n->config.piece_bytes / of_each / ALIGN * ALIGN : 0;
     if (!h->most)
         return nccl_too_small(n);
     h->parts = n->ring;
     h->mid = h->parts + in * h->most;
     h->other = h->mid + mid * h->most;
+    h->partial = (float *)(void *)(h->other + mid * h->most);
     return 0;
 }
 
@@ -238,7 +270,7 @@ static int add_inner(struct nccl *n, const struct hops *h, const struct piece *p
         for (uint32_t i = 0; i < h->inner.count; i++)
             n->input[i] =
                 i == h->inner.self ? own_part(h, piece, i, g) : received_part(h, piece, i, g);
-        rc = nccl_add(n, &h->inner_sum, h->mid + g * step, piece->count);
+        rc = nccl_add(n, &h->inner_sum, h->partial, h->mid + g * step, piece->count);
     }
     return rc;
 }
@@ -265,7 +297,7 @@ static int add_outer(struct nccl *n, const struct hops *h, const struct piece *p
     const size_t step = piece->count * h->mid_widest;
     for (uint32_t g = 0; g < h->outer.count; g++)
         n->input[g] = (g == h->outer.self ? h->mid : h->other) + g * step;
-    return nccl_add(n, &h->outer_sum,
+    return nccl_add(n, &h->outer_sum, h->partial,
                     (char *)piece->op->out + piece->at * hst_dtype_bytes(piece->op->tree.root),
                     piece->count);
 }

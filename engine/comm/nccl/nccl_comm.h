@@ -158,8 +158,15 @@ int nccl_send_part(struct nccl *n, const struct peers *p, uint32_t peer, const c
 int nccl_receive_part(struct nccl *n, const struct peers *p, uint32_t peer, char *to, size_t bytes);
 /* The group's end begins all of it, whatever went wrong in between: rc, which it returns then. */
 int nccl_end_group(struct nccl *n, const struct peers *p, int rc);
-/* out ← the sum of count elements of each of n->input, behind all that is in the stream. */
-int nccl_add(struct nccl *n, const struct hst_sum_ways *sum, void *out, size_t count);
+/* Blocks of inputs whose sums come first, where a device adds no more at once; 0: it adds all. */
+uint32_t nccl_blocks(const struct nccl *n, uint32_t inputs);
+/*
+ * out ← the sum of count elements of each of n->input, behind all that is in the stream. What
+ * n->input has is used up.
+ * partial [nccl_blocks][count] of 4 bytes, apart from all else, for sums of blocks
+ */
+int nccl_add(struct nccl *n, const struct hst_sum_ways *sum, float *partial, void *out,
+             size_t count);
 void nccl_count(struct nccl *n, uint64_t net, uint64_t between);
 int nccl_too_small(struct nccl *n);
 

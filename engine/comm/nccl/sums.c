@@ -21,6 +21,7 @@ struct exchange {
     size_t most;              /* elements of a piece of each shard */
     float *wide;              /* [inputs][most], what integers of others give back */
     float *mid;               /* [groups][most], sums of this group */
+    float *partial;           /* [blocks of the hop that has more][most], sums of blocks */
     char *send, *receive;     /* [ranks][most], messages */
 };
 
@@ -51,13 +52,15 @@ static int carve(struct nccl *n, struct exchange *e)
 {
     const uint32_t ranks = n->info.ranks;
     const size_t inputs = more(e->group, e->groups), sums = e->groups > 1 ? e->groups : 0;
-    const size_t each = 2 * ranks * e->widest + (inputs + sums) * BLOCK * sizeof(float);
+    const size_t partials = nccl_blocks(n, (uint32_t)inputs);
+    const size_t each = 2 * ranks * e->widest + (inputs + sums + partials) * BLOCK * sizeof(float);
     e->most = n->config.piece_bytes / (each * BLOCKS) * COMM_DEVICE_QUANT;
     if (!e->most)
         return nccl_too_small(n);
     e->wide = (float *)(void *)n->ring;
     e->mid = e->wide + inputs * e->most;
-    e->send = (char *)(e->mid + sums * e->most);
+    e->partial = e->mid + sums * e->most;
+    e->send = (char *)(e->partial + partials * e->most);
     e->receive = e->send + ranks * (e->most / BLOCK) * e->widest;
     return 0;
 }
@@ -187,7 +190,7 @@ static int run_hop(struct nccl *n, const struct exchange *e, const struct hop *h
     for (uint32_t run = 0; !rc && run < h->runs; run++) {
         for (uint32_t p = 0; !rc && p < h->peers.count; p++)
             rc = find_input(n, e, h, p, run, count);
-        rc = rc ? rc : nccl_add(n, &h->sum, h->out + run * count * h->out_bytes, count);
+        rc = rc ? rc : nccl_add(n, &h->sum, e->partial, h->out + run * count * h->out_bytes, count);
     }
     return rc;
 }

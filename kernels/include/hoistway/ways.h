@@ -18,7 +18,7 @@ extern "C" {
 enum {
     HST_WAYS_MOST = 65536,
     HST_HOP_DEFAULT = 8, /* of a run that says none */
-    HST_SUM_INPUTS = 64 /* of one operation of a device; more are added in nodes of so many */
+    HST_SUM_INPUTS = 64 /* of one operation of a device; more are added in blocks of so many */
 };
 
 /** This is what decides every bit of a sum, beside the values. */
@@ -101,6 +101,18 @@ struct hst_sum_ways {
  * row: the same bits on every device.
  */
 int hst_op_sum_ways(struct hst_stream *stream, const struct hst_sum_ways *args);
+
+/**
+ * The same addition in two stages, of more inputs than an operation takes: first blocks of `most`
+ * inputs each, a power of two, then their sums. A block is a node of the tree, so that a value is
+ * rounded where it is in one stage, and the bits are the same. hst_sum_block is the addition of
+ * block b, 0 to ⌈inputs/most⌉ - 1, whose value is of the type of its node, 4 bytes at most; where
+ * the last one has one input, that is its value already. hst_sum_of_blocks adds these values.
+ * Pointers to what is written are the caller's to set, and those to the values of blocks; count
+ * stays as it is. Pure.
+ */
+struct hst_sum_ways hst_sum_block(const struct hst_sum_ways *sum, uint32_t most, uint32_t b);
+struct hst_sum_ways hst_sum_of_blocks(const struct hst_sum_ways *sum, uint32_t most);
 
 /**
  * The same bits on host memory, at once, on the calling thread and without a device; of any number
