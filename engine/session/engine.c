@@ -387,6 +387,7 @@ int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory
         .tile_elements = engine->layout.tile_elements,
         .threads = engine->config.threads,
         .io = p->nvme_bytes > 0 ? store_dir_backend(engine) : "none",
+        .comm = ranks_comm(engine),
     };
     memcpy(memory->bytes, p->table, sizeof memory->bytes);
     memory->total[HST_TIER_HBM] = p->hbm_bytes;

@@ -53,7 +53,7 @@ bool hst_sum_quantised(const struct hst_sum_tree *tree, struct hst_sum_node node
     return tree->quant && !is_root(tree, node) && is_reduced(tree, node);
 }
 
-/* The output is a node of more ways than a block has, so a block begins at a multiple of its own. */
+/* The output is a node of more ways than a block has: a block begins at a multiple of its own. */
 struct hst_sum_ways hst_sum_block(const struct hst_sum_ways *sum, uint32_t most, uint32_t b)
 {
     const uint32_t begin = b * most, left = sum->inputs - begin;

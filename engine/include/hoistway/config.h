@@ -266,7 +266,7 @@ struct hst_config {
     /* Globs of tensors that are not trained, and of those that alone are; see above. Null from the
        first on that is not there */
     const char *freeze[HST_GROUPS_MOST], *train_only[HST_GROUPS_MOST];
-    enum hst_comm comm; /* of several ranks with GPUs; a plan's auto is MPI */
+    enum hst_comm comm; /* of several ranks with GPUs; a plan's ranks have NCCL */
     enum hst_gather gather; /* a part of the numbers of a run, as `ways` is; with ZERO_3 alone */
     enum hst_secondary secondary; /* with ZERO_3 alone */
 };

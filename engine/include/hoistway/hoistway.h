@@ -187,6 +187,9 @@ struct hst_memory {
     /* This is what a budget may be, because no more is free here; 0: not known, and in a plan for
        another machine */
     uint64_t most[HST_TIER_COUNT];
+    /* "nccl" or "mpi": by what GPUs of several ranks hand each other what they gather and exchange;
+       null: there is one rank, or the host computes; static text */
+    const char *comm;
 };
 /** After seal, in a plan also of one that did not fit. */
 int hst_engine_memory(const struct hst_engine *engine, struct hst_memory *memory);

@@ -125,15 +125,31 @@ int ranks_open_devices(struct hst_engine *engine)
     return 0;
 }
 
-/* A plan's nodes have as many ranks each. */
+/* What a run would have: a plan's ranks have NCCL, a GPU each unless one is named by its number,
+   and nodes of as many ranks. */
 static int plan_joined(struct hst_engine *engine)
 {
     char why[COMM_WHY_BYTES];
-    engine->plan_in.joined = engine->ranks.ranks > 1;
-    if (comm_hops_fit(&engine->ranks, true, why))
+    const struct comm_info *ranks = &engine->ranks;
+    const bool nccl = engine->config.comm == HST_COMM_NCCL;
+    if (ranks->ranks == 1 || engine->config.comm == HST_COMM_MPI ||
+        (!nccl && strcmp(hst_dev_name(engine->dev), "cuda") != 0))
         return 0;
-    return report_fail(&engine->report, HST_E_VALUE, -EINVAL, "--comm nccl: %s. Fix: --comm mpi",
-                       why);
+    if (!nccl && ranks->locals > 1 && strchr(engine->config.device, ':'))
+        return stay(engine, "ranks share GPUs, of which NCCL joins one rank's each");
+    engine->plan_in.joined = comm_hops_fit(ranks, true, why);
+    if (engine->plan_in.joined)
+        return 0;
+    return nccl ? report_fail(&engine->report, HST_E_VALUE, -EINVAL,
+                              "--comm nccl: %s. Fix: --comm mpi", why)
+                : stay(engine, why);
+}
+
+const char *ranks_comm(const struct hst_engine *engine)
+{
+    if (engine->ranks.ranks == 1 || !engine->dev || computes_on_host(engine))
+        return NULL;
+    return engine->plan_in.joined ? "nccl" : "mpi";
 }
 
 int ranks_join_devices(struct hst_engine *engine)
@@ -144,7 +160,7 @@ int ranks_join_devices(struct hst_engine *engine)
     int64_t sharing;
     if (computes_on_host(engine))
         return nccl ? refuse_host(engine) : 0;
-    if (engine->config.plan && nccl)
+    if (engine->config.plan)
         return plan_joined(engine);
     if (!engine->comm || engine->plan_in.joined)
         return 0;

@@ -26,6 +26,8 @@ bool ranks_wait_for_devices(const struct hst_engine *engine);
 int ranks_await_devices(struct hst_engine *engine);
 /** Errors: the transport's (sticky). */
 int ranks_open_devices(struct hst_engine *engine);
+/** It names by what GPUs of several ranks meet, as hst_memory.comm has it. */
+const char *ranks_comm(const struct hst_engine *engine);
 /** Joins the memory of GPUs as --comm has it, and so decides plan_in.joined. After ranks_check.
  * Errors: the transport's, -EINVAL (sticky). */
 int ranks_join_devices(struct hst_engine *engine);

@@ -21,8 +21,8 @@ THREADS = '--threads=1'
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'stands_for', 'machine', 'assumed', 'store',
         'device', 'precision', 'io', 'threads', 'parameters', 'tile_elements', 'seq_len',
-        'batch_tokens', 'grain_tokens', 'micro_batches', 'layers', 'ranks', 'nodes', 'update',
-        'homes', 'checkpoint_every', 'saved_units', 'resident_units',
+        'batch_tokens', 'grain_tokens', 'micro_batches', 'layers', 'ranks', 'nodes', 'comm',
+        'update', 'homes', 'checkpoint_every', 'saved_units', 'resident_units',
         'streamed_tiles', 'tiles_in_dram', 'slices', 'late_share', 'update_threads',
         'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
         'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'rates', 'rate_ages_s',

@@ -263,17 +263,28 @@ static void print_machine(const struct plan *p, FILE *out)
         fprintf(out, "on %s%s%s\n", m->name, m->about[0] ? ": " : "", m->about);
 }
 
+static void print_ranks(const struct plan *p, FILE *out)
+{
+    const uint32_t ranks = train_options_ranks(p->t.options), locals = p->locals;
+    const uint32_t ways = p->t.run.ways;
+    const char *comm = p->t.result.memory.comm;
+    if (ranks == 1)
+        return;
+    fprintf(out, "rank 0 of %" PRIu32 " on %" PRIu32 " node%s, %" PRIu32 " way%s%s\n", ranks,
+            ranks / locals, ranks == locals ? "" : "s", ways, text_s(ways),
+            !comm                       ? ""
+            : strcmp(comm, "nccl") == 0 ? ", which meet in HBM by NCCL"
+                                        : ", which meet in DRAM by MPI");
+}
+
 void plan_print(const struct plan *p, FILE *out)
 {
     const struct llama_run *r = &p->t.run;
-    const uint32_t ranks = train_options_ranks(p->t.options), locals = p->locals;
-    table_print(&p->t.result.memory, locals, out);
+    table_print(&p->t.result.memory, p->locals, out);
     print_shape(p, out);
     print_machine(p, out);
     table_print_groups(p->t.result.groups, p->t.result.group_count, &p->t.result.frozen, out);
-    if (ranks > 1)
-        fprintf(out, "rank 0 of %" PRIu32 " on %" PRIu32 " node%s, %" PRIu32 " way%s\n", ranks,
-                ranks / locals, ranks == locals ? "" : "s", r->ways, text_s(r->ways));
+    print_ranks(p, out);
     fprintf(out,
             "%s on %s, a step of %" PRIu64 " token%s in %" PRIu64 " micro-batch%s of %" PRIu64 "\n",
             p->precision, p->t.device.name, r->batch_tokens, text_s(r->batch_tokens),
@@ -400,6 +411,7 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_text(json, "layers", t->run.halves ? "halves" : "whole");
     json_put_whole(json, "ranks", train_options_ranks(t->options));
     json_put_whole(json, "nodes", train_options_ranks(t->options) / p->locals);
+    json_put_text(json, "comm", t->result.memory.comm);
     put_length(json, p);
     decision_put(json, &p->decision);
 }
