@@ -423,3 +423,10 @@ mutate(
     'engine/comm/nccl/settle.c', 'comm/nccl',
     ('a sign that waits ends with its rank', 'return nccl_is_ending(n) ?', 'return false ?'),
 )
+mutate(
+    'engine/session/ranks/devices.c', 'tools/cli_plan_machine',
+    ('a plan has NCCL as a run has it', 'engine->config.comm == HST_COMM_MPI ||',
+     'engine->config.comm != HST_COMM_NCCL ||'),
+    ('a plan names what does not fit, and goes on by MPI', ': stay(engine, why);', ': 0;'),
+    ('a GPU that ranks share is joined by nothing', "strchr(engine->config.device, ':')", 'false'),
+)

@@ -254,6 +254,11 @@ class Known(Given):
                           self.run_verb(*given, '--world=16', *options).stdout)
         self.assertEqual((len(steps['nccl']), len(steps['mpi'])), (1, 1))
         self.assertLess(max(steps['nccl']), min(steps['mpi']))
+        done = self.run_verb(*given, '--world=16', '--device=cuda:0', '--json')
+        self.assertEqual(done.stderr, 'note[I505] what GPUs of ranks gather and exchange meets in '
+                                      'DRAM, by MPI: ranks share GPUs, of which NCCL joins one '
+                                      "rank's each\n")
+        self.assertEqual(json.loads(done.stdout)['comm'], 'mpi')
         for options in ((), ('--world=16', '--device=host', '--precision=bf16')):
             told = json.loads(self.run_verb(*given, *options, '--json').stdout)
             self.assertIsNone(told['comm'])
