@@ -18,9 +18,9 @@ INLINED size_t ahead_of(const struct hst_update_arrays *a)
 }
 
 /* Lines go into the first cache, or into the second one alone. What is asked for ahead shares the
- * first one's few requests to memory with the loads themselves. By the second cache fp32 gained 2
- * to 4 % on a Xeon with AMX, codes 0 to 4 %, while bf16 and fp16 lost up to 4 %
- * (docs/results/2026-11-28-host.md). */
+ * first one's few requests to memory with the loads themselves. By the second cache fp32 took
+ * 0.89 to 1.01 of its time on a Xeon with AMX (nine runs, of which one took longer), codes 0.96 to
+ * 1.00, while bf16 and fp16 mostly lost, up to 4 % (docs/results/2026-11-28-host.md). */
 INLINED bool is_for_second_cache(struct hst_update_kind kind)
 {
     return kind.weights == HST_CPU_F32 || kind.moments == HST_CPU_CODE;

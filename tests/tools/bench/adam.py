@@ -15,6 +15,7 @@ ONLY = {'fp32': 'fp32', 'bf16': 'bf16', 'bf16-moments': 'bf16, bf16 moments',
 # bytes that lie in memory for an element, scales of codes left out
 HELD = {'fp32': 16, 'bf16': 14, 'bf16, bf16 moments': 10, 'bf16, 8-bit moments': 8, 'fp16': 16,
         'bf16, lion': 10, 'bf16, sgd': 10, 'bf16, adagrad': 10}
+NULLS = ['null', 'null, prefetching', 'null, into the second cache']
 NORM_BLOCK = 4096
 FORMATS = {'fp32': 28, 'bf16': 26, 'bf16, bf16 moments': 18, 'bf16, 8-bit moments': 14, 'fp16': 28,
            'bf16, lion': 18, 'bf16, sgd': 18, 'bf16, adagrad': 18}
@@ -47,10 +48,11 @@ class BenchAdam(unittest.TestCase):
                          if r['case'].split(': ')[0] == name and r['threads'] == threads}
                 self.assertEqual({r['bytes_per_element'] for r in group.values()}, {size})
                 self.assertIsNone(group['null']['over_null'])
-                self.assertIsNotNone(group['null, prefetching']['over_null'])
-                self.assertIsNotNone(group['not prefetching']['over_null'])
-                self.assertEqual(max(group['null']['fraction'],
-                                     group['null, prefetching']['fraction']), 1)
+                self.assertEqual([name for name in group if name.startswith('null')], NULLS)
+                for other in (*NULLS[1:], 'not prefetching'):
+                    self.assertIsNotNone(group[other]['over_null'])
+                most = max(group[null]['value'] for null in NULLS)
+                self.assertEqual({r['ceiling'] for r in group.values()}, {most})
                 self.assertEqual('c' in group, threads == 2)
         self.assertIn('fp32: arrays at multiples of 4 KiB', [r['case'] for r in found])
 

@@ -32,10 +32,10 @@ struct bench_adam_row {
        thread, as often as a turn in memory takes. */
     struct bench_spread_of cached_ns;
     uint64_t cached_elements; /* 0: no update */
-    /* Its time over that of another in the same round: the null kernel; the larger of it and
-       cached_ns; the best table. All have as many threads. Then the peer. */
+    /* Its time over that of another in the same round: the null kernel that prefetches nothing; the
+       larger of it and cached_ns; the best table. All have as many threads. Then the peer. */
     struct bench_spread_of over_null, over_larger, over_best, over_peer;
-    double bytes_per_s, ceiling; /* ceiling: of the faster null kernel with as many threads */
+    double bytes_per_s, ceiling; /* ceiling: of the fastest null kernel with as many threads */
     const char *note;            /* why it was not measured, or how; null: nothing to say */
 };
 

@@ -22,19 +22,19 @@ static const struct adam_null_table *table_of(const char *isa)
     return NULL;
 }
 
-adam_null *adam_null_find(const char *isa, struct hst_update_kind kind, bool ahead)
+adam_null *adam_null_find(const char *isa, struct hst_update_kind kind, enum adam_null_way way)
 {
     const struct adam_null_table *t = table_of(isa);
     const bool one = !HST_OPTIMIZER_HAS_M(kind.optimizer) || !HST_OPTIMIZER_HAS_V(kind.optimizer);
     if (t && one && kind.weights == HST_CPU_BF16 && kind.moments == HST_CPU_F32)
-        return t->bf16_one[ahead];
+        return t->bf16_one[way];
     if (!t || one)
         return NULL;
     if (kind.weights == HST_CPU_F32)
-        return t->f32[ahead];
+        return t->f32[way];
     if (kind.weights == HST_CPU_F16)
-        return t->f16[ahead];
-    return kind.moments == HST_CPU_F32    ? t->bf16[ahead]
-           : kind.moments == HST_CPU_CODE ? t->bf16_codes[ahead]
-                                          : t->bf16_moments[ahead];
+        return t->f16[way];
+    return kind.moments == HST_CPU_F32    ? t->bf16[way]
+           : kind.moments == HST_CPU_CODE ? t->bf16_codes[way]
+                                          : t->bf16_moments[way];
 }

@@ -134,7 +134,7 @@ static void print_head(const struct bench_adam_in *in)
 {
     printf(
         "adam: AdamW on %.3g parameters, arrays staggered by 1,088 bytes; %u rounds by turns\n"
-        "  times per parameter; %% of the faster null kernel on as many threads; ratios of times "
+        "  times per parameter; %% of the fastest null kernel on as many threads; ratios of times "
         "round by round: median [least .. most]\n"
         "  in cache: the same kernel on as many parameters as half of the second-level cache "
         "holds, "
