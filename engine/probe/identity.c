@@ -6,6 +6,7 @@
  */
 #include "machine/machine.h"
 #include "probe/cache.h"
+#include "probe_code.h"
 
 #include <hoistway/cpu_adam.h>
 #include <hoistway/hoistway.h>
@@ -37,7 +38,7 @@ static void put_processor(const struct hst_probe *probe, struct identity *id)
             machine.cores, machine.cache_bytes);
     if (uname(&uts) == 0)
         put(id, "kernel %s\n", uts.release);
-    put(id, "library %s, %s, %u workers, %u threads\n", hst_version(),
+    put(id, "library %s, code %s, %s, %u workers, %u threads\n", hst_version(), PROBE_CODE,
         hst_cpu_adam_ops(HST_CPU_ISA_AUTO)->name, probe->parallel ? probe->parallel->width : 0,
         probe->threads);
 }

@@ -34,6 +34,7 @@ mutate(
 mutate(
     'engine/probe/identity.c', 'engine/cache',
     ('operations are part of the question', 'i < probe->operation_count', 'i < 0'),
+    ('so is the code', 'hst_version(), PROBE_CODE,', 'hst_version(), "",'),
 )
 mutate(
     'tools/model/operations.c', 'tools/model/operations',
