@@ -28,6 +28,39 @@ OPTIMIZERS = {
     'adagrad': (4, '--momentum=0.5'),
 }
 EIGHT = ('--precision=bf16', '--state=8bit')  # adamw's moments in codes: 2 + 2 + 8/256 bytes
+# Of each number that an element has in its record: its bytes, and how many elements have it.
+F32, SCALE = (4, 1), (4, 256)
+CODED = ((2, 1), (1, 1), (1, 1), SCALE, SCALE)
+STATES = {
+    **{(f'--optimizer={name}',): (F32,) for name in OPTIMIZERS},
+    (): (F32, F32),
+    ('--precision=bf16',): ((2, 1), F32, F32),
+    ('--precision=bf16', '--state=bf16'): ((2, 1),) * 3,
+    EIGHT: CODED,
+}
+PAGE, STAGGER = 4096, 1088
+
+
+def record_bytes(states, elements):
+    """Of a tile: whole pages, in which the k-th array begins at k times 1,088, modulo a page."""
+    end = 0
+    for k, (each, covers) in enumerate(states):
+        at = end // PAGE * PAGE + k * STAGGER % PAGE
+        end = at + (PAGE if at < end else 0) + elements // covers * each
+    return -(-end // PAGE) * PAGE
+
+
+def units_of(vocabulary, width, inside, layers, queries_per_key=1):
+    """Elements of the embedding, each layer, the last norm and the head; of whole blocks."""
+    layer = (2 + 2 / queries_per_key) * width * width + 3 * width * inside + 2 * width
+    units = [vocabulary * width, *[int(layer)] * layers, width, vocabulary * width]
+    return [-(-elements // PAGE) * PAGE for elements in units]
+
+
+def states_bytes(states, units, tile):
+    return sum(elements // tile * record_bytes(states, tile)
+               + (record_bytes(states, elements % tile) if elements % tile else 0)
+               for elements in units)
 
 
 class Optimizers(unittest.TestCase):
@@ -111,16 +144,37 @@ class Optimizers(unittest.TestCase):
                                        rf'optimizer adamw[^\n]*Fix: --optimizer {name}')
 
     def test_the_plan_has_the_bytes_of_the_states(self):
-        """As in memory: a record is whole pages of each tile. A copy is of weights and states."""
-        for name, (each, _) in (*OPTIMIZERS.items(), ('adamw', (8, ''))):
-            with self.subTest(name):
+        """To the byte, as in memory; a copy is of weights and states as they are in a file."""
+        units = units_of(160, 64, 112, 3)
+        for words, states in STATES.items():
+            with self.subTest(words):
                 told = json.loads(self.good(*self.train(
-                    'none', 1, f'--optimizer={name}', '--place=states=dram', '--update=deferred',
-                    '--eval-split=0.2', '--keep-best', '--json', verb='plan')))
-                least = told['memory']['weights']['dram'] * each / 4
-                states = told['memory']['states']['dram']
-                self.assertTrue(least <= states < 1.1 * least, (states, least))
-                self.assertEqual(told['keep_best_bytes'], told['parameters'] * (4 + each))
+                    'none', 1, *words, '--place=weights=dram,states=dram,grads=dram',
+                    '--update=deferred', '--eval-split=0.2', '--keep-best', '--json',
+                    verb='plan')))
+                weight = 2 if '--precision=bf16' in words else 4
+                of_class = {key: told['memory'][key]['dram']
+                            for key in ('weights', 'states', 'grads')}
+                self.assertEqual(of_class, {
+                    'weights': weight * sum(units), 'grads': weight * sum(units),
+                    'states': states_bytes(states, units, told['tile_elements'])})
+                each = weight + sum(size / covers for size, covers in states)
+                self.assertEqual(told['keep_best_bytes'], int(told['parameters'] * each))
+
+    def test_moments_of_8_bits_have_four_bytes_and_their_scales_in_the_plan(self):
+        told = json.loads(self.good('plan', '--model=llama-3-8b', '--machine=h100',
+                                    '--device=host', *EIGHT, '--json',
+                                    '--place=weights=dram,states=dram,grads=dram'))
+        tile, units = told['tile_elements'], units_of(128256, 4096, 14336, 32, 4)
+        self.assertEqual(told['parameters'], sum(units))
+        of_class = {key: told['memory'][key]['dram'] for key in ('weights', 'states', 'grads')}
+        self.assertEqual(of_class,
+                         {'weights': 2 * sum(units), 'grads': 2 * sum(units),
+                          'states': states_bytes(CODED, units, tile)})
+        # 258 pages of codes, scales and remainders, which are 4.03 bytes an element, and two more
+        # since arrays begin at different places of a page
+        self.assertEqual(tile, 1 << 18)
+        self.assertEqual(record_bytes(CODED, tile) / PAGE, tile * (4 + 8 / 256) / PAGE + 2)
 
     def test_groups_are_resumed_and_have_the_bytes_of_one_rank(self):
         words = ('--group=*norm*:lr=3x,decay=0.2', '--group=*proj*:beta1=0.8', '--ways=2')
@@ -278,8 +332,14 @@ class Optimizers(unittest.TestCase):
                       'Fix: leave one', told)
         told = self.refused(402, *self.train('none', 1, *EIGHT, '--optimizer=adagrad'))
         self.assertIn('--optimizer adagrad, whose moments are fp32. Fix', told)
-        told = self.refused(402, *self.train('none', 1, '--precision=fp16', '--state=8bit'))
-        self.assertIn('--state 8bit goes with --precision bf16, and --precision fp16', told)
+        told = self.refused(402, *self.train('none', 1, *EIGHT, '--optimizer=sgd'))
+        self.assertIn('--state 8bit is not for --optimizer sgd, whose moments are fp32 or bf16. '
+                      'Fix: leave one', told)
+        for precision in ('fp16', 'fp32'):
+            told = self.refused(402, *self.train('none', 1, f'--precision={precision}',
+                                                 '--state=8bit'))
+            self.assertIn(f'--state 8bit goes with --precision bf16, and --precision {precision}',
+                          told)
 
     def test_numbers_that_it_has_not_are_refused(self):
         for name, (_, option) in OPTIMIZERS.items():

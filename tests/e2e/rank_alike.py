@@ -120,6 +120,18 @@ class Alike(Case):
         self.refused(self.two(*ranks), 'the kernels of products', '[^\n]*Haswell[^\n]*',
                      '[^\n]*Nehalem[^\n]*')
 
+    def test_ranks_whose_gemms_of_bf16_are_made_by_other_instructions_are_refused(self):
+        told = subprocess.run([PROGRAM, 'plan', '--model', 'llama-3-8b', '--device', 'host',
+                               '--host-math', 'amx'], capture_output=True, text=True,
+                              timeout=60).stderr
+        if 'error[E204]' in told:
+            self.skipTest(f'AMX cannot be had: {told}')
+        ranks = [self.command('--ways', '2', '--precision', 'bf16', '--host-math', kernel)
+                 for kernel in ('amx', 'fma')]
+        self.refused(self.two(*ranks), 'the kernels of products',
+                     '[^\n]*, own GEMMs of bf16 by AMX, [^\n]*',
+                     '[^\n]*, own GEMMs of bf16, [^\n]*')
+
     def test_ranks_of_another_version_are_refused(self):
         command = self.command('--ways', '2')
         other = ['env', f'LD_PRELOAD={OTHER_VERSION}',

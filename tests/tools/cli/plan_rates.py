@@ -83,8 +83,13 @@ class Trust(Case):
         self.assertLessEqual(set(probed['prefetch'].values()), {0, 512})
         self.rewrite({}, is_new=True)
         self.rewrite({}, age_s=days, alone='read')
-        text = self.run_plan('--dram=256M', '--store', self.path('store')).stdout
-        self.assertRegex(text, r'(?m)^rates: .*compute [^,;]+, just now; read [^;]*, 3 days ago$')
+        where = ('--dram=256M', '--store', self.path('store'), '--durability=none')
+        line = r'(?m)^rates: .*compute [^,;]+, just now; read [^;]*, 3 days ago$'
+        text = self.run_plan(*where).stdout
+        self.assertRegex(text, line)
+        done = self.run_train(*where)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(re.findall(line, done.stdout), re.findall(line, text))
 
 
 load_tests = by_turns
