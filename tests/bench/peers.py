@@ -8,7 +8,8 @@
 A row is two runs of the same Llama, tokens and threads, each in a process of its own: how long the
 median step of the one takes, over that of the other. Rows whose peer is not installed say so. The
 last row has no peer: 1.1 billion parameters in bf16, whose states have four times the budget.
---folder is where states lie on a drive. --smoke runs a tiny model once.
+Each row says of which version and commit hoistway is, and which peers are installed.
+--folder is where states lie on a drive. --smoke runs tiny models once.
 """
 import argparse
 import datetime
@@ -43,6 +44,14 @@ ROWS = {
 }
 
 
+PEERS = ('torch', 'deepspeed')
+INSTALLED = f"""
+import importlib.metadata, json
+found = {{d.metadata['Name']: d.version for d in importlib.metadata.distributions()}}
+print(json.dumps({{name: found[name] for name in {PEERS} if name in found}}))
+"""
+
+
 class Skipped(Exception):
     """The peer is not there; the text says which and why."""
 
@@ -52,8 +61,32 @@ class Bench:
         self.program, self.python = os.path.abspath(arguments.program), arguments.python
         self.folder = folder
         self.threads = len(os.sched_getaffinity(0))
-        self.sequence, self.batch_tokens = (64, 256) if arguments.smoke else (256, 4096)
-        self.model = self.make_model('model', TINY if arguments.smoke else SMALL)
+        self.smoke = arguments.smoke
+        self.sequence, self.batch_tokens = (64, 256) if self.smoke else (256, 4096)
+        self.model = self.make_model('model', TINY if self.smoke else SMALL)
+        self.versions = {'hoistway': self.said_by(self.program, '--version').split()[-1],
+                         'commit': self.commit(), **self.installed()}
+
+    @staticmethod
+    def said_by(*command):
+        """What it prints; nothing where it fails or is not there."""
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError:
+            return ''
+        return done.stdout.strip() if done.returncode == 0 else ''
+
+    def commit(self):
+        """Of the checkout that this file is of; with a + where its files are others. None: none."""
+        git = ('git', '-C', HERE)
+        commit = self.said_by(*git, 'rev-parse', '--short=8', 'HEAD')
+        changed = self.said_by(*git, 'status', '--porcelain', '--untracked-files=no')
+        return commit + ('+' if changed else '') if commit else None
+
+    def installed(self):
+        """-> {name: version} of the peers; of one that is not there None."""
+        told = self.said_by(self.python, '-c', INSTALLED)
+        return {**dict.fromkeys(PEERS), **(json.loads(told) if told else {})}
 
     def make_model(self, name, shape):
         """A directory with config.json alone, and tokens that come again after some."""
@@ -86,14 +119,18 @@ class Bench:
         return {'step_s': statistics.median(seconds), 'lines': lines}
 
     def peer(self, how):
-        """-> {step_s, versions}"""
+        """-> {step_s}"""
         states = os.path.join(self.folder, 'peer')
         os.makedirs(states, exist_ok=True)
         command = [self.python, os.path.join(HERE, 'peer_step.py'), how, self.model, str(STEPS),
                    str(self.batch_tokens), str(self.sequence), str(self.threads), states]
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              env={**os.environ, 'DS_ACCELERATOR': 'cpu'})
-        shutil.rmtree(states)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False,
+                                  env={**os.environ, 'DS_ACCELERATOR': 'cpu'})
+        except OSError as error:
+            raise Skipped(f'{self.python} does not run: {error.strerror}') from error
+        finally:
+            shutil.rmtree(states)
         if done.returncode:
             raise Skipped(f'{how} does not run: {(done.stderr.strip() or "?").splitlines()[-1]}')
         return json.loads(done.stdout.strip().splitlines()[-1])
@@ -110,17 +147,17 @@ class Bench:
                     lambda: others.append(self.other(side))]
             for run in runs if pair % 2 == 0 else reversed(runs):
                 run()
-        told = {key: others[-1][key] for key in ('torch', 'deepspeed') if key in others[-1]}
         ratios = [one / other['step_s'] for one, other in zip(ours, others)]
         return {'row': name, 'pairs': pairs, 'step_s': statistics.median(ours),
                 'other_step_s': statistics.median(other['step_s'] for other in others),
                 'ratio': statistics.median(ratios), 'ratio_least': min(ratios),
-                'ratio_most': max(ratios), 'wanted': wanted, **told}
+                'ratio_most': max(ratios), 'wanted': wanted}
 
     def large(self):
         """1.1 billion parameters in bf16, 10 bytes of states each; DRAM for a quarter of them."""
-        self.sequence, self.batch_tokens = 1024, 2048
-        model = self.make_model('large', LARGE)
+        if not self.smoke:
+            self.sequence, self.batch_tokens = 1024, 2048
+        model = self.make_model('large', TINY if self.smoke else LARGE)
         done = self.train(('--precision=bf16', '--dram=2600M', '--durability=none'), model, 2)
         summary = [line for line in done['lines'] if line['kind'] == 'summary'][-1]
         return {'row': '1.1b', 'step_s': done['step_s'],
@@ -133,11 +170,12 @@ def line_of(row):
     text = f'{row["row"]:9} {row["step_s"]:8.3f} s'
     if 'ratio' not in row:
         return f'{text}   predicted {row["predicted_step_s"]:.3f} s, bound by {row["bound_by"]}'
-    beside = ' '.join(f'{key} {row[key]}' for key in ('torch', 'deepspeed') if key in row)
+    side = ROWS[row['row']][1]
+    beside = ' '.join(f'{key} {row[key]}' for key in PEERS[:1 + str(side).startswith('deepspeed')])
     wanted = f', wanted: <= {row["wanted"]}' if row['wanted'] else ''
     return (f'{text} {row["other_step_s"]:8.3f} s {row["ratio"]:7.3f} '
             f'({row["ratio_least"]:.3f} to {row["ratio_most"]:.3f}){wanted}   '
-            f'beside {beside or "fp32 of ours"}')
+            f'beside {beside if isinstance(side, str) else "fp32 of ours"}')
 
 
 def main():
@@ -159,8 +197,8 @@ def main():
                 row = bench.large() if name == '1.1b' else bench.pairs_of(name, pairs)
             except Skipped as skipped:
                 row = {'row': name, 'skipped': str(skipped)}
-            row['date'] = datetime.date.today().isoformat()
-            row['load'] = os.getloadavg()[0]
+            row = {**row, **bench.versions, 'date': datetime.date.today().isoformat(),
+                   'load': os.getloadavg()[0]}
             print(line_of(row), flush=True)
             if arguments.json:
                 with open(arguments.json, 'a', encoding='utf-8') as file:
