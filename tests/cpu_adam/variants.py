@@ -21,7 +21,7 @@ import tempfile
 
 SEED = '20261121'
 COMMON = ['-std=c11', '-D_GNU_SOURCE', '-ffp-contract=off', '-fno-math-errno', '-Wno-unused']
-TESTS = ['update', 'into', 'adamw', 'noise', 'coef', 'convert', 'norm']
+TESTS = ['update', 'into', 'adamw', 'others', 'codes', 'noise', 'coef', 'convert', 'norm']
 CROSS, EMULATOR = 'aarch64-linux-gnu-gcc', 'qemu-aarch64'
 
 
@@ -60,7 +60,7 @@ class Way:
         shared = [self.compile(os.path.join(self.leaf, n + '.c'), self.object(n))
                   for n in ('coef', 'dispatch', 'into', 'update')]
         shared += [self.compile(os.path.join(self.tests, n + '.c'), self.object(n))
-                   for n in ('support', 'operations')]
+                   for n in ('support', 'operations', 'problem')]
         for test in tests:
             own = self.compile(os.path.join(self.tests, f'test_{test}.c'),
                                self.object('test_' + test))
