@@ -19,7 +19,7 @@ import unittest
 from case import CONFIG, Case
 from case import by_turns as load_tests  # noqa: F401: unittest looks for it
 
-PROGRAM = sys.argv.pop(1)
+PROGRAM = os.path.abspath(sys.argv.pop(1))
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 3, 'docs', 'errors.md')
 
 
