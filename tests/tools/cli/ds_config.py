@@ -99,6 +99,20 @@ class Configured(Folder):
             self.assertEqual(done.returncode, 2)
             self.assertRegex(done.stderr, r'(?m)^error\[E402\] --(lr|decay) ')
 
+    def test_of_two_plans_each_has_its_own_configuration(self):
+        """The first one's stays open while the second one is planned."""
+        ds = self.put('{"zero_optimization": {"stage": 1}}')
+        first = self.put(json.dumps({'config': ds}), 'a.json')
+        for second, place in (({'zero-stage': '1', 'gather': 'int8'}, ''),
+                              ({'config': ds, 'gather': 'int8'}, f'{ds}:1:24: zero_opti')):
+            both = f'{first},{self.put(json.dumps(second), "b.json")}'
+            done = run('plan', '--model', self.path('model'), '--device=host', '--seq-len=32',
+                       '--compare', both)
+            told = done.stderr.splitlines()[-1]
+            self.assertEqual(done.returncode, 2)
+            self.assertTrue(told.startswith(f'error[E402] {place or self.path("b.json")}'), told)
+            self.assertEqual('ds.json' in told, bool(place))
+
     def test_what_is_switched_off_or_null_is_no_reason_to_refuse(self):
         done = self.plan('{"autotuning": {"enabled": false, "x": [1, {"y": 2}]}, "_a": {"b": 1}, '
                          '"bf16": null, "amp": {"enabled": false}, '
