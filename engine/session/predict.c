@@ -455,9 +455,7 @@ void predict_start_up(const struct hst_engine *engine, const struct hst_rates *r
     const uint64_t own_bytes = engine->config.load_bytes / engine->ranks.ranks;
     struct start_bytes bytes =
         start_up_bytes(&engine->plan_in, &engine->placement, own_bytes, engine->config.resumes);
-    struct hst_rates shared = {.drive_count = 0};
-    if (rates)
-        shared = *rates;
+    struct hst_rates shared = rates ? *rates : (struct hst_rates){.drive_count = 0};
     shared.figures[HST_RATE_READ].value /= sharers_of(engine);
     shared.figures[HST_RATE_WRITE].value /= sharers_of(engine);
     start_up_seconds(&bytes, &shared, start_up);

@@ -100,6 +100,8 @@ void nccl_nap(void);
  * an error.
  */
 int nccl_settle(struct nccl *n, struct nccl_comm *comm, enum nccl_result result, const char *call);
+/* The thread of signs is to leave off what it waits for. */
+bool nccl_is_ending(const struct nccl *n);
 /* The failure of who is to end before what it waits for is there; else 0. */
 int nccl_check_end(struct nccl *n);
 /* Waits until a communicator that is being made is there. */
@@ -193,8 +195,6 @@ int nccl_sum_one(struct nccl *n, const struct comm_op *op, uint64_t since_ns, in
 int nccl_signs_begin(struct nccl *n);
 /* Nothing uses NCCL any more but the owner. */
 void nccl_signs_end(struct nccl *n);
-/* The thread is to leave off what it waits for. */
-bool nccl_is_ending(const struct nccl *n);
 /* All ranks have ended what they have begun and may take long to come back: from here on they give
  * signs of life. All must, at the same place. Where there is no thread it does nothing. */
 int nccl_part(struct nccl *n);

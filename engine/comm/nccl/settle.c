@@ -102,6 +102,11 @@ static int wait_for(struct nccl *n, struct nccl_comm *comm, uint64_t since_ns, c
     }
 }
 
+bool nccl_is_ending(const struct nccl *n)
+{
+    return __atomic_load_n(&n->signs.ending, __ATOMIC_ACQUIRE);
+}
+
 int nccl_check_end(struct nccl *n)
 {
     return nccl_is_ending(n) ? nccl_fail(n, -ECANCELED, COMM_NOBODY, "this rank has ended it") : 0;

@@ -122,11 +122,6 @@ void nccl_signs_end(struct nccl *n)
     s->begun = false;
 }
 
-bool nccl_is_ending(const struct nccl *n)
-{
-    return __atomic_load_n(&n->signs.ending, __ATOMIC_ACQUIRE);
-}
-
 /* ---- the owner ------------------------------------------------------------------------------- */
 
 int nccl_part(struct nccl *n)
