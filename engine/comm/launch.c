@@ -203,7 +203,7 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
     const struct given given = {flags ? flags : &none, get ? get : of_the_process};
     char own_why[WHY_BYTES] = "";
     int rc = 0;
-    bool found = false;
+    bool found = false, half_set = false;
     const char *by_mpi = NULL;
     *launch = (struct hst_launch){.ranks = 1, .launcher = "", .variable = "", .alone = ""};
     for (int id = 0; id < SOURCES; id++) {
@@ -226,8 +226,10 @@ int hst_launch_read(const struct hst_launch_flags *flags, hst_getenv_fn *get,
         if (state < 0 && !rc) {
             rc = state;
             memcpy(own_why, reason, sizeof own_why);
+            half_set = !sources[id].common_names;
         }
     }
+    launch->half_set = half_set;
     if (!rc && given.flags->rendezvous)
         rc = meet_read(given.flags->rendezvous, by_mpi, given.get, launch, own_why);
     if (why)

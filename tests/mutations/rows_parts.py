@@ -29,12 +29,12 @@ mutate(
 )
 mutate(
     'tools/cli/options/launch.c', 'tools/cli_ranks',
-    ('what contradicts is refused', 'launch->ranks > 1 || flags->world', 'flags->world'),
+    ('what contradicts is refused', 'launch->ranks > 1 || launch->half_set', 'launch->half_set'),
     ('a flag alone is refused', ' || flags->world || flags->rank', ''),
     ('a world without a transport is refused',
      'if (launch->ranks <= 1 || launch->mpi)', 'if (true)'),
     ('half of a source is nobody',
-     'native && (launch->ranks > 1 || flags->world || flags->rank || flags->rendezvous)', 'native'),
+     '(launch->ranks > 1 || launch->half_set ||', '(true ||'),
 )
 mutate(
     'tools/cli/options/launch.c', 'e2e/rank_config',

@@ -34,6 +34,7 @@ struct hst_launch {
     const char *variable;      /* that says how many there are; "" */
     const char *alone;         /* how it is started alone: "without mpirun"; "" */
     bool refused_alike;        /* what it is refused for is so on each of them */
+    bool half_set; /* or no numbers: variables that nobody but that launcher has */
     /* torchrun: "HOST:PORT" where NCCL's ranks can meet, behind MASTER_PORT, which is torchrun's;
        "" where nothing, or no such place, is said. Or what --rendezvous tcp: says */
     char meet[96];

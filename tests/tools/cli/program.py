@@ -266,12 +266,13 @@ class Refusals(Folder):
                 env['LSAN_OPTIONS'] = f'suppressions={kept}:print_suppressions=0'
                 env['ASAN_OPTIONS'] = 'fast_unwind_on_malloc=0' # MPI has no frame pointers
                 self.refuse(502, 1, '--quiet', part='ranks cannot be joined', env=env)
-            told = (501, 2, fix[launcher]) if launcher in fix else \
-                (502, 1, 'ranks cannot be joined')
+            told = (501, 2, fix[launcher]) if launcher in fix else (502, 1, 'cannot be joined')
             for verb in (['list'], ['verify'], ['export', '--model=x', '--export=y'],
                          ['reshard', '--world=2', '--out=y']):
                 self.assert_refused(run('ckpt', *verb, self.path('store'), env=env), *told)
             self.assertEqual(run('train', '--help', env=env).returncode, 0)
+        for half in ('SIZE', 'RANK'):
+            self.refuse(501, 2, part='OMPI_', env=os.environ | {f'OMPI_COMM_WORLD_{half}': '2'})
         # the script of `sbatch --ntasks=4` runs once
         batch = {'SLURM_NTASKS': '4', 'SLURM_PROCID': '0', 'SLURM_STEP_ID': '4294967291',
                  'SLURM_STEP_NUM_TASKS': '4', 'WORLD_SIZE': '4'}

@@ -45,9 +45,9 @@ static const struct launched CASES[] = {
      NULL,
      false},
     {{{NULL}}, {"3", "2", NULL}, 3, NULL, false},
-    /* half of a source is nobody's, but what was typed is somebody's */
+    /* half of names that others have is nobody's; what was typed, or is Open MPI's, is somebody's */
     {{{"WORLD_SIZE", "4"}}, {NULL, NULL, NULL}, 1, NULL, false},
-    {{{"OMPI_COMM_WORLD_SIZE", "4"}}, {NULL, NULL, NULL}, 1, NULL, false},
+    {{{"OMPI_COMM_WORLD_SIZE", "4"}}, {NULL, NULL, NULL}, 0, "Fix: set it too, or unset ", false},
     {{{NULL}}, {"3", NULL, NULL}, 0, "--world 3 is given without --rank. Fix: ", false},
     {{{NULL}},
      {"3", "3", NULL},

@@ -2,8 +2,8 @@
 /*
  * Decides whether a process that a launcher has started as one of several may go on. Ranks that
  * nothing joins would be several whole runs that know nothing of each other, on one store, one log
- * and one export. Variables that are half set, or that are no numbers, are nobody's: such a process
- * is alone.
+ * and one export. Variables of names that others have, too (WORLD_SIZE), and that are half set or
+ * no numbers, are nobody's: such a process is alone.
  */
 #include "cli/options/launch.h"
 
@@ -27,7 +27,8 @@ int launch_read_joined(const struct hst_launch_flags *flags, struct hst_launch *
     const int native = hst_launch_read(flags, NULL, launch, why);
     if (launch->refused_alike)
         voice_all_alike();
-    if (native && (launch->ranks > 1 || flags->world || flags->rank || flags->rendezvous))
+    if (native &&
+        (launch->ranks > 1 || launch->half_set || flags->world || flags->rank || flags->rendezvous))
         return fail(error, FAIL_RANKS, native, "%s", why);
     return launch->meets ? 0 : launch_needs_mpi(launch, "", error);
 }
