@@ -45,7 +45,7 @@ static const struct launched CASES[] = {
      NULL,
      false},
     {{{NULL}}, {"3", "2", NULL}, 3, NULL, false},
-    /* half of names that others have is nobody's; what was typed, or is Open MPI's, is somebody's */
+    /* half of names that others have is nobody's; what is typed, or Open MPI's, is somebody's */
     {{{"WORLD_SIZE", "4"}}, {NULL, NULL, NULL}, 1, NULL, false},
     {{{"OMPI_COMM_WORLD_SIZE", "4"}}, {NULL, NULL, NULL}, 0, "Fix: set it too, or unset ", false},
     {{{NULL}}, {"3", NULL, NULL}, 0, "--world 3 is given without --rank. Fix: ", false},
