@@ -5,6 +5,7 @@
 resume.py PATH_OF_HOISTWAY SOURCE_ROOT
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -421,6 +423,16 @@ class Resume(unittest.TestCase):
         self.assertEqual(self.run_it().returncode, 0)
         shutil.rmtree(self.store)
         self.assertTrue(self.refuse(105, 'step 4 was committed', '--resume'))
+
+    def test_a_log_that_a_killed_run_still_holds_is_waited_for(self):
+        self.assertEqual(self.run_it(steps=2).returncode, 0)
+        with open(self.log, 'rb') as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            timer = threading.Timer(0.6, fcntl.flock, (held, fcntl.LOCK_UN))
+            timer.start()
+            done = self.run_it('--resume', steps=3)
+            timer.join()
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_store_that_is_older_than_its_log_is_told_and_gone_on_from(self):
         self.assertEqual(self.run_it(steps=5).returncode, 0)

@@ -9,9 +9,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { BEGIN_MOST = 64 };
+enum { BEGIN_MOST = 64, LOCK_TRIES = 200 }; /* 10 ms each */
 
 int output_unwritable(const struct output_kind *kind, const char *path, struct hst_error *error)
 {
@@ -32,12 +33,16 @@ static bool may_be_replaced(const struct output_kind *kind, int fd)
 
 /*
  * For as long as it is open: the lines of two runs in one file would be nobody's. Where a file
- * system has no locks, there are none.
+ * system has no locks, there are none. A run that was killed holds its own until the kernel has
+ * ended its last requests, and may be gone from the list of processes by then.
  */
 static int lock(const struct output_kind *kind, const char *path, int fd, struct hst_error *error)
 {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return 0;
+    for (int tries = 0; tries <= LOCK_TRIES; tries++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
     return fail(error, FAIL_WRITE, -EBUSY,
                 "the %s '%.300s' is being written by another run. Fix: wait for it to end, or give "
                 "%s another path.",
