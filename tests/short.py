@@ -9,7 +9,7 @@ import time
 import unittest
 
 SHORT = int(os.environ.get('HST_TEST_SHORT') or 0)
-CASES = 4 + SHORT  # of those of `by_turns` one in so many runs
+CASES = 6  # of those of `by_turns` one in so many runs
 TURN = int(os.environ.get('HST_TEST_TURN', time.time() // 86400))
 SEED = int(os.environ.get('HST_TEST_SEED', TURN))  # of what a test draws, in either form
 if SHORT:
