@@ -46,7 +46,7 @@ static size_t sizes_of(const struct hst_sum_ways *sum, size_t *size)
 uint32_t nccl_blocks(const struct nccl *n, uint32_t inputs)
 {
     const uint32_t most = n->config.sum_inputs;
-    return inputs > most ? (inputs - 1) / most + 1 : 0;
+    return most && inputs > most ? (inputs - 1) / most + 1 : 0; /* comm_open has set it */
 }
 
 static int add_at_once(struct nccl *n, struct hst_sum_ways sum, void *out)
