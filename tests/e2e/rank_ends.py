@@ -223,10 +223,7 @@ class Stops(unittest.TestCase):
 
     def named(self, place, nth, words, limit_s=3):
         with Run(PROGRAMS, ON_DRIVES, 2, limit_s=limit_s) as run:
-            child = Stops.stopped(self, run, place, nth)
-            status = run.wait_until_gone(child, time.monotonic(), limit_s + GONE_S)
-            told = run.read('stderr')
-            self.assertEqual(status, 1, told)
+            told = run.told_late(Stops.stopped(self, run, place, nth), limit_s + GONE_S)
             self.assertRegex(told, r'error\[E504\] rank 1 has not answered: it is stopped or gone; '
                                    rf'waited \d+ s for it in the {words}')
             self.assertEqual(len(mpi.errors_of(told)), 1, told)
@@ -237,10 +234,7 @@ class Stops(unittest.TestCase):
         seconds at least."""
         with Run(PROGRAMS, IN_MEMORY, 2, limit_s=2) as run:
             child = run.start('--resume', end=End('stop', 1, place, nth))
-            run.wait_for_mark(child)
-            status = run.wait_until_gone(child, time.monotonic(), 10 + GONE_S)
-            told = run.read('stderr')
-            self.assertEqual(status, 1, told)
+            told = run.told_late(child, 10 + GONE_S)
             self.assertRegex(told, r'error\[E504\] (ranks cannot be joined: )?ranks have not '
                                    rf'answered for 1\d s: {words} by MPI')
             self.assertEqual(len(mpi.errors_of(told)), 1, told)

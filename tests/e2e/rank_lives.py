@@ -220,6 +220,14 @@ class Run:
             time.sleep(0.005)
         return child.returncode
 
+    def told_late(self, child, within):
+        """What is told where a rank has stopped, and all end with 1 behind their limit."""
+        self.wait_for_mark(child)
+        status, told = self.wait_until_gone(child, time.monotonic(), within), self.read('stderr')
+        if status != 1:
+            raise Wrong(f'it ends with {status}: {told}')
+        return told
+
     # ---- what the log has ----
 
     def lines(self, kind):
