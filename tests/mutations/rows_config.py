@@ -33,9 +33,11 @@ mutate(
 )
 mutate(
     'tools/cli/config/ds_options.c', 'tools/cli_ds_config',
-    ('a section without its key is fp32', '    if (b || f || (there && !open))',
-     '    if (b || f)'),
-    ('a section that is open decides nothing', '(there && !open)', 'there'),
+    ('a section without its key is fp32',
+     '    if (get(m->c, "bf16").entry || get(m->c, "fp16").entry) {', '    if (b || f) {'),
+    ('"auto" has the loss scale of its section', '(f || fp16.automatic) : f;', 'f : f;'),
+    ('a loss scale yields with its section', '    if (f && !scaled) {', '    if (0) {'),
+    ('moments in bf16 yield with their section', ' && (b || bf16.automatic))', ' && 0)'),
     ('bf16 and fp16 contradict each other', '    if (b && f)'),
     ('a stage is one of four', '    if (n < 0 || n > 3)'),
     ('an absent key has the default',
@@ -154,4 +156,21 @@ mutate(
     'python/hoistway/keyed.py', 'python/convert',
     ('a key twice is refused', '            if key.value in found:', '            if False:'),
     ('2e-5 is a number', r"(\.\d*)?([eE][-+]?\d+)?', re", r"(\.\d*)?', re"),
+)
+mutate(
+    'tools/verbs/train/origin.c', 'tools/cli_options_file',
+    ('what a file does not decide has no place there',
+     '        if (own->taken[e - own->file.hjson.entries])', '        if (1)'),
+    ('of two files each has its place', '!first.made != !second.made', '0'),
+    ('what is missing is in no file', '|| error->code == FAIL_MISSING ||', '||'),
+    ('a --config that cannot be read has a place',
+     'strncmp(error->message, "--config ", strlen("--config ")) != 0)', '1)'),
+)
+mutate(
+    'tools/verbs/train/origin.c', 'tools/cli_ds_config',
+    ('of two plans a file is named once', '        leave_file_out(from, error);', '        ;'),
+)
+mutate(
+    'tools/verbs/train/config.c', 'tools/cli_ds_config',
+    ('what is left open is not won over', ' && o->why != DS_AUTO)', ')'),
 )

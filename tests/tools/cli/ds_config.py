@@ -103,15 +103,18 @@ class Configured(Folder):
         """The first one's stays open while the second one is planned."""
         ds = self.put('{"zero_optimization": {"stage": 1}}')
         first = self.put(json.dumps({'config': ds}), 'a.json')
-        for second, place in (({'zero-stage': '1', 'gather': 'int8'}, ''),
-                              ({'config': ds, 'gather': 'int8'}, f'{ds}:1:24: zero_opti')):
+        for second, origin in (
+                ({'zero-stage': '1', 'gather': 'int8'},
+                 ':1:21: gather "int8", zero-stage "1": --gather int8 is'),
+                ({'config': ds, 'gather': 'int8'},
+                 f':1:{16 + len(ds)}: gather "int8", {ds}:1:24: zero_optimization.stage 1 '
+                 '(--zero-stage 1): --gather int8 is')):
             both = f'{first},{self.put(json.dumps(second), "b.json")}'
             done = run('plan', '--model', self.path('model'), '--device=host', '--seq-len=32',
                        '--compare', both)
             told = done.stderr.splitlines()[-1]
             self.assertEqual(done.returncode, 2)
-            self.assertTrue(told.startswith(f'error[E402] {place or self.path("b.json")}'), told)
-            self.assertEqual('ds.json' in told, bool(place))
+            self.assertTrue(told.startswith(f'error[E402] {self.path("b.json")}{origin}'), told)
 
     def test_what_is_switched_off_or_null_is_no_reason_to_refuse(self):
         done = self.plan('{"autotuning": {"enabled": false, "x": [1, {"y": 2}]}, "_a": {"b": 1}, '
@@ -181,6 +184,60 @@ class Configured(Folder):
                              '"initial_scale_power": 10}}')
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f'says --clip 1.0, --precision fp16, {told}\n', done.stderr)
+
+    def test_a_section_whose_precision_is_overruled_yields_with_it(self):
+        """Its loss scale, or the type of its states, is neither taken nor a reason to refuse."""
+        fp16 = {'enabled': True, 'loss_scale': 128, 'initial_scale_power': 4}
+        bf16 = {'enabled': True, 'bf16_optimizer_states': True}
+        scale = '--loss-scale 128, --loss-scaling static'
+        for config, own, says, lost, idle in (
+                ({'fp16': fp16}, 'bf16', '', ['fp16.enabled', 'fp16.loss_scale',
+                                              'fp16.initial_scale_power'], []),
+                ({'fp16': fp16}, 'fp32', '', ['fp16.enabled', 'fp16.loss_scale',
+                                              'fp16.initial_scale_power'], []),
+                ({'fp16': fp16, 'bf16': {'enabled': False}}, 'fp16', scale, ['fp16.enabled'],
+                 ['fp16.initial_scale_power']),
+                ({'bf16': bf16}, 'fp16', '', ['bf16.enabled', 'bf16.bf16_optimizer_states'], []),
+                ({'bf16': bf16}, 'bf16', '--state bf16', ['bf16.enabled'], []),
+                ({'bf16': bf16, 'fp16': {**fp16, 'enabled': False}}, 'fp16', '',
+                 ['bf16.enabled', 'bf16.bf16_optimizer_states'],
+                 ['fp16.loss_scale', 'fp16.initial_scale_power']),
+                ({'bf16': {'enabled': 'auto'}, 'fp16': {**fp16, 'enabled': 'auto'}}, 'fp16',
+                 scale, [], ['fp16.initial_scale_power']),
+                ({'bf16': {'enabled': 'auto'}, 'fp16': {'enabled': False}}, 'fp16', '',
+                 ['fp16.enabled'], []),
+                ({'bf16': {'enabled': 'auto'}, 'fp16': {**fp16, 'enabled': 'auto'}}, 'bf16', '',
+                 [], ['fp16.loss_scale', 'fp16.initial_scale_power'])):
+            with self.subTest(config, own=own):
+                done = self.plan(json.dumps(config), f'--precision={own}')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f'says --clip 1.0{", " * bool(says)}{says}\n', done.stderr)
+                for what, keys in (('the command line wins over [^ ]+', [
+                        f'{key} (--precision)' for key in lost]),
+                        ('of no effect here, as --explain-config tells', idle)):
+                    told = re.findall(f'(?m)^note.I405. {what}: (.*)$', done.stderr)
+                    self.assertEqual(told, [', '.join(keys)] * bool(keys))
+        self.assertEqual(
+            self.weights('--precision=bf16', '--config', self.put(json.dumps({'fp16': fp16}))),
+            self.weights('--precision=bf16', '--clip=1'))
+
+    def test_auto_of_precision_is_what_trainer_takes(self):
+        """Its arguments bf16 and fp16 are false where nobody gives them (fill_match)."""
+        for config, key, here in (
+                ({'bf16': {'enabled': 'auto'}}, 'bf16', 'fp32'),
+                ({'fp16': {'enabled': 'auto'}}, 'fp16', 'fp32'),
+                ({'bf16': {'enabled': 'auto'}, 'fp16': {'enabled': 'auto'}}, 'bf16', 'fp32'),
+                ({'bf16': {'enabled': False}, 'fp16': {'enabled': 'auto'}}, 'fp16', 'fp32'),
+                ({'bf16': {}, 'fp16': {'enabled': 'auto'}}, 'fp16', 'fp32')):
+            rows = dict(self.explain(config))
+            self.assertEqual(rows[f'{key}.enabled'],
+                             f'"auto" --precision {here} "auto": what Trainer takes', config)
+            self.assertIn(f'--precision {here}\n', self.plan(json.dumps(config)).stderr)
+            rows = dict(self.explain(config, f'--precision={key}'))
+            self.assertEqual(rows[f'{key}.enabled'], '"auto" --precision of the command line '
+                             '"auto": the command line says it')
+            told = self.plan(json.dumps(config), f'--precision={key}').stderr
+            self.assertNotIn('wins over', told)
 
     def test_optimizers_have_the_numbers_of_deepspeeds_classes(self):
         told = {'Lion': 'lion, --betas 0.9,0.999, --weight-decay 0, --lr 1e-3',
@@ -489,9 +546,8 @@ class Configured(Folder):
             self.assertEqual(rows, [(f'{key}.enabled', row)], config)
             self.assertIn(('gradient_clipping', "absent --clip 1.0 DeepSpeed's default"),
                           self.explain(config))
-        for config in ({'bf16': None}, {'bf16': {}, 'fp16': {'enabled': 'auto'}}):
-            rows = ' '.join(row for _, row in self.explain(config))
-            self.assertNotIn('--precision fp32 ', rows)
+        rows = ' '.join(row for _, row in self.explain({'bf16': None}))
+        self.assertNotIn('--precision', rows)
         self.assertIn('says --clip 1.0, --precision fp32\n', self.plan('{"fp16": {}}').stderr)
 
     def test_the_rates_of_a_scheduler_are_explained(self):
@@ -514,7 +570,6 @@ class Configured(Folder):
                          ('params.warmup_min_lr', "absent 0 DeepSpeed's default")):
             self.assertEqual(rows[f'scheduler.{key}'], row)
         self.assertRegex(rows['scheduler.params.total_num_steps'], '^"auto" 50 steps ')
-        self.assertRegex(rows['bf16.enabled'], '^"auto" - "auto": left to the command line; ')
         rows = dict(self.explain(config, '--optimizer=sgd', '--schedule=constant', '--lr=1e-3'))
         wins = 'the command line wins, which has its own'
         self.assertEqual(rows['scheduler.type'], f'"WarmupDecayLR" - {wins}')

@@ -138,8 +138,9 @@ LATE = (
      ':2:2: bf16.bf16_optimizer_states true (--state bf16), bf16.enabled false (--precision fp32)'),
     ('{"fp16": {"enabled": true}}', ('--state=bf16',), 402,
      ':1:11: fp16.enabled true (--precision fp16): --state bf16 goes with'),
-    ('{"fp16": {"enabled": true, "loss_scale": 128}}', ('--precision=bf16',), 402,
-     ':1:28: fp16.loss_scale 128 (--loss-scale 128): --loss-scale is for'),
+    ('{"bf16": {"enabled": "auto", "bf16_optimizer_states": true}}', (), 402,
+     ':1:30: bf16.bf16_optimizer_states true (--state bf16), bf16.enabled "auto" (--precision '
+     'fp32): --state bf16 goes with'),
     ('{"zero_optimization": {"stage": 2, "zero_quantized_weights": true}}', (), 402,
      ':1:36: zero_optimization.zero_quantized_weights true (--gather int8), '
      'zero_optimization.stage 2 (--zero-stage 2): --gather int8 is for weights'),

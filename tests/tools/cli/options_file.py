@@ -37,6 +37,39 @@ VALUES = {
 }
 
 
+# Values that are refused by what takes them, which knows no file: the file, more options, the code,
+# and its line from the place on.
+LATE = (
+    ('{"lr": 0}', (), 402, ':1:2: lr 0: --lr 0 makes'),
+    ('{"seed": 3,\n "state": "bf16", "precision": "fp32"}', (), 402,
+     ':2:2: state "bf16", precision "fp32": --state bf16 goes with'),
+    ('{"precision": "fp32"}', ('--state=bf16',), 402,
+     ':1:2: precision "fp32": --state bf16 goes with'),
+    ('{"loss-scale": 128, "precision": "bf16"}', (), 402,
+     ':1:2: loss-scale 128, precision "bf16": --loss-scale is for'),
+    ('{"schedule": "constant", "decay": "3%"}', (), 402,
+     ':1:26: decay "3%", schedule "constant": --decay is a part'),
+    ('{"warmup": 9,\n"steps": 3}', (), 402, ':1:2: warmup 9: --warmup 9 is longer'),
+    ('{"batch-tokens": 128}', ('--ways=3',), 402, ':1:2: batch-tokens 128: --batch-tokens 128 is'),
+    ('{"place": "states=hbm"}', (), 402, ':1:2: place "states=hbm": --place: states cannot'),
+    ('{"freeze": "nothing*"}', (), 402, ':1:2: freeze "nothing*": --freeze \'nothing*\': no'),
+    ('{"momentum": 0.5}', (), 402, ':1:2: momentum 0.5: --momentum is of other'),
+    ('{"hop": 3}', (), 402, ':1:2: hop 3: --hop 3 is no power'),
+    ('{"store": "none/x/y"}', (), 105, ':1:2: store "none/x/y": store directory'),
+    ('{"state": "bf16"}', ('--config', '{"bf16": {"enabled": false}}'), 402,
+     ':1:2: state "bf16", the text of --config:1:11: bf16.enabled false (--precision fp32): '
+     '--state'),
+    ('{"config": "none/x"}', (), 404, ':1:2: config "none/x": --config \'none/x\' cannot be read'),
+)
+# The same of what train alone does.
+LATE_RUNS = (
+    ('{"log": "none/x/y"}', (), 107, ':1:2: log "none/x/y": the log'),
+    ('{"token-dtype": "u16"}', (), 402, ':1:2: token-dtype "u16": data.txt: --token-dtype does'),
+    ('{"allow-config-change": true}', (), 402,
+     ':1:2: allow-config-change true: --allow-config-change'),
+)
+
+
 def as_arguments(values):
     return [f'--{name}' if value is True else f'--{name}={value!r}'.replace("'", '')
             for name, value in values.items()]
@@ -240,6 +273,36 @@ class OptionsFile(Folder):
         for path in (self.folder, self.path('pipe'), '/dev/zero'):
             self.assert_refused(self.train('--options', path), 404, 2, 'not a regular file')
         self.assert_refused(self.train('--options', self.path('none')), 404, 2, 'no such file')
+
+    def told_late(self, verb, text, more):
+        """The last line of what is refused before anything is written."""
+        store = ['--store=store'] * ('"store"' not in text)
+        data = ['--data', 'data.txt', '--init=random', *['--steps=3'] * ('"steps"' not in text)]
+        self.put(text)
+        before = tree(self.folder)
+        done = run(verb, '--model', 'model', '--device=host', '--seq-len=32', '--options',
+                   'opts.json', *store, *more, *data * (verb == 'train'), cwd=self.folder)
+        self.assertIn(done.returncode, (1, 2), done.stderr)
+        self.assertEqual(tree(self.folder), before)
+        told = [line for line in done.stderr.splitlines() if line.startswith('error')]
+        self.assertEqual(len(told), 1, done.stderr)
+        return told[0]
+
+    def test_a_value_that_is_refused_later_is_told_by_its_place(self):
+        for text, more, code, line in LATE + LATE_RUNS:
+            for verb in ('train', 'plan') if (text, more, code, line) in LATE else ('train',):
+                told = self.told_late(verb, text, more)
+                self.assertTrue(told.startswith(f'error[E{code}] opts.json{line}'), told)
+                self.assertRegex(told, r'Fix: \S')
+
+    def test_what_is_not_of_the_file_is_told_without_a_place(self):
+        for text, more, line in (
+                ('{"lr": 0.5, "seed": 3}', ('--lr=0',), '[E402] --lr 0 makes'),
+                ('{"keep-best": false, "lr": 1}', ('--decay=3',), '[E402] --decay is a part'),
+                ('{"seed": 1, "dram": 4096}', (), '[E302] no placement fits')):
+            self.assertIn(f'error{line}', self.told_late('train', text, more))
+        done = run('plan', '--options', self.put('{"seq-len": 32}'))
+        self.assert_refused(done, 403, 2, 'error[E403] plan needs --model')
 
     def test_of_a_log_the_options_alone_count(self):
         line = '{"kind":"run","lr":0.5,"options":{"seed":3,"quiet":false},"more":{"lr":0.5}}'

@@ -44,7 +44,7 @@ def buckets(size=5e8, reduce=5e8, **more):
             'reduce_bucket_size': reduce, 'contiguous_gradients': True, **more}
 
 
-# ---- axolotl: deepspeed_configs ----
+# ---- axolotl: deepspeed_configs; its "auto" of precision is fp32, as Trainer's is by default ----
 
 AXOLOTL = {**LEFT_OPEN, 'bf16': auto('enabled'), 'fp16': half('auto', 32, auto_cast=False),
            'wall_clock_breakdown': False}
@@ -72,7 +72,7 @@ TORCH_ADAM = {'optimizer': {'type': 'AdamW', 'params': {
 PLAIN_ADAM = {'optimizer': {'type': 'AdamW', 'params': auto('lr', 'weight_decay')}}
 ACCELERATE = {**LEFT_OPEN, **DECAY, 'fp16': half(True), 'gradient_accumulation_steps': 1,
               'steps_per_print': 2000, 'wall_clock_breakdown': False}
-FP16 = '--precision fp16, --loss-scale 65536'
+FP16, FP32 = '--precision fp16, --loss-scale 65536', '--precision fp32'
 TEMPLATE_3 = {**sizes(), 'stage3_gather_16bit_weights_on_model_save': 'auto'}
 
 # ---- LLMQ: benchmarks; transformers: tests/deepspeed, and its page on DeepSpeed ----
@@ -88,12 +88,14 @@ OLD_GATHER = {'gather': 'gather_fp16_weights_on_model_save'}
 DRIVE = {'device': 'nvme', 'nvme_path': '/local_nvme', 'pin_memory': True}
 
 PUBLISHED = {
-    'axolotl zero1': ({**AXOLOTL, **zero(1)}, f'{BATCH}, {STAGE[1]}'),
-    'axolotl zero1_torch_compile': ({**AXOLOTL, **zero(1), **COMPILE}, f'{BATCH}, {STAGE[1]}'),
-    'axolotl zero2': ({**AXOLOTL, **STAGE_2}, f'{BATCH}, {STAGE[2]}, {STATES}'),
+    'axolotl zero1': ({**AXOLOTL, **zero(1)}, f'{BATCH}, {FP32}, {STAGE[1]}'),
+    'axolotl zero1_torch_compile': ({**AXOLOTL, **zero(1), **COMPILE},
+                                    f'{BATCH}, {FP32}, {STAGE[1]}'),
+    'axolotl zero2': ({**AXOLOTL, **STAGE_2}, f'{BATCH}, {FP32}, {STAGE[2]}, {STATES}'),
     'axolotl zero2_torch_compile': ({**AXOLOTL, **STAGE_2, **COMPILE},
-                                    f'{BATCH}, {STAGE[2]}, {STATES}'),
-    'axolotl zero3': ({**AXOLOTL, **zero(3, **sizes('stage3_', 0, 0))}, f'{BATCH}, {STAGE[3]}'),
+                                    f'{BATCH}, {FP32}, {STAGE[2]}, {STATES}'),
+    'axolotl zero3': ({**AXOLOTL, **zero(3, **sizes('stage3_', 0, 0))},
+                      f'{BATCH}, {FP32}, {STAGE[3]}'),
     'axolotl zero3_bf16': ({**AXOLOTL_BF16, **zero(3, **sizes('', 0, 0))},
                            f'{BATCH}, --precision bf16, {STAGE[3]}'),
     'axolotl zero3_bf16_cpuoffload_all': (
@@ -103,20 +105,22 @@ PUBLISHED = {
     'axolotl zero3_bf16_cpuoffload_params': (
         {**AXOLOTL_BF16, **CPU_OPTIMIZER, **zero(3, offload_param=CPU, **MIXED)},
         f'{BATCH}, --precision bf16, {STAGE[3]}, --place weights=dram'),
-    'LLaMA-Factory ds_z0_config': ({**FACTORY, **zero(0, **ROBIN)}, f'{BATCH}, {STAGE[0]}'),
-    'LLaMA-Factory ds_z2_config': ({**FACTORY, **zero(2, **ROBIN)}, f'{BATCH}, {STAGE[2]}'),
+    'LLaMA-Factory ds_z0_config': ({**FACTORY, **zero(0, **ROBIN)}, f'{BATCH}, {FP32}, {STAGE[0]}'),
+    'LLaMA-Factory ds_z2_config': ({**FACTORY, **zero(2, **ROBIN)}, f'{BATCH}, {FP32}, {STAGE[2]}'),
     'LLaMA-Factory ds_z2_autotp_config': (
         {'_comment': 'models', **FACTORY, **zero(2, **ROBIN),
          'tensor_parallel': {'autotp_size': 2}}, 'tensor_parallel'),
     'LLaMA-Factory ds_z2_offload_config': (
-        {**FACTORY, **zero(2, offload_optimizer=CPU, **ROBIN)}, f'{BATCH}, {STAGE[2]}, {STATES}'),
-    'LLaMA-Factory ds_z3_config': ({**FACTORY, **zero(3, **sizes())}, f'{BATCH}, {STAGE[3]}'),
+        {**FACTORY, **zero(2, offload_optimizer=CPU, **ROBIN)},
+        f'{BATCH}, {FP32}, {STAGE[2]}, {STATES}'),
+    'LLaMA-Factory ds_z3_config': ({**FACTORY, **zero(3, **sizes())},
+                                   f'{BATCH}, {FP32}, {STAGE[3]}'),
     'LLaMA-Factory ds_z3_fp8_config': (
         {**FACTORY, 'fp16': half(False), 'bf16': {'enabled': False},
          'fp8': {'enabled': True, 'loss_scale_window': 1000}, **zero(3, **sizes())}, 'fp8 {...}'),
     'LLaMA-Factory ds_z3_offload_config': (
         {**FACTORY, **zero(3, offload_optimizer=CPU, offload_param=CPU, **sizes())},
-        f'{BATCH}, {STAGE[3]}, {ALL}'),
+        f'{BATCH}, {FP32}, {STAGE[3]}, {ALL}'),
     'accelerate zero_stage1_config': (
         {**ACCELERATE, **TORCH_ADAM, **zero(1, **buckets(2e8, 'auto'))},
         f'{BATCH}, {ADAM}, {FP16}, {STAGE[1]}, the rates of WarmupDecayLR'),
@@ -148,19 +152,19 @@ PUBLISHED = {
     'transformers ds_config_zero2': (
         {**TRAINER, 'fp16': half('auto'), 'bf16': auto('enabled'),
          **zero(2, offload_optimizer=CPU, **buckets(2e8, 2e8))},
-        f'{BATCH}, {ADAM}, {STAGE[2]}, {STATES}, the rates of WarmupLR'),
+        f'{BATCH}, {ADAM}, {FP32}, {STAGE[2]}, {STATES}, the rates of WarmupLR'),
     'transformers ds_config_zero2_bf16': (
         {**TRAINER, 'bfloat16': auto('enabled'),
          **zero(2, offload_optimizer=CPU, **buckets(2e8, 2e8))},
-        f'{BATCH}, {ADAM}, {STAGE[2]}, {STATES}, the rates of WarmupLR'),
+        f'{BATCH}, {ADAM}, {FP32}, {STAGE[2]}, {STATES}, the rates of WarmupLR'),
     'transformers ds_config_zero3': (
         {**TRAINER, 'fp16': half('auto'), 'bf16': auto('enabled'),
          **zero(3, offload_optimizer=CPU, offload_param=CPU, **sizes())},
-        f'{BATCH}, {ADAM}, {STAGE[3]}, {ALL}, the rates of WarmupLR'),
+        f'{BATCH}, {ADAM}, {FP32}, {STAGE[3]}, {ALL}, the rates of WarmupLR'),
     'transformers ds_config_zero3_bf16': (
         {**TRAINER, 'bfloat16': auto('enabled'),
          **zero(3, offload_optimizer=CPU, offload_param=CPU, **sizes(**OLD_GATHER))},
-        f'{BATCH}, {ADAM}, {STAGE[3]}, {ALL}, the rates of WarmupLR'),
+        f'{BATCH}, {ADAM}, {FP32}, {STAGE[3]}, {ALL}, the rates of WarmupLR'),
     "transformers' page, ZeRO-1": (
         {'zero_optimization': {'stage': 1}}, f'{CLIP}, {STAGE[1]}'),
     # without the comma that it lacks
@@ -178,8 +182,8 @@ PUBLISHED = {
                 offload_param={**DRIVE, 'buffer_count': 5, 'buffer_size': 1e8, 'max_in_cpu': 1e9},
                 aio={'block_size': 262144, 'queue_depth': 32, 'thread_count': 1,
                      'single_submit': False, 'overlap_events': True}, **sizes())},
-        f'{BATCH}, {ADAM}, {STAGE[3]}, --place states=nvme,weights=nvme, --store /local_nvme, '
-        'the rates of WarmupLR'),
+        f'{BATCH}, {ADAM}, {FP32}, {STAGE[3]}, --place states=nvme,weights=nvme, --store '
+        '/local_nvme, the rates of WarmupLR'),
 }
 
 # One of each origin, and how many steps it is to train.

@@ -16,22 +16,12 @@
 
 /* ---- refusals ---- */
 
-/* A value as it stands in the file: `"cpu"`, 3, {...}. */
-static void show(const struct hjson_entry *e, char dst[64])
-{
-    if (e->type == JSN_OBJECT || e->type == JSN_ARRAY)
-        snprintf(dst, 64, "%s", e->type == JSN_OBJECT ? "{...}" : "[...]");
-    else
-        snprintf(dst, 64, e->type == JSN_STRING ? "\"%.40s\"" : "%.40s", e->text);
-}
-
 const char *ds_entry_text(const struct ds_config *c, const struct hjson_entry *entry,
                           char dst[DS_ENTRY_BYTES])
 {
-    char path[HJSON_PATH_BYTES], value[64];
-    show(entry, value);
+    char path[HJSON_PATH_BYTES], value[HJSON_VALUE_BYTES];
     hjson_path(&c->hjson, (size_t)(entry - c->hjson.entries), path);
-    snprintf(dst, DS_ENTRY_BYTES, "%.100s %s", path, value);
+    snprintf(dst, DS_ENTRY_BYTES, "%.100s %s", path, hjson_value(entry, value));
     return dst;
 }
 

@@ -78,6 +78,9 @@ struct ds_run {
     uint32_t ranks;
     bool own_optimizer; /* the command line has one */
     bool own_schedule;  /* the command line has one: the scheduler of the file does not count */
+    /* "fp16", of the command line; null: it has none. What a section says of another one does not
+       count, and where one is "auto" it is this. */
+    const char *precision;
 };
 
 /**

@@ -379,26 +379,57 @@ static int loss_scale(struct made *m)
     return set(m, o, "%.0f", exp2(p));
 }
 
+/* The command line has --precision, and its section does not count any more: nor does this. */
+static void yield(struct made *m, const char *path)
+{
+    const struct found f = get(m->c, path);
+    if (f.entry)
+        add(m, "precision", f)->refusal = "the command line has --precision";
+}
+
+/* The section that decides, of those that are there: what is on, what the command line names, what
+ * is left open, what is off. */
+static struct found deciding(const struct made *m, bool b, bool f)
+{
+    const struct found bf16 = get(m->c, "bf16.enabled"), fp16 = get(m->c, "fp16.enabled");
+    const char *own = m->run.precision;
+    const struct found named = own && strcmp(own, "fp16") == 0 ? fp16 : bf16;
+    if (b || f)
+        return f ? fp16 : bf16;
+    if (own && named.entry)
+        return named;
+    if (bf16.automatic || fp16.automatic)
+        return bf16.automatic ? bf16 : fp16;
+    return !bf16.entry && (fp16.entry || !get(m->c, "bf16").entry) ? fp16 : bf16;
+}
+
+/* "auto" is what Trainer has without its --bf16 and --fp16: false. */
 static int precision(struct made *m)
 {
     const struct found bf16 = get(m->c, "bf16.enabled"), fp16 = get(m->c, "fp16.enabled");
     const bool b = is_on(m->c, "bf16.enabled"), f = is_on(m->c, "fp16.enabled");
+    const char *own = m->run.precision;
+    const bool states = is_on(m->c, "bf16.bf16_optimizer_states");
+    const bool scaled = own ? strcmp(own, "fp16") == 0 && (f || fp16.automatic) : f;
+    int bad = 0;
     if (b && f)
         return ds_refuse(m->c, fp16.entry, m->error,
                          "bf16.enabled is true, too. Fix: false for one of them.");
-    const bool open = bf16.automatic || fp16.automatic;
-    const bool there = get(m->c, "bf16").entry || get(m->c, "fp16").entry;
-    int bad = 0;
-    if (b || f || (there && !open)) {
-        const bool of_fp16 = f || (!b && !bf16.entry && (fp16.entry || !get(m->c, "bf16").entry));
-        struct ds_option *o = add(m, "precision", of_fp16 ? fp16 : bf16);
+    if (get(m->c, "bf16").entry || get(m->c, "fp16").entry) {
+        struct ds_option *o = add(m, "precision", deciding(m, b, f));
         share(o, bf16);
         share(o, fp16);
         bad = set(m, o, b ? "bf16" : f ? "fp16" : "fp32");
     }
-    if (!bad && f)
+    if (!bad && scaled)
         bad = loss_scale(m);
-    if (!bad && is_on(m->c, "bf16.bf16_optimizer_states"))
+    if (f && !scaled) {
+        yield(m, "fp16.loss_scale");
+        yield(m, "fp16.initial_scale_power");
+    }
+    if (states && own && strcmp(own, "bf16") != 0 && (b || bf16.automatic))
+        yield(m, "bf16.bf16_optimizer_states");
+    else if (!bad && states)
         bad = set(m, add(m, "state", get(m->c, "bf16.bf16_optimizer_states")), "bf16");
     return bad;
 }

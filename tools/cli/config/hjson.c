@@ -365,3 +365,12 @@ const struct hjson_entry *hjson_at(const struct hjson *h, const char *path)
             return &h->entries[i];
     return NULL;
 }
+
+const char *hjson_value(const struct hjson_entry *e, char dst[HJSON_VALUE_BYTES])
+{
+    if (e->type == JSN_OBJECT || e->type == JSN_ARRAY)
+        snprintf(dst, HJSON_VALUE_BYTES, "%s", e->type == JSN_OBJECT ? "{...}" : "[...]");
+    else
+        snprintf(dst, HJSON_VALUE_BYTES, e->type == JSN_STRING ? "\"%.40s\"" : "%.40s", e->text);
+    return dst;
+}

@@ -44,6 +44,11 @@ struct hjson_fault {
 int hjson_read(const char *text, size_t size, struct hjson *hjson, struct hjson_fault *fault);
 void hjson_free(struct hjson *hjson);
 
+#define HJSON_VALUE_BYTES 64u
+/** dst ← the value as a message shows it: "nvme" with its quotes, 1e-4, {...}; a long one cut.
+ * Returns dst. */
+const char *hjson_value(const struct hjson_entry *entry, char dst[HJSON_VALUE_BYTES]);
+
 #define HJSON_PATH_BYTES 256u
 /** "zero_optimization.offload_param.device", "optimizer.params.betas[0]"; cut where it is longer.
  * Returns path. */

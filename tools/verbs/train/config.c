@@ -77,9 +77,12 @@ static int read_config(struct cli_parser *parser, struct train_options *options,
     if (!tc)
         return fail(error, FAIL_BUDGET, -ENOMEM, "no memory for the configuration");
     options->from_file = tc;
+    const struct hst_option *kin, *precision = cli_option_find(parser, "precision", &kin);
+    char text[CLI_TEXT_BYTES];
     const struct ds_run run = {
         .seq_len = options->seq_len,
         .ranks = ranks,
+        .precision = cli_option_text(precision, &options->engine, text),
         .own_optimizer = cli_supply(parser, "optimizer", NULL, NULL) == CLI_OVERRULED,
         .own_schedule = cli_supply(parser, "schedule", NULL, NULL) == CLI_OVERRULED};
     int native = ds_config_read(&tc->config, options->config, error);
@@ -87,7 +90,7 @@ static int read_config(struct cli_parser *parser, struct train_options *options,
     for (size_t i = 0; i < tc->options.count && !native; i++)
         native = take(parser, tc, i, error);
     if (!native)
-        cli_origin_of(train_config_origin, tc);
+        cli_origin_of(train_origin, options);
     return native ? native : train_config_scheduler(options, rates, error);
 }
 
@@ -120,7 +123,9 @@ static void effect(const struct train_config *tc, size_t i, struct row *row)
     snprintf(row->why, sizeof row->why, "%s", from[o->why]);
     if (tc->how[i] == CLI_OVERRULED) {
         snprintf(row->here, sizeof row->here, "--%s of the command line", o->option);
-        snprintf(row->why, sizeof row->why, "the command line wins");
+        snprintf(row->why, sizeof row->why,
+                 o->why == DS_AUTO ? "\"auto\": the command line says it"
+                                   : "the command line wins");
     } else if (tc->how[i] == CLI_NO_OPTION) {
         snprintf(row->why, sizeof row->why, "an option of train alone");
     }
@@ -251,15 +256,12 @@ static void explain_entry(const struct train_config *tc, const struct schedule_p
                           size_t entry)
 {
     const struct hjson_entry *e = &tc->config.hjson.entries[entry];
-    char path[HJSON_PATH_BYTES], value[64];
+    char path[HJSON_PATH_BYTES], value[HJSON_VALUE_BYTES];
     const struct ds_key *key = ds_key_find(path_of(tc, e, path));
     const bool automatic = e->type == JSN_STRING && strcmp(e->text, "auto") == 0;
     struct row row;
     const enum part part = part_of(tc, rates, e, row.here);
-    snprintf(value, sizeof value, e->type == JSN_STRING ? "\"%.40s\"" : "%.40s",
-             e->type == JSN_OBJECT  ? "{...}"
-             : e->type == JSN_ARRAY ? "[...]"
-                                    : e->text);
+    hjson_value(e, value);
     if (part == PART_OPTION || part == PART_ELSEWHERE) {
         explain_options(tc, e, path, value);
         return;
@@ -307,7 +309,6 @@ static void explain(const struct train_config *tc, const struct schedule_peer *r
 static int more(struct cli_parser *parser, struct train_options *options, uint32_t ranks,
                 bool *done, struct hst_error *error)
 {
-    cli_origin_of(NULL, NULL); /* that of another file of --compare */
     if (!options->config && options->explain_config)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--explain-config is about --config, which is not given. Fix: --config FILE.");
@@ -321,11 +322,22 @@ static int more(struct cli_parser *parser, struct train_options *options, uint32
     return native;
 }
 
+/* From here on what they say is told by its place. */
+static int take_options(struct cli_parser *parser, struct train_options *options,
+                        struct hst_error *error)
+{
+    cli_origin_of(NULL, NULL); /* that of another file of --compare */
+    const int native = train_options_file_take(parser, options, error);
+    if (!native && options->from_options)
+        cli_origin_of(train_origin, options);
+    return native;
+}
+
 int train_config_more(struct cli_parser *parser, void *context, bool *done, struct hst_error *error)
 {
     struct train_options *options = context;
     struct hst_launch launch = {.ranks = 1};
-    int native = train_options_file_take(parser, options, error);
+    int native = take_options(parser, options, error);
     if (!native && (options->config || options->print_options))
         native = launch_read_joined(&options->launch, &launch, error);
     native = native ? native : more(parser, options, launch.ranks, done, error);
@@ -338,7 +350,7 @@ int train_config_more(struct cli_parser *parser, void *context, bool *done, stru
 int train_config_more_of(struct cli_parser *parser, struct train_options *options, uint32_t ranks,
                          bool *done, struct hst_error *error)
 {
-    const int native = train_options_file_take(parser, options, error);
+    const int native = take_options(parser, options, error);
     return native ? native : more(parser, options, ranks, done, error);
 }
 
@@ -382,7 +394,7 @@ static void tell_options(const struct train_config *tc)
         const struct ds_option *o = &tc->options.list[i];
         if (tc->how[i] == CLI_TAKEN)
             append(&taken, "--%s %s", o->option, o->value);
-        else if (tc->how[i] == CLI_OVERRULED && o->entry)
+        else if (tc->how[i] == CLI_OVERRULED && o->entry && o->why != DS_AUTO)
             append(&lost, "%s (--%s)", path_of(tc, o->entry, path), o->option);
     }
     if (kind != PEER_NONE)

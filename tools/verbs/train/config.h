@@ -24,10 +24,11 @@ int train_config_more_of(struct cli_parser *parser, struct train_options *option
  * effect: a line each, unless options->quiet. A warning tells of what only looks like what it
  * means. */
 void train_config_tell(const struct train_options *options);
-/** A cli_origin_fn whose context is a struct train_config that was taken: an error that names
- * options which the file decides gets "FILE:LINE:COLUMN: KEY VALUE (--option
- * value): " before it. E404 and E405 have theirs. */
-cli_origin_fn train_config_origin;
+/** A cli_origin_fn whose context is a struct train_options whose files were taken: an error that
+ * names options which a file decides gets "FILE:LINE:COLUMN: KEY VALUE (--option value): " before
+ * it, of --options without what is in parentheses, as the key is the option. E404 and E405 have
+ * theirs, where the file could be read; what is missing (E403) is in no file. */
+cli_origin_fn train_origin;
 /**
  * The scheduler that counts in place of --schedule, with the steps of the run where it leaves them
  * to it; kind 0: none. E405 where --warmup contradicts it, and where it leaves that to --warmup,

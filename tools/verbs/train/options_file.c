@@ -49,6 +49,7 @@ static int take(struct cli_parser *parser, struct train_options_file *own, struc
                 const struct hjson_entry *entry, struct hst_error *error)
 {
     char place[OPTIONS_PLACE_BYTES], why[CLI_WHY_BYTES];
+    bool *taken = &own->taken[entry - own->file.hjson.entries];
     const struct hst_option *kin, *option = cli_option_find(parser, entry->key, &kin);
     const char *text;
     options_file_place(&own->file, entry, place);
@@ -67,6 +68,8 @@ static int take(struct cli_parser *parser, struct train_options_file *own, struc
     else if (cli_supply(parser, entry->key, text, why) == CLI_BAD_VALUE) /* of null: nothing */
         return fail(error, FAIL_VALUE, -EINVAL, "%s--%s: %s. Fix: correct it there.", place,
                     entry->key, why);
+    else
+        *taken = text != NULL;
     return 0;
 }
 

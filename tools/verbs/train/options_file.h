@@ -11,6 +11,7 @@
 struct train_options_file {
     struct options_file file;
     char overruled[TRAIN_OPTIONS_LINE_BYTES], idle[TRAIN_OPTIONS_LINE_BYTES]; /* "--lr, --seed" */
+    bool taken[HJSON_MAX_ENTRIES]; /* by entry: an option of the run has its value from there */
     bool unseen; /* its --eval-every: nothing is evaluated on */
 };
 
