@@ -279,6 +279,8 @@ mutate(
     'tools/verbs/plan/paper.c', 'tools/cli_plan_paper',
     ('an update has weights and gradients too', 'k->here ?', 'false ?'),
     ('what is off is marked', 'return fabs(value', 'return 0 * fabs(value'),
+    ('a figure is what its paper prints', '16.9, SAYS_IS', '16.8, SAYS_IS'),
+    ('a bandwidth is that of its paper', '.seq = 1024, .rate = 70e9', '.seq = 1024, .rate = 71e9'),
 )
 mutate(
     'tools/verbs/plan/accounting.c', 'tools/cli_plan_paper',
