@@ -122,13 +122,17 @@ class Both(Given):
         self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, 2))
 
     def test_an_error_is_of_a_file_and_ends_as_one_plan_s(self):
-        self.options('b', store='/dev/null/x', dram='256M')
-        alone = self.run_verb('plan', *SIZES, THREADS, HOST, '--options', 'b.json')
-        done = self.both()
-        self.assertEqual((done.returncode, done.stdout), (alone.returncode, ''))
-        self.assertEqual(done.returncode, 1)
-        code, text = alone.stderr.split(' ', 1)
-        self.assertEqual(done.stderr, f'{code} b.json: {text}')
+        """Where it has a place in the file it names that once, and else the file."""
+        given, drive = ('plan', *SIZES, THREADS, HOST), '/dev/null/x'
+        self.options('b', store=drive, dram='256M')
+        alone, done = self.run_verb(*given, '--options', 'b.json'), self.both()
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, '', alone.stderr))
+        self.assertRegex(done.stderr, r'\Aerror\[E105\] b\.json:1:\d+: store "/dev/null/x": store')
+        self.options('b', dram='256M')
+        alone = self.run_verb(*given, '--options', 'a.json', f'--store={drive}')
+        done = self.both(f'--store={drive}')
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertEqual(done.stderr, alone.stderr.replace('] ', '] a.json: '))
 
     def test_what_is_refused(self):
         for names in ('a.json', 'a.json,', ',b.json', 'a.json,b.json,a.json'):
