@@ -162,7 +162,6 @@ mutate(
     ('what a file does not decide has no place there',
      '        if (own->taken[e - own->file.hjson.entries])', '        if (1)'),
     ('of two files each has its place', '!first.made != !second.made', '0'),
-    ('what is missing is in no file', '|| error->code == FAIL_MISSING ||', '||'),
     ('a --config that cannot be read has a place',
      'strncmp(error->message, "--config ", strlen("--config ")) != 0)', '1)'),
 )

@@ -27,7 +27,7 @@ void train_config_tell(const struct train_options *options);
 /** A cli_origin_fn whose context is a struct train_options whose files were taken: an error that
  * names options which a file decides gets "FILE:LINE:COLUMN: KEY VALUE (--option value): " before
  * it, of --options without what is in parentheses, as the key is the option. E404 and E405 have
- * theirs, where the file could be read; what is missing (E403) is in no file. */
+ * theirs, where the file could be read. */
 cli_origin_fn train_origin;
 /**
  * The scheduler that counts in place of --schedule, with the steps of the run where it leaves them

@@ -157,10 +157,10 @@ static void leave_file_out(const struct train_options *from, struct hst_error *e
                 strlen(error->message + length + 2) + 1);
 }
 
-/* It has a place, or there is none: a --config that cannot be read has one where it is named. */
+/* It has a place: a --config that cannot be read gets that where it is named. */
 static bool is_placed(const struct hst_error *error)
 {
-    return error->code == FAIL_DS_KEY || error->code == FAIL_MISSING ||
+    return error->code == FAIL_DS_KEY ||
            (error->code == FAIL_DS_FILE &&
             strncmp(error->message, "--config ", strlen("--config ")) != 0);
 }
