@@ -15,8 +15,8 @@ import case
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 ZERO = [120, 31.4, 16.6, 1.9, 15.6]  # GB: stages 0 to 3 of 7.5B on 64 GPUs, 1T on 1,024
 GPT = 12  # squares of a layer's hidden size
-# What each source prints, typed from it and not from the program: the figure, whether it is that,
-# a most or a least, its unit, where it stands; and what its own bytes of a parameter make of it.
+# What each source prints, typed once more: the figure, whether it is that, a most or a least, its
+# unit, where it stands; and what its own bytes of a parameter make of it, which is computed here.
 PUBLISHED = {
     'zero-1': [(120, 'is', 'GB', 'figure 1', 16 * 7.5),
                (31.4, 'is', 'GB', 'figure 1', 4 * 7.5 + 12 * 7.5 / 64),
