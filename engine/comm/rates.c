@@ -46,6 +46,39 @@ struct comm_crossing comm_crossing(const struct comm_info *info)
     };
 }
 
+/* ---- messages ---- */
+
+static struct comm_messages gather_messages(const struct comm_info *info, bool ring, bool shared)
+{
+    const double ranks = info->ranks, nodes = info->nodes, locals = info->locals;
+    if (ring)
+        return (struct comm_messages){ranks - nodes, nodes - 1};
+    if (!shared)
+        return (struct comm_messages){locals - 1, ranks - locals};
+    return (struct comm_messages){0, nodes - 1};
+}
+
+static struct comm_messages exchange_messages(const struct comm_info *info, bool shared)
+{
+    const bool uniform = info->ranks == info->locals * info->nodes;
+    const double ranks = info->ranks, locals = info->locals;
+    const double group = comm_hop_group(info, uniform);
+    const double first = shared ? 0 : group - 1;
+    if (info->nodes == 1)
+        return (struct comm_messages){shared ? 0 : locals - 1, 0};
+    return (struct comm_messages){first + locals / group - 1, (ranks - locals) / group};
+}
+
+struct comm_messages comm_messages(const struct comm_info *info, const struct comm_op *op)
+{
+    const bool uniform = info->ranks == info->locals * info->nodes;
+    const bool shared = info->shared && uniform && !op->on_device; /* read in place */
+    if (op->near)
+        return (struct comm_messages){shared ? 0 : info->locals - 1.0, 0};
+    return op->kind == COMM_GATHER ? gather_messages(info, op->on_device, shared)
+                                   : exchange_messages(info, shared);
+}
+
 /* ---- rates ---- */
 
 static double rest_of(double whole_s, double part_s, double most)

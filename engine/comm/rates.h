@@ -19,6 +19,17 @@ struct comm_crossing {
  */
 struct comm_crossing comm_crossing(const struct comm_info *info);
 
+/** These are what a rank sends or passes on in an operation, one behind the other. */
+struct comm_messages {
+    double in_node, between;
+};
+/**
+ * Of a gather or an exchange (kind, near, on_device): one to each other rank of a hop, or as many
+ * steps of a ring where a device gathers; none where a rank reads the memory of its node's others.
+ * An exchange that is cut into pieces counts as one. Pure.
+ */
+struct comm_messages comm_messages(const struct comm_info *info, const struct comm_op *op);
+
 /** This was measured, by the slowest rank, in seconds of one operation. */
 struct comm_times {
     double empty_s;                  /* an operation that moves next to nothing */

@@ -56,6 +56,8 @@ static const struct {
     [HST_RATE_NET_BETWEEN] = {"net-between", "B/s"},
     [HST_RATE_NET_OPERATIONS] = {"net-operations", "operations/s"},
     [HST_RATE_NET_OPERATIONS_BETWEEN] = {"net-operations-between", "operations/s"},
+    [HST_RATE_NET_MESSAGES] = {"net-messages", "messages/s"},
+    [HST_RATE_NET_MESSAGES_BETWEEN] = {"net-messages-between", "messages/s"},
 };
 
 const char *hst_rate_name(enum hst_rate rate)

@@ -6,7 +6,6 @@
  */
 #include "session/predict.h"
 
-#include "comm/rates.h"
 #include "plan/graph/graph_bound.h"
 #include "plan/graph/simulate.h"
 #include "plan/search/start_up.h"
@@ -69,11 +68,6 @@ static bool fill_visits(const struct hst_engine *engine, struct machine *m)
     return true;
 }
 
-static enum hst_rate operations_rate(const struct comm_info *ranks)
-{
-    return ranks->nodes > 1 ? HST_RATE_NET_OPERATIONS_BETWEEN : HST_RATE_NET_OPERATIONS;
-}
-
 static double rate_of(struct measure_work work)
 {
     return work.seconds > 0 ? work.elements / work.seconds : 0;
@@ -107,31 +101,6 @@ static double memory_rate(const struct hst_figure *f)
     return shared < AS_FAST * alone ? shared : 0;
 }
 
-/* It says where ranks are, and whether they read each other's memory now. */
-static struct comm_info ranks_of(const struct hst_engine *engine)
-{
-    struct comm_info info = engine->ranks;
-    if (engine->comm)
-        comm_info(engine->comm, &info);
-    return info;
-}
-
-static struct sim_net net_for(const struct hst_engine *engine, const struct hst_rates *rates)
-{
-    const struct hst_figure *f = rates->figures;
-    const struct comm_info ranks = ranks_of(engine);
-    const struct comm_crossing crossing = comm_crossing(&ranks);
-    const double operations = f[operations_rate(&ranks)].value;
-    struct sim_net net = {.gather = f[HST_RATE_NET_GATHER].value,
-                          .exchange = f[HST_RATE_NET_EXCHANGE].value,
-                          .between = f[HST_RATE_NET_BETWEEN].value,
-                          .gather_crossing = crossing.gather,
-                          .exchange_crossing = crossing.exchange,
-                          .operation_s = operations > 0 ? 1 / operations : 0};
-    ranks_put_saved(engine, ranks.shared, &net);
-    return net;
-}
-
 /* Ranks measured what each had beside the others. A plan has the rates of a machine, whose cores
  * and drives the ranks of a node share; a planned GPU is one rank's. */
 static uint32_t sharers_of(const struct hst_engine *engine)
@@ -160,7 +129,7 @@ static struct sim_rates rates_for(const struct hst_engine *engine, const struct 
         .device_update = f[engine->optimizer->device_rate].value * pace,
         .dram = engine_computes_in_dram(engine) ? 0 : memory_rate(f),
         .shared_cores = engine_computes_in_dram(engine) && !planned,
-        .net = net_for(engine, rates),
+        .net = ranks_net(engine, rates),
     };
 }
 
@@ -191,7 +160,7 @@ static bool is_net_known(const struct hst_engine *engine, const struct hst_rates
                          size_t why_bytes)
 {
     const struct comm_info *ranks = &engine->ranks;
-    const enum hst_rate operations = operations_rate(ranks);
+    const enum hst_rate operations = ranks_operations_rate(ranks);
     return ranks->ranks == 1 ||
            (are_known(rates, operations, operations, "network's", why, why_bytes) &&
             (ranks->locals == 1 || are_known(rates, HST_RATE_NET_GATHER, HST_RATE_NET_EXCHANGE,
@@ -322,6 +291,9 @@ static void scale_net(struct machine *m, double times)
     m->rates.net.exchange *= times;
     m->rates.net.between *= times;
     m->rates.net.operation_s /= times;
+    m->rates.net.gather_messages_s /= times;
+    m->rates.net.near_messages_s /= times;
+    m->rates.net.exchange_messages_s /= times;
 }
 
 struct resource {

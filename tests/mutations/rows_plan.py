@@ -209,7 +209,7 @@ mutate(
     'engine/plan/graph/simulate.c', 'engine/network',
     ('what crosses nodes has a rate of its own',
      'over(node->work * crossing * between, net->between)', '0'),
-    ('each row is an operation', 'operations * net->operation_s', 'net->operation_s'),
+    ('each row is an operation', 'operations * (net->', '(net->'),
 )
 mutate(
     'engine/comm/rates.c', 'comm/rates',

@@ -76,6 +76,12 @@ static const struct key {
       .least = 1,
       .greatest = COUNT_MOST},
      false},
+    {{.name = "nics",
+      .type = HST_OPTION_UINT32,
+      .offset = FIELD(nics),
+      .least = 1,
+      .greatest = COUNT_MOST},
+     false},
 };
 enum { KEY_COUNT = sizeof KEYS / sizeof *KEYS };
 
@@ -267,7 +273,7 @@ static int take_line(struct reader *r, const char *line, size_t bytes)
             return take_key(r, k, rest_at(line, bytes, from));
     return refuse(r, 0,
                   "a key that is not known: name, about, date, source, gpus, "
-                  "compute-capability, hbm, dram, nvme, drives or rate");
+                  "compute-capability, hbm, dram, nvme, drives, nics or rate");
 }
 
 /* Figures of a sealed file fill those that no line has. */

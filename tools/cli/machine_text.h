@@ -16,6 +16,7 @@ struct machine {
     char name[MACHINE_WORD], about[MACHINE_LINE];
     char date[MACHINE_WORD];                   /* "2026-11-27" */
     uint32_t gpus, compute_major, drives;      /* of a node; gpus 0: the host computes */
+    uint32_t nics;                             /* of a node, to other nodes; 0: not known */
     uint64_t hbm_bytes;                        /* of a GPU */
     uint64_t dram_bytes, nvme_bytes;           /* of a node */
     uint32_t sources;                          /* lines that name one */

@@ -119,6 +119,10 @@ enum hst_rate {
     HST_RATE_NET_BETWEEN,  /* bytes that come from other nodes */
     HST_RATE_NET_OPERATIONS, /* operations that move next to nothing, in turn, in a node */
     HST_RATE_NET_OPERATIONS_BETWEEN, /* and between nodes */
+    /* Messages that follow one another in an operation, of next to no bytes, in a node; nothing
+       measures them, a machine file has them: an operation's are then beside those above. */
+    HST_RATE_NET_MESSAGES,
+    HST_RATE_NET_MESSAGES_BETWEEN, /* and between nodes */
     HST_RATE_COUNT
 };
 /** "dram", "update-fp32", …; null: no such rate. */

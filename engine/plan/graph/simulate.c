@@ -83,6 +83,14 @@ static double visit_seconds(const struct sim_rates *r, const struct node *node,
     return measured ? measured[node->unit] : over(node->work, r->flops_per_s);
 }
 
+static double messages_seconds(const struct sim_net *net, const struct node *node)
+{
+    return node->kind == NODE_GATHER        ? net->gather_messages_s
+           : node->kind == NODE_GATHER_NEAR ? net->near_messages_s
+           : node->kind == NODE_EXCHANGE    ? net->exchange_messages_s
+                                            : 0;
+}
+
 /* A gather of a unit's weights and of others' that it reads is an operation for each. */
 static double net_seconds(const struct sim_net *net, const struct node *node)
 {
@@ -96,7 +104,7 @@ static double net_seconds(const struct sim_net *net, const struct node *node)
     const double between = 1 - (gathers    ? net->gather_saved_between
                                 : exchange ? net->exchange_saved_between
                                            : 0);
-    return operations * net->operation_s +
+    return operations * (net->operation_s + messages_seconds(net, node)) +
            over(node->work * (1 - crossing) * in_node, exchange ? net->exchange : net->gather) +
            over(node->work * crossing * between, net->between);
 }

@@ -24,6 +24,9 @@ struct sim_net {
     double gather, exchange, between;
     double gather_crossing, exchange_crossing;
     double operation_s;
+    /* seconds of its messages beside those, whatever they have in them: of a gather, of one among
+       the ranks of a node, of an exchange */
+    double gather_messages_s, near_messages_s, exchange_messages_s;
     /* of the bytes of gathers and of exchanges, the part that does not travel because others are
        sent in their place: in a node, between nodes */
     double gather_saved, gather_saved_between;

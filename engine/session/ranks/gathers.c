@@ -130,12 +130,17 @@ static double saved_of(const struct hst_sum_tree *tree, uint32_t ways)
 }
 
 /* Before a layout is there. Buckets of gradients, of stage 1, are in DRAM. */
+bool ranks_exchange_on_device(const struct hst_engine *engine)
+{
+    return engine->plan_in.joined && engine->config.zero_stage != HST_ZERO_1;
+}
+
 void ranks_put_saved(const struct hst_engine *engine, bool shared, struct sim_net *net)
 {
     const struct hst_sum_tree *tree = &engine->ways.tree;
-    const bool joins = engine->plan_in.joined && engine->config.zero_stage != HST_ZERO_1;
     net->gather_saved_between = gather_saved(engine);
     net->gather_saved = shared && !engine->plan_in.joined ? 0 : net->gather_saved_between;
     net->exchange_saved_between = saved_of(tree, ways_of_group(engine));
-    net->exchange_saved = shared && !joins ? 0 : saved_of(tree, engine->ways.count);
+    net->exchange_saved =
+        shared && !ranks_exchange_on_device(engine) ? 0 : saved_of(tree, engine->ways.count);
 }

@@ -80,6 +80,12 @@ int ranks_check_nodes(struct hst_engine *engine);
 /** What --gather and --reduce save of the bytes of gathers and exchanges. shared: ranks of a node
  * read each other's DRAM in place. */
 void ranks_put_saved(const struct hst_engine *engine, bool shared, struct sim_net *net);
+/** It tells whether gradients are exchanged in the memory of devices. */
+bool ranks_exchange_on_device(const struct hst_engine *engine);
+/** It returns what operations between ranks take by these rates, and which rate says what one takes
+ * beside its bytes. Of a rate that is not known 0. */
+struct sim_net ranks_net(const struct hst_engine *engine, const struct hst_rates *rates);
+enum hst_rate ranks_operations_rate(const struct comm_info *ranks);
 /** So many ranks of this node keep gathered weights for the backward; 0: none does. */
 uint32_t ranks_secondary(const struct hst_engine *engine);
 /** This of the model is the rank's: a shard of several, or all of it. */

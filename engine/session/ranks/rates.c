@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides what ranks plan by: of each rate the least that any of them has, so that all plan alike
- * and none is waited for by a plan that it cannot keep.
+ * and none is waited for by a plan that it cannot keep; and what an operation between them takes
+ * by these rates, where they are.
  */
 #include "comm/rates.h"
 #include "base/precision.h"
@@ -33,6 +34,54 @@ int hst_engine_net_rates(struct hst_engine *engine, struct hst_rates *rates)
     comm_rates_put(&measured, how, rates);
     return 0;
 }
+
+/* ---- what an operation takes ---- */
+
+enum hst_rate ranks_operations_rate(const struct comm_info *ranks)
+{
+    return ranks->nodes > 1 ? HST_RATE_NET_OPERATIONS_BETWEEN : HST_RATE_NET_OPERATIONS;
+}
+
+static double seconds_of_one(const struct hst_rates *rates, enum hst_rate rate)
+{
+    const double value = rates->figures[rate].value;
+    return value > 0 ? 1 / value : 0;
+}
+
+static double messages_seconds(const struct comm_info *ranks, const struct comm_op *op,
+                               const struct hst_rates *rates)
+{
+    const struct comm_messages m = comm_messages(ranks, op);
+    return m.in_node * seconds_of_one(rates, HST_RATE_NET_MESSAGES) +
+           m.between * seconds_of_one(rates, HST_RATE_NET_MESSAGES_BETWEEN);
+}
+
+struct sim_net ranks_net(const struct hst_engine *engine, const struct hst_rates *rates)
+{
+    struct comm_info ranks = engine->ranks;
+    if (engine->comm) /* whether they read each other's memory now */
+        comm_info(engine->comm, &ranks);
+    const struct hst_figure *f = rates->figures;
+    const struct comm_crossing crossing = comm_crossing(&ranks);
+    const bool joined = engine->plan_in.joined;
+    const struct comm_op gather = {.kind = COMM_GATHER, .on_device = joined};
+    const struct comm_op near = {.kind = COMM_GATHER, .on_device = joined, .near = true};
+    const struct comm_op exchange = {.kind = COMM_EXCHANGE,
+                                     .on_device = ranks_exchange_on_device(engine)};
+    struct sim_net net = {.gather = f[HST_RATE_NET_GATHER].value,
+                          .exchange = f[HST_RATE_NET_EXCHANGE].value,
+                          .between = f[HST_RATE_NET_BETWEEN].value,
+                          .gather_crossing = crossing.gather,
+                          .exchange_crossing = crossing.exchange,
+                          .operation_s = seconds_of_one(rates, ranks_operations_rate(&ranks)),
+                          .gather_messages_s = messages_seconds(&ranks, &gather, rates),
+                          .near_messages_s = messages_seconds(&ranks, &near, rates),
+                          .exchange_messages_s = messages_seconds(&ranks, &exchange, rates)};
+    ranks_put_saved(engine, ranks.shared, &net);
+    return net;
+}
+
+/* ---- what all of them plan by ---- */
 
 uint32_t hst_engine_threads(const struct hst_engine *engine)
 {

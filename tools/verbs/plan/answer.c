@@ -77,6 +77,8 @@ const char *plan_help_text(const struct plan_help *help, char text[PLAN_HELP_BYT
     if (strcmp(help->what, "drive") == 0)
         snprintf(text, PLAN_HELP_BYTES, "one more drive, %" PRIu64 " in all%s: ", help->amount,
                  help->amount == 2 ? ", homes as they are" : "");
+    else if (strcmp(help->what, "nic") == 0)
+        snprintf(text, PLAN_HELP_BYTES, "one more NIC, %" PRIu64 " in each node: ", help->amount);
     else if (strcmp(help->what, "dram") == 0)
         snprintf(text, PLAN_HELP_BYTES,
                  "twice the DRAM, --dram %s: ", text_typed_up(help->amount, size));
@@ -102,6 +104,8 @@ static void print_helps(const struct plan *p, FILE *out)
             p->help_count ? "; simulated with homes of their own:" : "");
     for (uint32_t i = 0; i < p->help_count; i++)
         fprintf(out, "  %s\n", plan_help_text(&p->helps[i], text));
+    if (plan_lacks_nics(p))
+        fprintf(out, "%s\n", PLAN_LACKS_NICS);
     if (p->full_tokens == 0 && p->tried_tokens > 0)
         fprintf(out,
                 "no step that fits is %g %% computation: up to %" PRIu64 " tokens were tried\n",

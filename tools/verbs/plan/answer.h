@@ -27,6 +27,11 @@ const char *plan_lasts_text(const struct plan *p, char text[PLAN_LASTS_BYTES]);
 /** "twice the DRAM (--dram 256G): 3.1 s a step, 1.40 times as fast". Returns text. */
 const char *plan_help_text(const struct plan_help *help, char text[PLAN_HELP_BYTES]);
 
+/** What is said where plan_lacks_nics. */
+#define PLAN_LACKS_NICS                                                                            \
+    "what one more NIC brings is not known: the machine's file does not say how many nodes have "  \
+    "(nics)"
+
 /** The lines; nothing of a plan that is not predicted. */
 void plan_print_answer(const struct plan *p, FILE *out);
 /** The keys; of a plan that is not predicted they are null. */

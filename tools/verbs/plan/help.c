@@ -21,7 +21,8 @@
 #define TOKENS_MOST      (UINT64_C(1) << 50)
 
 struct variant {
-    double drives; /* times as fast and as large */
+    double drives;  /* times as fast and as large */
+    double between; /* what comes from other nodes, times as fast */
     uint64_t dram_bytes, tokens;
     enum hst_state state;
 };
@@ -60,6 +61,11 @@ static void scale_drives(struct hst_rates *rates, double times)
         rates->figures[r].value *= times;
 }
 
+static void scale_between(struct hst_rates *rates, double times)
+{
+    rates->figures[HST_RATE_NET_BETWEEN].value *= times;
+}
+
 /* Returns 0 with a step of 0 s where it does not fit, or cannot be. */
 static int simulate_variant(const struct plan *p, const struct variant *v,
                             struct hst_prediction *told)
@@ -73,6 +79,7 @@ static int simulate_variant(const struct plan *p, const struct variant *v,
     *t = p->t;
     set_budgets(p, v, &options.engine);
     scale_drives(&t->rates, v->drives);
+    scale_between(&t->rates, v->between);
     t->options = &options;
     t->error = &error;
     t->engine = NULL;
@@ -94,18 +101,32 @@ static int simulate_variant(const struct plan *p, const struct variant *v,
 
 static struct variant as_it_is(const struct plan *p)
 {
-    return (struct variant){1, p->t.result.memory.budget[HST_TIER_DRAM] * p->locals,
-                            p->t.run.batch_tokens, p->t.options->engine.state};
+    return (struct variant){.drives = 1,
+                            .between = 1,
+                            .dram_bytes = p->t.result.memory.budget[HST_TIER_DRAM] * p->locals,
+                            .tokens = p->t.run.batch_tokens,
+                            .state = p->t.options->engine.state};
 }
 
-/* A step with drives twice as fast; 0 s: they are nothing that a step waits for. */
-static double with_quick_drives(const struct plan *p)
+/* A step with that part twice as fast; 0 s: it is nothing that a step waits for. */
+static double with_quick(const struct plan *p, const char *part)
 {
     const struct hst_prediction *r = &p->t.result.prediction;
     for (uint32_t i = 0; i < r->help_count; i++)
-        if (strcmp(r->helps[i].what, "drives") == 0 && r->step_s >= GAIN * r->helps[i].step_s)
+        if (strcmp(r->helps[i].what, part) == 0 && r->step_s >= GAIN * r->helps[i].step_s)
             return r->helps[i].step_s;
     return 0;
+}
+
+/* What crosses nodes is a part of the network, and a NIC brings nothing else. */
+static bool waits_for_nodes(const struct plan *p)
+{
+    return train_options_ranks(p->t.options) > p->locals && with_quick(p, "network") > 0;
+}
+
+bool plan_lacks_nics(const struct plan *p)
+{
+    return p->machine->nics == 0 && waits_for_nodes(p);
 }
 
 /* Something lives elsewhere, or is recomputed for want of room. */
@@ -146,7 +167,7 @@ static void keep(struct plan *p, const char *what, uint64_t amount, double rough
 
 /* ---- questions, each of which is answered by a thread of its own ---- */
 
-enum { OF_ROUGH, OF_DRIVE, OF_DRAM, OF_BF16, OF_8BIT, OF_TOKENS, QUESTIONS };
+enum { OF_ROUGH, OF_DRIVE, OF_NIC, OF_DRAM, OF_BF16, OF_8BIT, OF_TOKENS, QUESTIONS };
 
 struct question {
     const struct plan *p;
@@ -190,14 +211,17 @@ static void ask(struct question *q, void *answer(void *))
 /* Asks all that may help, and what their answers are compared with. */
 static void ask_all(struct plan *p, bool full, struct question *q)
 {
-    const uint32_t drives = plan_drives(p);
+    const uint32_t drives = plan_drives(p), nics = p->machine->nics;
     for (int i = 0; i < QUESTIONS; i++)
         q[i] = (struct question){.p = p, .v = as_it_is(p)};
     if (!full)
         ask(&q[OF_TOKENS], answer_tokens);
     q[OF_DRIVE].v.drives = (drives + 1.0) / drives;
-    if (drives > 1 && with_quick_drives(p) > 0)
+    if (drives > 1 && with_quick(p, "drives") > 0)
         ask(&q[OF_DRIVE], answer_one);
+    q[OF_NIC].v.between = nics > 0 ? (nics + 1.0) / nics : 1;
+    if (nics > 0 && waits_for_nodes(p))
+        ask(&q[OF_NIC], answer_one);
     q[OF_DRAM].v.dram_bytes *= 2;
     if (may_have_dram(p))
         ask(&q[OF_DRAM], answer_one);
@@ -225,7 +249,7 @@ static int hear_all(struct question *q)
 static void keep_drive(struct plan *p, double rough_s, const struct question *q)
 {
     const struct hst_prediction *now = &p->t.result.prediction;
-    const double quick_s = with_quick_drives(p);
+    const double quick_s = with_quick(p, "drives");
     if (q->is_asked)
         keep(p, "drive", plan_drives(p) + 1, rough_s, &q->v, &q->told);
     else if (quick_s > 0) /* beside one drive, another is what drives twice as fast are */
@@ -255,6 +279,7 @@ static int find_all(struct plan *p)
     if (native || rough_s <= 0)
         return native;
     keep_drive(p, rough_s, &q[OF_DRIVE]);
+    keep(p, "nic", p->machine->nics + 1ul, rough_s, &q[OF_NIC].v, &q[OF_NIC].told);
     keep(p, "dram", q[OF_DRAM].v.dram_bytes, rough_s, &q[OF_DRAM].v, &q[OF_DRAM].told);
     keep(p, "state", 0, rough_s, &q[OF_BF16].v, &q[OF_BF16].told);
     keep(p, "state_8bit", 0, rough_s, &q[OF_8BIT].v, &q[OF_8BIT].told);

@@ -47,6 +47,8 @@ static void put_helps(FILE *file, const struct plan *p)
                   r->helps[i].step_s);
     for (uint32_t i = 0; i < p->help_count; i++)
         frame_row(file, "what would help", "%s", plan_help_text(&p->helps[i], text));
+    if (plan_lacks_nics(p))
+        frame_row(file, "not known", "%s", PLAN_LACKS_NICS);
 }
 
 static void put_length(FILE *file, const struct plan *p)
@@ -78,6 +80,10 @@ static void put_answer(FILE *file, const struct plan *p)
         frame_row(file, "ranks", "%" PRIu32 ", %" PRIu32 " on a node; memory is of one",
                   train_options_ranks(p->t.options), p->locals);
     frame_row(file, "fits", "%s%s", p->fits ? "yes" : "no: ", p->fits ? "" : p->refusal.message);
+    if (p->instead && p->instead->t.result.prediction.step_s > 0)
+        frame_row(file, "instead", "with %s a step takes %.3g s, bounded by %s",
+                  p->t.way_out->options, p->instead->t.result.prediction.step_s,
+                  p->instead->t.result.prediction.bound_by);
     if (p->fits) {
         put_prediction(file, p);
         put_helps(file, p);

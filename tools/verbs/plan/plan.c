@@ -91,6 +91,19 @@ static void warn_of_net_rates(const struct hst_rates *rates, const struct hst_la
                  path, ranks, text_s(ranks), nodes, text_s(nodes), locals, launch->ranks);
 }
 
+/* --net-latency is all of an operation beside its bytes, with whatever messages it has. */
+static void put_latency(struct hst_rates *rates, double microseconds)
+{
+    if (microseconds <= 0)
+        return;
+    put_figure(rates, HST_RATE_NET_OPERATIONS, 1e6 / microseconds);
+    put_figure(rates, HST_RATE_NET_OPERATIONS_BETWEEN, 1e6 / microseconds);
+    for (int r = HST_RATE_NET_MESSAGES; r <= HST_RATE_NET_MESSAGES_BETWEEN; r++) {
+        rates->figures[r] = (struct hst_figure){.value = 0};
+        rates->figure_ms[r] = 0;
+    }
+}
+
 /* It takes those of a file, then those that were given; what is not known says how to get it. */
 static int find_net_rates(struct plan *p, const struct plan_options *o, struct hst_error *error)
 {
@@ -100,7 +113,6 @@ static int find_net_rates(struct plan *p, const struct plan_options *o, struct h
         return native;
     if (o->net_rates)
         warn_of_net_rates(&file, o->train.engine.launch, o->net_rates);
-    const double operations = o->net_latency > 0 ? 1e6 / o->net_latency : 0;
     for (int r = HST_RATE_NET_GATHER; o->net_rates && r < HST_RATE_COUNT; r++) {
         rates->figures[r] = file.figures[r];
         rates->figure_ms[r] = file.figure_ms[r];
@@ -108,9 +120,8 @@ static int find_net_rates(struct plan *p, const struct plan_options *o, struct h
     put_figure(rates, HST_RATE_NET_GATHER, (double)o->net_node);
     put_figure(rates, HST_RATE_NET_EXCHANGE, (double)o->net_node);
     put_figure(rates, HST_RATE_NET_BETWEEN, (double)o->net_between);
-    put_figure(rates, HST_RATE_NET_OPERATIONS, operations);
-    put_figure(rates, HST_RATE_NET_OPERATIONS_BETWEEN, operations);
-    for (int r = HST_RATE_NET_GATHER; r < HST_RATE_COUNT; r++)
+    put_latency(rates, o->net_latency);
+    for (int r = HST_RATE_NET_GATHER; r <= HST_RATE_NET_OPERATIONS_BETWEEN; r++)
         if (rates->figures[r].value <= 0)
             snprintf(rates->figures[r].how, sizeof rates->figures[r].how,
                      "%s is in no file. Fix: --net-rates FILE (mpirun … bench comm --save-rates "
@@ -184,6 +195,43 @@ static int make(struct plan *p, const struct plan_options *o, struct hst_error *
     return native ? train_engine_failed(t, native, "the prediction") : 0;
 }
 
+static void end_instead(struct plan *p)
+{
+    struct plan *q = p->instead;
+    if (!q)
+        return;
+    hst_engine_destroy(&q->t.engine);
+    llama_destroy(&q->t.model);
+    free(q);
+    p->instead = NULL;
+}
+
+/* Where options make it fit, the answer is of them, too. */
+static int make_instead(struct plan *p, const struct plan_options *o, struct hst_error *error)
+{
+    const struct train_way_out *way = p->t.way_out;
+    if (p->fits || !way)
+        return 0;
+    struct plan *q = malloc(sizeof *q);
+    if (!q)
+        return fail(error, FAIL_BUDGET, -ENOMEM, "no memory for a plan");
+    *q = *p;
+    q->own = *p->t.options;
+    q->t.options = &q->own;
+    q->t.engine = NULL;
+    q->t.model = NULL;
+    q->t.aside = true;
+    q->refusal = (struct hst_error){0};
+    train_take_way_out(way, &q->own, &q->t.run);
+    p->instead = q;
+    int native = llama_create(&q->config, &q->t.run, &q->t.model, error);
+    native = native ? native : make(q, o, error);
+    native = native ? native : plan_find_help(q, error);
+    if (!native && !q->fits)
+        end_instead(p);
+    return native;
+}
+
 static int run(const struct plan_options *o, struct plan *p, struct hst_error *error)
 {
     int native = check(o, error);
@@ -194,6 +242,7 @@ static int run(const struct plan_options *o, struct plan *p, struct hst_error *e
     activity_begin("planning");
     native = native ? native : make(p, o, error);
     native = native ? native : plan_find_help(p, error);
+    native = native ? native : make_instead(p, o, error);
     activity_end();
     if (!native && o->save_rates)
         native = rates_file_write(o->save_rates, &p->t.rates, error);
@@ -241,6 +290,7 @@ static void end_job(struct job *job)
 {
     struct plan *p = job->plan;
     if (p) {
+        end_instead(p);
         hst_engine_destroy(&p->t.engine);
         train_samples_close(&p->t);
         data_close(&p->t.data);

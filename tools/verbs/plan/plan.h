@@ -29,6 +29,8 @@ struct plan {
     char *const *arguments; /* the command line behind the verb */
     int argument_count;
     struct hst_error refusal; /* where it does not: which budget is short, and what to do */
+    struct plan *instead;     /* with t.way_out, where it does not; null: none was found */
+    struct train_options own; /* of `instead`: what t.options is then */
 };
 
 /** The memory table, numbers, prediction or verdict. */

@@ -277,7 +277,7 @@ static void print_ranks(const struct plan *p, FILE *out)
                                         : ", which meet in DRAM by MPI");
 }
 
-void plan_print(const struct plan *p, FILE *out)
+static void print_one(const struct plan *p, FILE *out)
 {
     const struct llama_run *r = &p->t.run;
     table_print(&p->t.result.memory, p->locals, out);
@@ -308,6 +308,15 @@ void plan_print(const struct plan *p, FILE *out)
     print_rates(p, out);
     plan_print_answer(p, out);
     plan_print_accounting(p, out);
+}
+
+void plan_print(const struct plan *p, FILE *out)
+{
+    print_one(p, out);
+    if (p->instead) {
+        fprintf(out, "\nwith %s:\n", p->t.way_out->options);
+        print_one(p->instead, out);
+    }
 }
 
 /* ---- JSON ---- */
@@ -411,6 +420,10 @@ static void put_run(struct json_writer *json, const struct plan *p)
     json_put_text(json, "layers", t->run.halves ? "halves" : "whole");
     json_put_whole(json, "ranks", train_options_ranks(t->options));
     json_put_whole(json, "nodes", train_options_ranks(t->options) / p->locals);
+    if (p->machine->nics)
+        json_put_whole(json, "nics", p->machine->nics);
+    else
+        json_put_null(json, "nics");
     json_put_text(json, "comm", t->result.memory.comm);
     put_length(json, p);
     decision_put(json, &p->decision);
@@ -514,21 +527,39 @@ static void put_rates(struct json_writer *json, const struct hst_rates *rates)
     json_put_text(json, "disturbed", rates->disturbed[0] ? rates->disturbed : NULL);
 }
 
+static void put_one(struct json_writer *json, const struct plan *p)
+{
+    json_put_bool(json, "fits", p->fits);
+    put_why(json, p);
+    put_run(json, p);
+    put_prediction(json, p);
+    put_evaluation(json, p);
+    put_start_up(json, p);
+    put_memory(json, &p->t.result.memory, p->locals);
+    put_smallest(json, p);
+    put_rates(json, &p->t.rates);
+    plan_put_answer(json, p);
+    plan_put_accounting(json, p);
+}
+
+static void put_instead(struct json_writer *json, const struct plan *p)
+{
+    if (!p->instead) {
+        json_put_null(json, "instead");
+        return;
+    }
+    json_put_object(json, "instead");
+    json_put_text(json, "options", p->t.way_out->options);
+    put_one(json, p->instead);
+    json_put_end(json);
+}
+
 void plan_print_json(const struct plan *p, FILE *out)
 {
     struct json_writer json = {.out = out};
     json_put_object(&json, NULL);
-    json_put_bool(&json, "fits", p->fits);
-    put_why(&json, p);
-    put_run(&json, p);
-    put_prediction(&json, p);
-    put_evaluation(&json, p);
-    put_start_up(&json, p);
-    put_memory(&json, &p->t.result.memory, p->locals);
-    put_smallest(&json, p);
-    put_rates(&json, &p->t.rates);
-    plan_put_answer(&json, p);
-    plan_put_accounting(&json, p);
+    put_one(&json, p);
+    put_instead(&json, p);
     json_put_end(&json);
     fputc('\n', out);
 }

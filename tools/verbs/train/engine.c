@@ -223,56 +223,109 @@ static int make_engine(struct train *t, enum hst_plan plan)
     return native ? train_engine_failed(t, native, "planning") : 0;
 }
 
+/* Smaller units come first: they cost no time. Each is tried, both at once where neither does. */
+static const struct train_way_out ways_out[] = {
+    {"--layers halves", true, false},
+    {"--comm mpi", false, true},
+    {"--layers halves --comm mpi", true, true},
+};
+enum { WAYS_OUT = sizeof ways_out / sizeof *ways_out };
+
+void train_take_way_out(const struct train_way_out *way, struct train_options *options,
+                        struct llama_run *run)
+{
+    if (way->halves) {
+        options->layers = TRAIN_LAYERS_HALVES;
+        run->halves = true;
+    }
+    if (way->by_mpi)
+        options->engine.comm = HST_COMM_MPI;
+}
+
 /* It makes a plan beside the one that does not fit, which stays what is told. */
-static bool would_fit_in_halves(const struct train *t, enum hst_plan plan)
+static bool would_fit(const struct train *t, enum hst_plan plan, const struct train_way_out *way)
 {
     struct hst_error error = {0};
-    struct train *halved = malloc(sizeof *halved);
-    if (!halved)
+    struct train *other = malloc(sizeof *other);
+    struct train_options options = *t->options;
+    if (!other)
         return false;
-    *halved = *t;
-    halved->engine = NULL;
-    halved->model = NULL;
-    halved->error = &error;
-    halved->aside = true;
-    halved->run.halves = true;
-    int native = llama_create(llama_model_config(t->model), &halved->run, &halved->model, &error);
-    native = native ? native : make_engine(halved, plan);
-    hst_engine_destroy(&halved->engine);
-    llama_destroy(&halved->model);
-    free(halved);
+    *other = *t;
+    other->options = &options;
+    other->engine = NULL;
+    other->model = NULL;
+    other->error = &error;
+    other->aside = true;
+    train_take_way_out(way, &options, &other->run);
+    int native = llama_create(llama_model_config(t->model), &other->run, &other->model, &error);
+    native = native ? native : make_engine(other, plan);
+    hst_engine_destroy(&other->engine);
+    llama_destroy(&other->model);
+    free(other);
     return native == 0;
 }
 
 /* Ranks that train do not try it: each would have to, beside what they do together. */
-static bool may_be_halved(const struct train *t, enum hst_plan plan)
+static bool may_try(const struct train *t, enum hst_plan plan)
 {
     const bool alone = train_options_ranks(t->options) == 1 || plan != HST_PLAN_TO_TRAIN;
-    const bool stored = t->options->resume && t->options->layers != TRAIN_LAYERS_DEFAULT;
-    return alone && !stored && !t->aside && !t->run.halves && t->error->code == HST_E_BUDGET &&
-           t->engine;
+    return alone && !t->aside && t->error->code == HST_E_BUDGET && t->engine;
 }
 
-/* Smaller units are the first thing to try: they cost no budget and no token. */
-static void name_halves(struct train *t, enum hst_plan plan)
+static bool may_be_halved(const struct train *t)
 {
-    static const char word[] = "Fix: ", halves[] = "--layers halves, or ";
-    char *fix = strstr(t->error->message, word), rest[sizeof t->error->message];
-    if (!fix || strlen(t->error->message) + sizeof halves > sizeof t->error->message ||
-        !may_be_halved(t, plan) ||
-        !would_fit_in_halves(t, plan == HST_PLAN_TO_TRAIN ? HST_PLAN_HERE : plan))
+    const bool stored = t->options->resume && t->options->layers != TRAIN_LAYERS_DEFAULT;
+    return !stored && !t->run.halves;
+}
+
+/* What NCCL gathers into and adds up is in HBM, and by MPI in DRAM. */
+static bool may_meet_in_dram(const struct train *t)
+{
+    const struct hst_memory *m = &t->result.memory;
+    return m->comm && strcmp(m->comm, "nccl") == 0 &&
+           m->total[HST_TIER_HBM] > m->budget[HST_TIER_HBM];
+}
+
+/* Puts it first among what helps. */
+static void name_way_out(struct hst_error *error, const struct train_way_out *way)
+{
+    static const char word[] = "Fix: ", or [] = ", or ";
+    char *fix = strstr(error->message, word), rest[sizeof error->message];
+    if (!fix || strlen(error->message) + strlen(way->options) + strlen(or) >= sizeof error->message)
         return;
     fix += sizeof word - 1;
     snprintf(rest, sizeof rest, "%s", fix);
-    snprintf(fix, sizeof t->error->message - (size_t)(fix - t->error->message), "%s%s", halves,
-             rest);
+    snprintf(fix, sizeof error->message - (size_t)(fix - error->message), "%s%s%s", way->options,
+             or, rest);
+}
+
+static void find_ways_out(struct train *t, enum hst_plan plan)
+{
+    const enum hst_plan beside = plan == HST_PLAN_TO_TRAIN ? HST_PLAN_HERE : plan;
+    const bool halves = may_be_halved(t), by_mpi = may_meet_in_dram(t);
+    bool fits[WAYS_OUT] = {false};
+    if (!may_try(t, plan))
+        return;
+    for (int i = 0; i < WAYS_OUT; i++) {
+        const struct train_way_out *way = &ways_out[i];
+        const bool both = way->halves && way->by_mpi;
+        if ((way->halves && !halves) || (way->by_mpi && !by_mpi) || (both && t->way_out))
+            continue;
+        fits[i] = would_fit(t, beside, way);
+        if (fits[i] && !t->way_out)
+            t->way_out = way;
+    }
+    for (int i = WAYS_OUT - 1; i >= 0; i--)
+        if (fits[i])
+            name_way_out(t->error, &ways_out[i]);
 }
 
 int train_engine_plan(struct train *t, enum hst_plan plan)
 {
     const int native = make_engine(t, plan);
+    t->way_out = NULL;
     if (native == -ENOSPC)
-        name_halves(t, plan);
+        find_ways_out(t, plan);
     return native;
 }
 

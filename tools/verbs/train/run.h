@@ -30,6 +30,12 @@ struct train_ranks {
 /** The run compares so many steps after that with what was predicted. */
 #define TRAIN_AGAIN_STEPS 2
 
+/** Options with which a plan fits that does not fit without them. */
+struct train_way_out {
+    const char *options; /* "--layers halves" */
+    bool halves, by_mpi;
+};
+
 struct train {
     const struct train_options *options; /* behind train_settle those of `settled` */
     struct train_options settled;
@@ -78,6 +84,8 @@ struct train {
     char nonfinite_tensor[128];
     struct data_batch batch; /* of one step: one block, whose first part is inputs */
     bool aside; /* a plan beside another one: its engine tells nothing */
+    const struct train_way_out *way_out; /* of a plan that does not fit: with this it does; null:
+                                            none was found, or tried */
     struct hst_rates rates;     /* what is known of the machine */
     char rates_line[RATES_TEXT_BYTES]; /* those that were planned with; "": none */
     struct train_again {
@@ -148,6 +156,9 @@ void train_rates_find(struct train *t, enum forecast_how how);
  * another reason. Returns as train_inputs_open.
  */
 int train_engine_plan(struct train *t, enum hst_plan plan);
+/** *options and *run become those of a way out. */
+void train_take_way_out(const struct train_way_out *way, struct train_options *options,
+                        struct llama_run *run);
 /** Fills t->error with what the engine says of a failure, where that was not done. */
 int train_engine_failed(struct train *t, int native, const char *what);
 /** "fp32", as the engine has resolved it. */
