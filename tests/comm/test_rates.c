@@ -45,6 +45,48 @@ static void what_crosses_nodes_follows_from_the_world(void **state)
     }
 }
 
+static void assert_messages(struct comm_messages got, double in_node, double between)
+{
+    assert_near(got.in_node, in_node);
+    assert_near(got.between, between);
+}
+
+/* As the transports send them: engine/comm/mpi hops.c, operations.c; engine/comm/nccl exchange.c.
+ * Where a device gathers NCCL passes parts on in a ring. */
+static void messages_follow_from_the_world(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t ranks, nodes, locals;
+        bool shared, device;
+        struct comm_messages gather, near, exchange;
+    } rows[] = {
+        {1, 1, 1, true, false, {0, 0}, {0, 0}, {0, 0}},
+        {4, 1, 4, true, false, {0, 0}, {0, 0}, {0, 0}}, /* read in place */
+        {4, 1, 4, false, false, {3, 0}, {3, 0}, {3, 0}},
+        {4, 1, 4, true, true, {3, 0}, {3, 0}, {3, 0}},
+        {2, 2, 1, true, false, {0, 1}, {0, 0}, {0, 1}},
+        {8, 2, 4, true, false, {0, 1}, {0, 0}, {0, 1}},
+        {8, 2, 4, false, false, {3, 4}, {3, 0}, {3, 1}},
+        {8, 2, 4, true, true, {6, 1}, {3, 0}, {3, 1}},
+        {6, 2, 3, false, false, {2, 3}, {2, 0}, {2, 3}},  /* no power of two divides 3 */
+        {12, 2, 6, false, false, {5, 6}, {5, 0}, {3, 3}}, /* groups of 2: 1 + 2 in a node */
+        {3, 2, 2, true, false, {1, 1}, {1, 0}, {1, 1}},   /* nodes of different sizes */
+        {1024, 128, 8, true, true, {896, 127}, {7, 0}, {7, 127}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct comm_info info =
+            world(rows[i].ranks, rows[i].nodes, rows[i].locals, rows[i].shared);
+        struct comm_op op = {.kind = COMM_GATHER, .on_device = rows[i].device};
+        assert_messages(comm_messages(&info, &op), rows[i].gather.in_node, rows[i].gather.between);
+        op.near = true;
+        assert_messages(comm_messages(&info, &op), rows[i].near.in_node, rows[i].near.between);
+        op = (struct comm_op){.kind = COMM_EXCHANGE, .on_device = rows[i].device};
+        assert_messages(comm_messages(&info, &op), rows[i].exchange.in_node,
+                        rows[i].exchange.between);
+    }
+}
+
 /* Begin and end take 1 ms of each. */
 static void one_node_has_rates_of_its_own(void **state)
 {
@@ -141,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_crosses_nodes_follows_from_the_world),
+        cmocka_unit_test(messages_follow_from_the_world),
         cmocka_unit_test(one_node_has_rates_of_its_own),
         cmocka_unit_test(a_rank_a_node_has_what_crosses_alone),
         cmocka_unit_test(both_are_told_apart_by_a_copy),

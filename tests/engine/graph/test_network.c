@@ -52,9 +52,28 @@ static void what_ranks_do_together_takes_its_begin_and_its_bytes(void **state)
     assert_net(&(struct sim_net){0}, NODE_GATHER, 1000, 1, 0); /* nothing limits it */
 }
 
+/* A gather, one of a node's ranks and an exchange have as many as they have, votes none. */
+static void messages_take_their_time_whatever_is_in_them(void **state)
+{
+    (void)state;
+    const struct sim_net net = {.gather = 200,
+                                .exchange = 50,
+                                .operation_s = 0.5,
+                                .gather_messages_s = 3,
+                                .near_messages_s = 0.25,
+                                .exchange_messages_s = 7};
+    assert_net(&net, NODE_GATHER, 1000, 1, 0.5 + 3 + 5);
+    assert_net(&net, NODE_GATHER, 1000, 3, 1.5 + 9 + 5);
+    assert_net(&net, NODE_GATHER_NEAR, 1000, 1, 0.5 + 0.25 + 5);
+    assert_net(&net, NODE_EXCHANGE, 1000, 1, 0.5 + 7 + 20);
+    assert_net(&net, NODE_AGREE, 0, 0, 0.5);
+    assert_net(&net, NODE_VOTE, 0, 0, 0.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_take_their_time_whatever_is_in_them),
         cmocka_unit_test(what_ranks_do_together_takes_its_begin_and_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

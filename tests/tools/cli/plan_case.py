@@ -21,11 +21,11 @@ THREADS = '--threads=1'
 HOST = '--device=host'
 KEYS = {'fits', 'why', 'model', 'stands_for', 'machine', 'assumed', 'store',
         'device', 'precision', 'io', 'threads', 'parameters', 'tile_elements', 'seq_len',
-        'batch_tokens', 'grain_tokens', 'micro_batches', 'layers', 'ranks', 'nodes', 'comm',
+        'batch_tokens', 'grain_tokens', 'micro_batches', 'layers', 'ranks', 'nodes', 'nics', 'comm',
         'update', 'homes', 'checkpoint_every', 'saved_units', 'resident_units',
         'streamed_tiles', 'tiles_in_dram', 'slices', 'late_share', 'update_threads',
         'predicted_step_s', 'tok_s', 'bound_s', 'bound_fraction', 'bound_by', 'twice_as_fast',
-        'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'rates', 'rate_ages_s',
+        'predicted_start_up_s', 'start_up', 'memory', 'smallest', 'instead', 'rates', 'rate_ages_s',
         'prefetch', 'disturbed',
         'compute_fraction', 'would_help', 'full_batch_tokens', 'tokens', 'days',
         'written_step_bytes', 'written_day_bytes', 'drive_years', 'accounting'}

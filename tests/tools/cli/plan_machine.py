@@ -69,6 +69,8 @@ def malformed():
             GOOD.replace('2026-11-27', date).encode(), line, 6
     for size in ('-1', '0', 'nan', 'inf', '1e999', '80GBB', '0x10', '1e19', '1,5G', '8 0G'):
         yield f'size-{size}', GOOD.replace('256G', size).encode(), place(GOOD, 'dram')[0], 6
+    yield 'nics-none', (GOOD + 'nics 0\n').encode(), 20, 6
+    yield 'nics-twice', (GOOD + 'nics 8\nnics 8\n').encode(), 21, 1
     for count in ('0', '-1', '1.5', '65537', '1e9', 'two'):
         yield f'count-{count}', GOOD.replace('drives 2', f'drives {count}').encode(), \
             place(GOOD, 'drives')[0], 8
@@ -237,6 +239,69 @@ class Known(Given):
         self.assertIn('\nrank 0 of 4098 on 1366 nodes, 4098 ways, which meet in DRAM by MPI\n',
                       done.stdout)
 
+    def of_a_file(self, pattern, text, *given):
+        """A plan on H100s in a DGX of which one line differs."""
+        with open(os.path.join(ROOT, 'docs/machines/dgx-h100.txt'), encoding='utf-8') as file:
+            changed, count = re.subn(pattern, text, file.read())
+        self.assertEqual(count, 1)
+        done = self.run_verb('plan', *given, '--machine', self.write('box', changed), '--json')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        return json.loads(done.stdout)
+
+    def test_another_nic_is_worth_what_a_plan_with_it_takes(self):
+        """In each node, beside those that its file says. The rates between nodes are the only thing
+        that differs, and where nothing crosses nodes, or nothing waits for it, there is no line."""
+        given = ('--model=8B', '--world=64', '--seq-len=1024', '--batch-tokens=65536')
+        told = self.of_a_file(r'(?m)^nics 8$', 'nics 2', *given)
+        self.assertEqual((told['nics'], told['nodes']), (2, 8))
+        nic, = (help for help in told['would_help'] if help['what'] == 'nic')
+        self.assertEqual(nic['amount'], 3)
+        text = self.run_verb('plan', *given, '--machine', self.path('box'), '--html=page').stdout
+        more = self.of_a_file(r'(?m)^(rate net-between) 4e10', r'\1 6e10', *given)
+        self.assertGreater(told['predicted_step_s'], 1.1 * more['predicted_step_s'])
+        self.assertLess(abs(nic['predicted_step_s'] / more['predicted_step_s'] - 1), .02)
+        line = f'one more NIC, 3 in each node: {nic["predicted_step_s"]:.3g} s a step, ' \
+               f'{nic["times_tok_s"]:.2f} times as many tok/s'
+        self.assertIn(f'\n  {line}\n', text)
+        lacks = 'what one more NIC brings is not known'
+        self.assertNotIn(lacks, text)
+        with open(self.path('page'), encoding='utf-8') as page:
+            self.assertIn(line, page.read())
+        unknown = self.of_a_file(r'(?m)^nics 8\n', '', *given)
+        self.assertIsNone(unknown['nics'])
+        self.assertNotIn('nic', [help['what'] for help in unknown['would_help']])
+        text = self.run_verb('plan', *given, '--machine', self.path('box')).stdout
+        self.assertIn(lacks, text)
+        for other in (('--world=8', '--batch-tokens=8192'),  # of one node
+                      ('--world=64', '--batch-tokens=1048576')):  # which it computes for long
+            options = ('--model=8B', '--seq-len=1024', *other)
+            told = self.of_a_file(r'(?m)^nics 8$', 'nics 2', *options)
+            self.assertNotIn('nic', [help['what'] for help in told['would_help']])
+            self.assertNotIn(lacks, self.run_verb('plan', *options, '--machine=dgx-h100').stdout)
+
+    def test_messages_take_longer_the_more_ranks_there_are(self):
+        """A gather by NCCL has a step for each other rank: 896 in a node and 127 between nodes
+        of 1,024. One node has no message to another, and --net-latency is all of an operation."""
+        between = r'(?m)^(rate net-messages-between) \S+'
+        steps = {}
+        for world in (8, 64, 1024):
+            given = ('--model=8B', f'--world={world}', '--seq-len=1024',
+                     f'--batch-tokens={1024 * world}')
+            steps[world] = [self.of_a_file(between, rf'\1 {rate}', *given)['predicted_step_s']
+                            for rate in ('1e9', '71400', '7140')]
+        added = {world: [all - none for all in rest] for world, (none, *rest) in steps.items()}
+        self.assertEqual(added[8], [0, 0])
+        # of each of 34 units two gathers and an exchange have them, at least
+        self.assertGreater(added[64][0], 2 * 34 * 7 * 14e-6)
+        for world in (64, 1024):
+            self.assertLess(abs(added[world][1] / added[world][0] / 10 - 1), .1)
+        self.assertLess(abs(added[1024][0] / added[64][0] / (127 / 7) - 1), .1)
+        given = ('--model=8B', '--world=64', '--seq-len=1024', '--batch-tokens=65536',
+                 '--net-latency=50')
+        told = [self.of_a_file(between, rf'\1 {rate}', *given) for rate in ('1e9', '7140')]
+        self.assertEqual(*(one['predicted_step_s'] for one in told))
+        self.assertIsNone(told[1]['rates']['net-messages-between'])
+
     def test_gpus_meet_as_a_run_would_have_them(self):
         """Each has one of its own and NCCL, unless all of a node are given the same one."""
         given = ('plan', '--model=8B', '--machine=dgx-h100', '--seq-len=1024',
@@ -332,10 +397,45 @@ class Known(Given):
                                       r'the budget is 67\.0 GiB\. Fix: --layers halves, or ')
         self.assertEqual(round(told['smallest']['hbm'] / 2 ** 30, 1), 79.4)
         fits = self.told(*given, '--layers', 'halves', status=0)
+        instead = told['instead']
+        self.assertEqual(instead.pop('options'), '--layers halves')
+        self.assertEqual({**instead, 'instead': None}, fits)
+        done = self.run_verb('plan', '--model=1T', *given, '--html=page')
+        self.assertRegex(done.stdout, r'\n\nwith --layers halves:\n(?s:.*)\nfits, assumed: a step '
+                                      rf'takes {fits["predicted_step_s"]:.3g} s ')
+        with open(self.path('page'), encoding='utf-8') as page:
+            self.assertIn(f'with --layers halves a step takes {fits["predicted_step_s"]:.3g} s, '
+                          f'bounded by {fits["bound_by"]}', page.read())
         self.assertEqual((fits['fits'], fits['layers'], fits['ranks'], fits['nodes']),
                          (True, 'halves', 1024, 128))
         self.assertLess(fits['memory']['total']['hbm'], fits['memory']['budget']['hbm'])
         self.assertGreater(fits['bound_fraction'], .95)
+
+    def test_what_nccl_has_no_room_for_may_meet_in_dram(self):
+        """What a node keeps of gathered weights is in HBM by NCCL. --comm mpi is named where it
+        fits, alone or with halves, and where what is too large is in HBM."""
+        given = ('plan', '--model=70B', '--world=64', '--machine=dgx-h100', '--secondary=node',
+                 '--seq-len=1024', '--batch-tokens=65536')
+        for hbm, options in (('16G', '--comm mpi'), ('7.5G', '--layers halves --comm mpi'),
+                             ('2G', None)):
+            done = self.run_verb(*given, '--hbm', hbm, '--json')
+            self.assertEqual((done.returncode, done.stderr), (3, ''))
+            told = json.loads(done.stdout)
+            self.assertRegex(told['why'], f' Fix: {options}, or raise --hbm' if options else
+                             ' Fix: raise --hbm')
+            if not options:
+                self.assertIsNone(told['instead'])
+                continue
+            instead = told['instead']
+            self.assertEqual((instead['options'], instead['comm'], instead['fits']),
+                             (options, 'mpi', True))
+            done = self.run_verb(*given, '--hbm', hbm, *options.split(), '--json')
+            self.assertEqual(json.loads(done.stdout)['predicted_step_s'],
+                             instead['predicted_step_s'])
+        for more in (('--hbm=16G', '--comm=mpi', '--dram=64G'), ('--dram=64G',)):
+            told = json.loads(self.run_verb(*given, *more, '--nvme=64G', '--json').stdout)
+            self.assertFalse(told['fits'])
+            self.assertNotIn('--comm mpi', told['why'])
 
     def test_where_a_trillion_parameters_live_on_one_dgx_2(self):
         """On its drives, whatever computes. Of a parameter there are weights of 2 bytes and states
@@ -400,7 +500,7 @@ class Known(Given):
     def with_net(self, rate, *given):
         """Seconds of a step on the H100s of a DGX, which hand each other so many bytes a second."""
         with open(os.path.join(ROOT, 'docs/machines/dgx-h100.txt'), encoding='utf-8') as file:
-            text = re.sub(r'(?m)^(rate net-operations\S*) \S+', r'\1 1e9', file.read())
+            text = re.sub(r'(?m)^(rate net-(?:operations|messages)\S*) \S+', r'\1 1e9', file.read())
         box = self.write('box', re.sub(r'(?m)^(rate net-(?:gather|exchange|between)) \S+',
                                        rf'\1 {rate:.6g}', text))
         done = self.run_verb('plan', *given, '--seq-len=4096', '--machine', box, '--json')
