@@ -25,9 +25,9 @@ struct plan_help {
 
 /**
  * Fills p->helps of a plan that fits and is predicted, with p->full_tokens and p->tried_tokens.
- * Whatever cannot help is not tried: drives or a network that a step does not wait for, states where it waits
- * for nothing but computation. What does not fit, or gains less than 2 % or than such a
- * plan of what was asked for is off, is left out.
+ * Whatever cannot help is not tried: drives or a network that a step does not wait for, states
+ * where it waits for nothing but computation. What does not fit, or gains less than 2 % or than
+ * such a plan of what was asked for is off, is left out.
  * Errors: -ENOMEM, with *error.   Cost: a rough plan each, some 50 ms, of up to seven at once: each
  * has a thread, an engine and its workers.
  */
