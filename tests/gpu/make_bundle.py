@@ -8,7 +8,8 @@ OUT is replaced if it is an earlier bundle, refused if it is anything else. In i
 tests/gpu/, run (jobs gpu and demo), bundle.json. Every run path is relative to its file. Of the
 Debian libraries all are taken but the C library's own, which must come with the system's loader;
 of OpenBLAS what single precision needs (bundle_blas.py). NVIDIA's are not in it: the driver's is
-the machine's, cuBLASLt and cuDNN are found as HOISTWAY_CUDA_PATH or the system's loader says.
+the machine's, cuBLASLt and cuDNN are found as HOISTWAY_CUDA_PATH or the system's loader says. Nor
+is Open MPI: lib/ranks has the plugin that takes the machine's.
 --archive: makes OUT.tar.xz beside it. Fails where OUT has more than 20 MiB, or the archive 8.
 """
 import json
@@ -24,10 +25,11 @@ import parts
 import place
 
 MOST_BYTES, ARCHIVE_MOST_BYTES = 20 << 20, 8 << 20
-PROGRAMS = ('hoistway', 'bench_gemm', 'test_kernels_triage', 'blas_bytes',
+PROGRAMS = ('hoistway', 'bench_gemm', 'bench_ranks', 'test_kernels_triage', 'blas_bytes',
             *(f'test_kernels_{unit}' for unit in parts.CONFORMANCE))
 # Opened by the host device, so no program names it; looked for in this folder beside the library.
 BLAS, BLAS_FOLDER = 'libopenblas.so.0', 'lib/openblas-openmp'
+RANKS_FOLDER = 'lib/ranks'
 # Of the C library, and of the machine.
 FOREIGN = re.compile(r'^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util)'
                      r'|libcuda|libcudart|libcublas(Lt)?|libcudnn.*|libnvidia.*)\.so(\.\d+)*$')
@@ -67,7 +69,7 @@ def strip(path, run_path):
 
 def find(build, name):
     """A file of the build by its name alone; None where it is not built."""
-    for folder in ('tools', 'tests/kernels', 'tests/gpu', 'kernels/cuda'):
+    for folder in ('tools', 'tests/kernels', 'tests/gpu', 'kernels/cuda', 'engine/comm/mpi'):
         path = os.path.join(build, folder, name)
         if os.path.isfile(path):
             return path
@@ -75,7 +77,7 @@ def find(build, name):
 
 
 def fill(build, out):
-    for folder in ('bin', 'lib/hwloc', BLAS_FOLDER, 'tests/gpu'):
+    for folder in ('bin', 'lib/hwloc', BLAS_FOLDER, RANKS_FOLDER, 'tests/gpu'):
         os.makedirs(os.path.join(out, folder))
     libraries, missing = {}, []
     for name in PROGRAMS:
@@ -92,6 +94,11 @@ def fill(build, out):
         libraries['libhoistway-cuda.so'] = plugin
     else:
         missing.append('libhoistway-cuda.so')
+    ranks = find(build, place.RANKS_PLUGIN)
+    if ranks:
+        put(ranks, os.path.join(out, RANKS_FOLDER, place.RANKS_PLUGIN), '$ORIGIN/..')
+    else:
+        missing.append(place.RANKS_PLUGIN)
     # that which the build was made with, and what it needs itself
     blas = os.path.join(out, BLAS_FOLDER, BLAS)
     bundle_blas.link(run, libraries_of(find(build, 'blas_bytes_linked'))[BLAS], blas)

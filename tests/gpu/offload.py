@@ -78,19 +78,27 @@ def digests(folder):
     return found
 
 
-def exported(runner, model, case, tokens, steps, more):
-    """The digests of what a run exports; None where there was none, which is told."""
+def exported(runner, model, case, tokens, steps, more, launcher=()):
+    """The digests of what a run exports; None where there was none, which is told. launcher: what
+    starts its ranks."""
     folder = os.path.join(model.folder, 'export')
     shutil.rmtree(folder, ignore_errors=True)
     # steps large enough to move every weight: bytes that nothing changed would prove nothing
     run = training.train(runner, model, tokens, steps, ['--lr', '1e-3', '--export', folder,
-                                                        '--export-dtype=fp32', *more])
+                                                        '--export-dtype=fp32', *more], launcher)
     if not training.usable(runner, case, run):
         return None
     training.tell_left(runner, case, run)
     told = digests(folder)
     shutil.rmtree(folder)
     return told
+
+
+def tell_differences(runner, name, told, wanted):
+    """A test: what two runs exported, by digests."""
+    differs = sorted(file for file in {**told, **wanted} if told.get(file) != wanted.get(file))
+    runner.test(name, 'failed' if differs else 'passed', 0,
+                f'these differ: {", ".join(differs)}' if differs else '')
 
 
 def bytes_case(runner, which):
@@ -161,11 +169,8 @@ def offload_bytes(runner, which):
             continue
         told = exported(runner, model, case, tokens, steps, [*homes, *more, '--nvme', str(disk)])
         if told:
-            differs = sorted(name for name in {**told, **kept[model.weights]}
-                             if told.get(name) != kept[model.weights].get(name))
-            runner.test(f'{case}: {shape}, {steps} steps, the bytes of the resident run',
-                        'failed' if differs else 'passed', 0,
-                        f'these differ: {", ".join(differs)}' if differs else '')
+            tell_differences(runner, f'{case}: {shape}, {steps} steps, the bytes of the resident '
+                             'run', told, kept[model.weights])
 
 
 # ---- figures of a run ----------------------------------------------------------------------------

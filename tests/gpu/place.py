@@ -13,10 +13,12 @@ IN_BUNDLE = os.path.exists(BUNDLE_FILE)
 
 # Tests of another build than the user's name its folder.
 BUILD = os.environ.get('HST_BUILD') or os.path.join(ROOT, 'build')
-# Folders of programs and of the plugin, of a bundle below the root and of a build folder.
+# Folders of programs and of plugins, of a bundle below the root and of a build folder.
 PROGRAMS = ('bin', *(os.path.join(BUILD, folder) for folder in (
     'tools', 'tests/kernels', 'tests/gpu', 'tests/cuda', 'tests/cudnn')))
-PLUGINS = ('lib', os.path.join(BUILD, 'kernels/cuda'))
+RANKS_PLUGIN = 'libhoistway-mpi.so'
+PLUGINS = ('lib', 'lib/ranks', *(os.path.join(BUILD, folder) for folder in (
+    'kernels/cuda', 'engine/comm/mpi')))
 
 
 def program(name):
@@ -52,6 +54,15 @@ def look_into_python():
     found = {os.path.dirname(path) for folder in sys.path if os.path.isabs(folder)
              for path in glob.glob(os.path.join(glob.escape(folder), 'nvidia/*/lib/lib*.so*'))}
     return ':'.join(sorted(found))
+
+
+def plugin(name):
+    """The path of a plugin, None where it is in none of the folders that programs look in."""
+    for folder in environment()['HOISTWAY_PLUGIN_PATH'].split(':'):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            return path
+    return None
 
 
 def environment():

@@ -4,9 +4,9 @@
 
     ./run gpu [PART...] [--continue] [--out FOLDER] [--device cuda:0] [--smoke] [--seconds 470]
 
-PART: facts doctor triage suite losses kernels gemm attention layer train offload three-tiers
-largest memcheck cudnn peer. A word stands for all parts that begin with it. Without PART all run
-but the peers. docs/gpu-suite.md, which is a bundle's README.md, says what each does.
+PART: facts doctor triage suite losses kernels gemm attention layer train ranks offload
+three-tiers largest memcheck cudnn peer. A word stands for all parts that begin with it. Without
+PART all run but the peers. docs/gpu-suite.md, which is a bundle's README.md, says what each does.
 
 --continue       goes on with the report in FOLDER, if it is of the same commit and machine:
                  without PART with what had no time, else with these parts anew
@@ -39,6 +39,7 @@ import out_folder
 import parts
 import peers
 import place
+import ranks
 import training
 from runner import FIGURE, PART, TEST, Runner
 from stop import Stopped, stop
@@ -57,6 +58,7 @@ PARTS = {
     'offload-bytes-small': (partial(offload.offload_bytes, which='small'), 60),
     'train-1b': (parts.train_1b, 60),
     'train-3b': (parts.train_3b, 75),
+    'ranks': (ranks.ranks, 90),
     **{f'offload-{shape}-{batch}-{mode}': (partial(offload.offload, shape=shape, batch=batch,
                                                    mode=mode), 300)
        for shape, batch in (('8b', '32k'), ('8b', '8k'), ('8b', '128k'), ('3b', '8k'),

@@ -18,6 +18,10 @@ import unittest
 
 import bundle_blas
 import make_bundle
+import place
+
+sys.path.insert(0, os.path.join(place.HERE, '..'))
+import mpi  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 BARE = {'PATH': '/usr/bin:/bin', 'LANG': 'C'}
@@ -71,6 +75,19 @@ class Bundle(unittest.TestCase):
                 inside = os.path.realpath(target).startswith(os.path.realpath(self.folder) + '/')
                 self.assertNotEqual(bool(make_bundle.FOREIGN.match(name)), inside,
                                     f'{path}: {name} => {target}')
+
+    def test_its_ranks_are_joined_by_the_machine_s_open_mpi(self):
+        plugin = os.path.join(self.folder, make_bundle.RANKS_FOLDER, place.RANKS_PLUGIN)
+        if mpi.missing(os.path.join(BUILD, 'engine/comm/mpi')):
+            self.skipTest('Open MPI is not installed (mpirun), or the transport was not built')
+        told = subprocess.run(['readelf', '-d', plugin], capture_output=True, text=True).stdout
+        needed = re.findall(r'NEEDED.*\[(.*)\]', told)
+        self.assertEqual([n for n in needed if not make_bundle.FOREIGN.match(n)], ['libmpi.so.40'])
+        done = self.run_bare('env', f'HOISTWAY_PLUGIN_PATH={os.path.dirname(plugin)}',
+                             *mpi.launcher(2), 'bin/hoistway', 'bench', 'comm', '--size', '1MiB',
+                             '--pairs', '1')
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn('2 ranks', done.stdout + done.stderr)
 
     def test_no_library_of_nvidia_is_in_it(self):
         for path in self.binaries():

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All of `./run gpu --smoke` on the double of the CUDA device, and what it does where parts fail.
 
-    test_report.py FOLDER_OF_THE_DOUBLE
+    test_report.py FOLDER_OF_THE_DOUBLE FOLDER_OF_MPI_S_PLUGIN
 """
 import json
 import os
@@ -14,12 +14,13 @@ import unittest
 
 import place
 
-DOUBLE = sys.argv.pop(1)
+DOUBLE, MPI = sys.argv[1:3]
+del sys.argv[1:3]
 SCRIPT = os.path.join(place.HERE, 'report.py')
 
 
 def report(out, *arguments, **settings):
-    on_double = {'HOISTWAY_PLUGIN_PATH': DOUBLE, 'HOISTWAY_CUDA_PATH': DOUBLE,
+    on_double = {'HOISTWAY_PLUGIN_PATH': f'{DOUBLE}:{MPI}', 'HOISTWAY_CUDA_PATH': DOUBLE,
                  'HST_FAKE_BLASLT_SPLIT': '1'}
     done = subprocess.run(
         [sys.executable, SCRIPT, '--smoke', '--out', out, *arguments], capture_output=True,
@@ -42,7 +43,7 @@ class Report(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         results = {part['name']: part['result'] for part in told['parts']}
         for name in ('doctor', 'triage', 'suite', 'kernels', 'gemm', 'attention', 'layer',
-                     'train-1b', 'train-3b'):
+                     'train-1b', 'train-3b', 'ranks'):
             self.assertEqual(results[name], 'ran', told)
         kernels = next(part for part in told['parts'] if part['name'] == 'kernels')
         self.assertEqual([f['unit'] for f in kernels['figures'] if f['name'].startswith('layer ')],

@@ -35,6 +35,11 @@ def gib(size_bytes):
     return f'{size_bytes / 2**30:.1f} GiB'
 
 
+def card(device):
+    """With its number: without one, each of several ranks would have a card of its own."""
+    return device if ':' in device else device + ':0'
+
+
 # ---- the machine ---------------------------------------------------------------------------------
 
 class Room:
@@ -42,7 +47,7 @@ class Room:
     would leave libraries too little; and the drive's rate."""
 
     def __init__(self, told, device):
-        device = device if ':' in device else device + ':0'
+        device = card(device)
         self.free = {row['tier']: row['free_bytes'] for row in told['room']
                      if row['tier'] != 'hbm' or row['of'] == device}
         # read and written at once, both together
@@ -165,7 +170,8 @@ def read_log(path):
         return [json.loads(line) for line in file if line.endswith('\n')]
 
 
-def train(runner, model, batch_tokens, steps, more=()):
+def train(runner, model, batch_tokens, steps, more=(), launcher=()):
+    """launcher: what starts ranks, all of which have this one card."""
     tokens, log, trace = (os.path.join(model.folder, name)
                           for name in ('tokens.bin', 'log.jsonl', 'trace.json'))
     if model.tokens != (steps + 1) * batch_tokens + 1:  # the order of sequences follows from it
@@ -175,11 +181,11 @@ def train(runner, model, batch_tokens, steps, more=()):
         os.remove(old)
     init = ['--init', 'random'] if model.weights == 'random' else []
     done = runner.command(
-        [need(place.program('hoistway'), 'hoistway'), 'train', '--model', model.folder, '--data',
-         tokens, '--token-dtype', 'u32', '--durability', 'none', '--store',
+        [*launcher, need(place.program('hoistway'), 'hoistway'), 'train', '--model', model.folder,
+         '--data', tokens, '--token-dtype', 'u32', '--durability', 'none', '--store',
          os.path.join(model.folder, 'store'), '--steps', str(steps), '--seq-len', str(model.seq),
-         '--batch-tokens', str(batch_tokens), '--device', runner.device, '--precision', 'bf16',
-         '--log', log, '--trace', trace, *init, *more])
+         '--batch-tokens', str(batch_tokens), '--device', card(runner.device), '--precision',
+         'bf16', '--log', log, '--trace', trace, *init, *more])
     runner.keep_beside(done, {'.jsonl': log, '.trace.json': trace})
     run = Run(done, read_log(log))
     if done.code == 0 and len(run.steps) != steps:
