@@ -6,7 +6,10 @@ fail, rank_ends.py ranks that end or stop without GPUs.
 
     rank_nccl_ends.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER
                       PROGRAM_THAT_ENDS [TEST...]
+
+Long: with the limit that a run has by itself; a test is skipped without that name.
 """
+import concurrent.futures
 import functools
 import itertools
 import json
@@ -32,6 +35,7 @@ LIMIT = f'--peer-timeout={LIMIT_S}'
 GONE_S = LIMIT_S + 25      # all have ended by then: some of it is a busy machine's
 ENDS = sys.argv[7]         # ends.c
 LONG = 2000                # steps: of a run that does not come to its end
+ALL_GONE_S = 70            # with the limit of 60 s that a run has by itself
 TOLD = r'error\[E504\] [^\n]*waited \d+ s'
 WAITS, LOADS = TOLD + r' [^\n]*in step \d+', TOLD + r'(?![^\n]*in step)'
 
@@ -149,6 +153,65 @@ class Ends(unittest.TestCase):
                 children[1].communicate(timeout=60)
                 self.assertEqual(children[1].returncode, -signal.SIGKILL)
                 self.all_wait(children, 1, LOADS)
+
+
+@unittest.skipUnless('Long' in sys.argv, 'by its name, in the soak')
+class Long(unittest.TestCase):
+    """With the limit that a run has by itself, in real time, and by NCCL alone. Rows wait side by
+    side: who waits takes no processor."""
+    maxDiff = None
+    # the call of rank 1, of which number, what becomes of it, and what ranks say
+    FAULTS = (('ncclCommInitRankConfig', 1, 'hang', 2 * [TOLD]),
+              ('ncclAllReduce', 60, 'hang', 2 * [LOADS]),
+              ('ncclAllGather', 178, 'hang', 2 * [WAITS]),
+              ('ncclAlltoAll', 20, 'hang', 2 * [WAITS]),
+              ('ncclAllGather', 178, 'async=6', [WAITS, r'error\[E50[47]\]']))
+
+    def struck(self, run, call, number):
+        """Whether rank 1 has made that call."""
+        if not os.path.exists(run.path('calls.1')):
+            return False
+        with open(run.path('calls.1'), encoding='utf-8') as file:
+            return file.read().split('\n').count(call) >= number
+
+    def ended(self, children, has_struck):
+        """-> seconds of each between the fault and its end, whose time is that of the ranks"""
+        begun, ends = None, {}
+        until = time.monotonic() + 60 + 3 * ALL_GONE_S
+        while len(ends) < len(children) and time.monotonic() < until:
+            if begun is None and has_struck():
+                begun = time.monotonic()
+            for rank, child in enumerate(children):
+                if rank not in ends and child.poll() is not None:
+                    ends[rank] = time.monotonic()
+            time.sleep(0.02)
+        return {rank: end - begun for rank, end in ends.items()} if begun else {}
+
+    def wrong_of(self, fault):
+        call, number, what, words = fault
+        with Run() as run:
+            children = start(run, 2, steps=LONG, nccl=f'rank=1,fail={call}:{number}:{what},'
+                             f'log={run.path("calls")}')
+            try:
+                seconds = self.ended(children, lambda: self.struck(run, call, number))
+            finally:
+                self.kill_all(children)
+            told = [child.communicate()[1] for child in children]
+        if len(seconds) < 2 or max(seconds.values()) > ALL_GONE_S:
+            return f'{fault}: all have not ended within {ALL_GONE_S} s: {seconds}: {told}'
+        print(f'{call}:{number}:{what}: ended after {sorted(seconds.values())}', flush=True)
+        wrong = [text for rank, text in enumerate(told)
+                 if children[rank].returncode != 1 or not re.search(words[rank], text)]
+        return f'{fault}: {wrong}' if wrong else None
+
+    def kill_all(self, children):
+        for child in children:
+            if child.poll() is None:
+                child.kill()
+
+    def test_whatever_hangs_all_have_ended_in_time(self):
+        with concurrent.futures.ThreadPoolExecutor(len(self.FAULTS)) as pool:
+            self.assertEqual([w for w in pool.map(self.wrong_of, self.FAULTS) if w], [])
 
 
 # ---- what is not finite --------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that Slurm starts: on a cluster of one node, set up here and taken down again, they train
 what one process trains, stop where one of them is told to, and go on behind one that was killed.
+So do ranks on GPUs that NCCL joins, both of which are doubles.
 
-    slurm.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
+    slurm.py PROGRAM SOURCE_ROOT MPI_FOLDER CUDA_FOLDER NCCL_FOLDER REFUSING_FOLDER [TEST...]
+
+CUDA_FOLDER '': the doubles were not built.
 """
 import getpass
 import os
@@ -21,11 +24,16 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import mpi  # noqa: E402
+import rank_gpus  # noqa: E402
+import rank_nccl  # noqa: E402
+from rank_nccl import BF16, CUDA, step_lines  # noqa: E402
 from ranks import FOLDER, PROGRAM, Case, environment, sums_of  # noqa: E402
 
 DAEMONS = ('slurmctld', 'slurmd')
 RANKS = 4
 GONE_S = 60  # a launcher's end, at most
+GPUS_GONE_S = 120  # where an interpreter takes the place of GPUs
+LONG = 2000  # steps: a run that is told to stop long before
 PAGE = os.path.join(sys.argv[2], 'docs', 'launch.md')
 
 
@@ -198,6 +206,47 @@ class Slurm(Case):
         self.trains(0, '--resume', steps=400)
         self.assertEqual(sums_of(self.path('out')), want[1])
 
+    # ---- on GPUs ---------------------------------------------------------------------------------
+
+    def on_gpus(self, run, *options, steps):
+        """-> srun's status and words; after two steps a rank is told to stop a LONG run."""
+        env = rank_nccl.environment(RANKS, 'in-progress=0')
+        child = subprocess.Popen(
+            ['srun', '--mpi=pmix', f'--ntasks={RANKS}', *run.command(
+                'untied-mha', *BF16, '--durability=step', *options, steps=steps, device='cuda',
+                comm='nccl')],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**env, 'SLURM_CONF': self.environment['SLURM_CONF'],
+                 'HST_FAKE_CUDA': env['HST_FAKE_CUDA'] + ',streams=late'})
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        until = time.monotonic() + GPUS_GONE_S
+        while steps == LONG and not (os.path.exists(run.path('log')) and step_lines(run)[1:]):
+            self.assertLess(time.monotonic(), until)
+            self.assertIsNone(child.poll(), 'it has ended before')
+            time.sleep(0.02)
+        if steps == LONG:
+            os.kill(self.pids()[-1], signal.SIGUSR1)
+        told = child.communicate(timeout=GPUS_GONE_S)[0]
+        return child.returncode, told
+
+    @unittest.skipUnless(CUDA, 'the doubles of CUDA and NCCL were not built')
+    def test_ranks_on_gpus_that_nccl_joins_stop_and_go_on_as_one_rank(self):
+        with rank_gpus.Run() as run:
+            status, told = self.on_gpus(run, steps=LONG)
+            self.assertEqual(status, 75, told)
+            self.assertRegex(told, r'ranks: 4 on 1 node \(srun\), 4 ways, NCCL 2\.28\.9, Open ')
+            stopped = step_lines(run)[-1]['step']
+            self.assertLess(stopped, LONG)
+            status, told = self.on_gpus(run, '--resume', steps=stopped + 2)
+            self.assertEqual(status, 0, told)
+            self.assertIn(f'going on after step {stopped}', told)
+            went = run.came_to()[1]
+        with rank_gpus.Run() as run:
+            done = run.train(1, 'untied-mha', *BF16, steps=stopped + 2)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run.came_to()[1], went)
+
 
 if __name__ == '__main__':
     for needed in (*DAEMONS, 'srun', 'sinfo'):
@@ -207,4 +256,4 @@ if __name__ == '__main__':
     if mpi.missing(FOLDER):
         print('skipped: Open MPI is not installed (mpirun), or the transport was not built')
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[7:]])
