@@ -165,6 +165,7 @@ class Long(unittest.TestCase):
               ('ncclAllReduce', 60, 'hang', 2 * [LOADS]),
               ('ncclAllGather', 178, 'hang', 2 * [WAITS]),
               ('ncclAlltoAll', 20, 'hang', 2 * [WAITS]),
+              ('ncclAllGather', 190, 'hang,fail=ncclCommAbort:1:hang', 2 * [WAITS]),
               ('ncclAllGather', 178, 'async=6', [WAITS, r'error\[E50[47]\]']))
 
     def struck(self, run, call, number):
