@@ -91,6 +91,10 @@ int host_wish_read(const char *text, struct host_wish *wish, struct hst_dev_fail
 int host_gemm_bf16_choose(const struct host_wish *wish, host_gemm_bf16_function **gemm,
                           struct hst_dev_failure *failure);
 
+/* It returns the same kernel where it also makes attention's GEMMs, of 64 by 64, and null where
+   OpenBLAS is quicker at them. Pure. */
+host_gemm_bf16_function *host_gemm_bf16_small(host_gemm_bf16_function *gemm);
+
 /* Terms that it sums without a store of C between. Pure. */
 size_t host_gemm_bf16_k(host_gemm_bf16_function *gemm);
 

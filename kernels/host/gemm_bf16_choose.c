@@ -60,6 +60,12 @@ size_t host_gemm_bf16_pack_bytes(size_t m, size_t n, size_t k)
     return wide > amx ? wide : amx;
 }
 
+/* Of 64 by 64 by 64 sgemm packs nothing, and reaches what FMA does between registers. */
+host_gemm_bf16_function *host_gemm_bf16_small(host_gemm_bf16_function *gemm)
+{
+    return gemm == kernels[HOST_BF16_AMX].gemm ? gemm : NULL;
+}
+
 size_t host_gemm_bf16_k(host_gemm_bf16_function *gemm)
 {
     return gemm && gemm == kernels[HOST_BF16_AMX].gemm ? GEMM_BF16_AMX_K : GEMM_BF16_K;
@@ -68,7 +74,7 @@ size_t host_gemm_bf16_k(host_gemm_bf16_function *gemm)
 const char *host_gemm_bf16_words(host_gemm_bf16_function *gemm)
 {
     return !gemm                                 ? ""
-           : gemm == kernels[HOST_BF16_AMX].gemm ? ", own GEMMs of bf16 by AMX"
+           : gemm == kernels[HOST_BF16_AMX].gemm ? ", own GEMMs of bf16 by AMX, attention by AMX"
                                                  : ", own GEMMs of bf16";
 }
 

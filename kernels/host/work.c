@@ -59,6 +59,15 @@ static size_t take(struct attention_work *work, size_t floats)
     return at;
 }
 
+/* Floats that an own kernel packs into for such GEMMs: scores, and sums over keys and queries. */
+static size_t attention_pack(const struct hst_attention *args)
+{
+    size_t tile = least(args->seq, ATTENTION_QUERIES), width = args->head_dim;
+    size_t scores = host_gemm_bf16_pack_bytes(tile, tile, width);
+    size_t sums = host_gemm_bf16_pack_bytes(tile, width, tile);
+    return (scores > sums ? scores : sums) / sizeof(float);
+}
+
 struct attention_work host_attention_layout(const struct hst_attention *args)
 {
     size_t queries = least(args->seq, ATTENTION_QUERIES), keys = least(args->seq, ATTENTION_KEYS);
@@ -74,6 +83,11 @@ struct attention_work host_attention_layout(const struct hst_attention *args)
     work.dout = take(&work, queries * wide);
     work.k = take(&work, keys * wide);
     work.v = take(&work, keys * wide);
+    work.pack = work.q;
+    if (args->dtype == HST_BF16) {
+        const size_t end = work.pack + lines(attention_pack(args));
+        work.floats = end > work.floats ? end : work.floats;
+    }
     work.dk = take(&work, args->seq * wide);
     work.dv = take(&work, args->seq * wide);
     work.row_max = take(&work, ATTENTION_QUERIES);
@@ -84,5 +98,7 @@ struct attention_work host_attention_layout(const struct hst_attention *args)
 
 size_t host_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args)
 {
+    if (args->dtype == HST_BF16)
+        host_dev_of(dev)->bf16_asked = true;
     return host_attention_layout(args).floats * sizeof(float) * host_dev_of(dev)->parallel.width;
 }

@@ -29,6 +29,7 @@ struct attention_work {
     size_t q_turned, dout_turned; /* head_dim × ATTENTION_QUERIES */
     size_t q, dout, out; /* queries × head_dim; out is o in the forward and dq in the backward */
     size_t k, v;         /* keys × head_dim */
+    size_t pack; /* of an own kernel of bf16: where q, dout, k and v would be widened copies */
     size_t dk, dv;       /* seq × head_dim */
     size_t row_max, row_sum, row_shrink; /* ATTENTION_QUERIES */
     size_t floats;                       /* all of it, a whole number of cache lines */

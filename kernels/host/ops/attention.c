@@ -10,13 +10,17 @@
 struct state {
     const struct hst_attention *args;
     struct attention_work layout;
+    host_gemm_bf16_function *own;
 };
 
-/* It says where a strip of queries stands: each part's running maximum and sum, and what is to
-   multiply the output of earlier tiles; and which of the tile's keys it sees. */
+/* It says where a strip of queries stands: its first column; each part's running maximum and sum,
+   and what is to multiply the output of earlier tiles; which of the tile's keys it sees; and what
+   its scores are yet to be multiplied by. */
 struct strip {
+    size_t at;
     float *top, *sum, *shrink;
     struct sight sight[STRIP_PARTS];
+    float scale;
 };
 
 /* One piece's tile of queries. */
@@ -39,7 +43,7 @@ VEC_INLINE vec shrink_of(vec before, vec most, enum seen seen)
    see is left out, not set to minus infinity: on AVX-512 an exponential that underflows costs
    hundreds of cycles. */
 VEC_INLINE void softmax_strip(float *scores, size_t keys, struct strip s, enum seen seen,
-                              bool added)
+                              bool added, bool halves)
 {
     vec most[STRIP_PARTS], total[STRIP_PARTS];
     for (int p = 0; p < STRIP_PARTS; p++) {
@@ -48,7 +52,8 @@ VEC_INLINE void softmax_strip(float *scores, size_t keys, struct strip s, enum s
     }
     for (size_t j = 0; j < keys; j++)
         for (int p = 0; p < STRIP_PARTS; p++) {
-            vec score = vec_at(scores + j * ATTENTION_QUERIES + p * VEC);
+            vec score = vec_at(scores + j * ATTENTION_QUERIES + s.at + p * VEC);
+            score = halves ? score * s.scale : score;
             vec above = vec_above(score, most[p]);
             most[p] = seen == SEEN_ALL
                           ? above
@@ -56,11 +61,12 @@ VEC_INLINE void softmax_strip(float *scores, size_t keys, struct strip s, enum s
         }
     for (size_t j = 0; j < keys; j++)
         for (int p = 0; p < STRIP_PARTS; p++) {
-            float *at = scores + j * ATTENTION_QUERIES + p * VEC;
-            vec e = vec_exp(vec_at(at) - most[p]);
+            float *row = scores + j * ATTENTION_QUERIES;
+            vec score = vec_at(row + s.at + p * VEC);
+            vec e = vec_exp((halves ? score * s.scale : score) - most[p]);
             if (seen != SEEN_ALL)
                 e = (vec)(sees(s.sight[p], j, seen) & (uvec)e);
-            memcpy(at, &e, sizeof e);
+            put_weights(row, s.at + p * VEC, halves, e);
             total[p] += e;
         }
     for (int p = 0; p < STRIP_PARTS; p++) {
@@ -80,27 +86,40 @@ VEC_INLINE void scale_row(float *row, size_t count, float factor)
         vec_store(row, i, count, HST_F32, vec_load(row, i, count, HST_F32, 0) * factor);
 }
 
-/* One tile's softmax, and the rescaling of what earlier tiles left in out. */
-static void softmax_tile(const struct state *s, float *work, const struct key_tile *tile,
-                         const struct query_tile *t, bool added)
+/* `halves` is a constant wherever this is called. */
+VEC_INLINE void softmax_strips(const struct state *s, float *work, const struct key_tile *tile,
+                               const struct query_tile *t, float scale, bool added, bool halves)
 {
-    size_t keys = tile->keys.end - tile->keys.begin, width = s->args->head_dim;
+    size_t keys = tile->keys.end - tile->keys.begin;
     size_t queries = t->positions.end - t->positions.begin;
-    float *scores = work + s->layout.scores, *out = work + s->layout.out;
-    float *shrink = work + s->layout.row_shrink;
+    float *scores = work + s->layout.scores;
     for (size_t at = tile->first; at < queries; at += ATTENTION_DIAGONAL) {
-        struct strip strip = {.top = work + s->layout.row_max + at,
+        struct strip strip = {.at = at,
+                              .top = work + s->layout.row_max + at,
                               .sum = work + s->layout.row_sum + at,
-                              .shrink = shrink + at};
+                              .shrink = work + s->layout.row_shrink + at,
+                              .scale = scale};
         for (size_t p = 0; p < STRIP_PARTS; p++)
             strip.sight[p] = sight_of(&t->first, tile, t->positions.begin, at + p * VEC);
         if (strip_begins_later(&t->first, tile, at, queries))
-            softmax_strip(scores + at, keys, strip, SEEN_BETWEEN, added);
+            softmax_strip(scores, keys, strip, SEEN_BETWEEN, added, halves);
         else if (tile->diagonal && at == tile->first)
-            softmax_strip(scores + at, keys, strip, SEEN_TO, added);
+            softmax_strip(scores, keys, strip, SEEN_TO, added, halves);
         else
-            softmax_strip(scores + at, keys, strip, SEEN_ALL, added);
+            softmax_strip(scores, keys, strip, SEEN_ALL, added, halves);
     }
+}
+
+/* One tile's softmax, and the rescaling of what earlier tiles left in out. */
+static void softmax_tile(const struct state *s, float *work, const struct key_tile *tile,
+                         const struct query_tile *t, float scale, bool added)
+{
+    size_t queries = t->positions.end - t->positions.begin, width = s->args->head_dim;
+    float *out = work + s->layout.out, *shrink = work + s->layout.row_shrink;
+    if (s->own)
+        softmax_strips(s, work, tile, t, scale, added, true);
+    else
+        softmax_strips(s, work, tile, t, scale, added, false);
     for (size_t r = tile->first; r < queries && added; r++)
         scale_row(out + r * width, width, shrink[r]);
 }
@@ -125,20 +144,22 @@ static void attention_piece(void *arg, size_t index, unsigned worker)
     struct range queries = t.positions;
     size_t count = queries.end - queries.begin;
     t.first = first_keys_of(a, sequence, queries);
-    struct rows q = head_rows(a, a->q, own, queries, work + s->layout.q);
+    const struct products by = {s->own, work + s->layout.pack};
+    const struct query_rows q =
+        query_rows_of(&by, head_rows(a, &by, a->q, own, queries, work + s->layout.q),
+                      work + s->layout.q_turned, count, width);
     struct rows out = {work + s->layout.out, width};
-    turn_rows(work + s->layout.q_turned, q, count, width);
     for (size_t r = 0; r < ATTENTION_QUERIES; r++)
         work[s->layout.row_max + r] = -INFINITY;
     size_t begin = first_key_tile(&t.first);
     for (size_t i = begin; i < key_tiles(queries); i++) {
         struct key_tile tile = key_tile(queries, i);
-        struct rows k = head_rows(a, a->k, shared, tile.keys, work + s->layout.k);
-        struct rows v = head_rows(a, a->v, shared, tile.keys, work + s->layout.v);
-        tile_scores(work + s->layout.scores, a->scale, k, &tile, work + s->layout.q_turned, count,
-                    width);
-        softmax_tile(s, work, &tile, &t, i > begin);
-        sum_over_keys(out, 1, work + s->layout.scores, &tile, count, v, width, i > begin);
+        struct operand k = head_rows(a, &by, a->k, shared, tile.keys, work + s->layout.k);
+        struct operand v = head_rows(a, &by, a->v, shared, tile.keys, work + s->layout.v);
+        float scale =
+            tile_scores(&by, work + s->layout.scores, a->scale, k, &tile, &q, count, width);
+        softmax_tile(s, work, &tile, &t, scale, i > begin);
+        sum_over_keys(&by, out, 1, work + s->layout.scores, &tile, count, v, width, i > begin);
     }
     float *lse = a->lse + line * a->seq + queries.begin;
     for (size_t r = 0; r < count; r++) {
@@ -153,7 +174,7 @@ static void attention_piece(void *arg, size_t index, unsigned worker)
 int HOST_OP(attention)(struct host_dev *dev, const void *args)
 {
     const struct hst_attention *a = args;
-    struct state s = {a, host_attention_layout(a)};
+    struct state s = {a, host_attention_layout(a), own_products(dev, a)};
     host_split(dev, a->batch * a->heads * pieces_of(a->seq, ATTENTION_QUERIES), attention_piece,
                &s);
     return 0;

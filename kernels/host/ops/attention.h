@@ -1,13 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef HST_KERNELS_HOST_ATTENTION_H
 #define HST_KERNELS_HOST_ATTENTION_H
-/* The forward and the backward of attention share this: tiles, and operands as f32 blocks. */
+/* The forward and the backward of attention share this: tiles, and what multiplies them. */
 #include "host/work.h"
 #include "ops.h"
 
-/* A block of f32 rows, head_dim wide: in a tensor itself, or its widened copy. */
+/* A block of f32 rows, head_dim wide: in a tensor itself, or in the workspace. */
 struct rows {
     float *data;
+    size_t ld;
+};
+
+/*
+ * It makes a worker's GEMMs: an own kernel, whose operands are bf16, or, where that is null,
+ * OpenBLAS, whose operands are f32. For the own one probabilities and their gradients are rounded
+ * to bf16.
+ */
+struct products {
+    host_gemm_bf16_function *own;
+    void *pack;
+};
+
+static inline enum hst_dtype operand_dtype(const struct products *by)
+{
+    return by->own ? HST_BF16 : HST_F32;
+}
+
+/* It returns the kernel that makes the GEMMs of such an attention, or null. */
+static inline host_gemm_bf16_function *own_products(const struct host_dev *dev,
+                                                    const struct hst_attention *a)
+{
+    return a->dtype == HST_BF16 ? host_gemm_bf16_small(dev->gemm_bf16) : NULL;
+}
+
+/* A block of rows that is multiplied, head_dim wide: in a tensor itself, or its widened copy. */
+struct operand {
+    const void *data;
     size_t ld;
 };
 
@@ -28,16 +56,17 @@ static inline void *head_row(const void *base, struct head head, size_t position
     return row_at(base, head.offset + position * head.ld, 1, dtype);
 }
 
-/* Positions [r.begin, r.end) of a head as f32; `wide` holds the copy where the tensor is not. */
-static inline struct rows head_rows(const struct hst_attention *a, const void *base,
-                                    struct head head, struct range r, float *wide)
+/* Positions [r.begin, r.end) of a head; `wide` holds the copy where there has to be one. */
+static inline struct operand head_rows(const struct hst_attention *a, const struct products *by,
+                                       const void *base, struct head head, struct range r,
+                                       float *wide)
 {
-    if (a->dtype == HST_F32)
-        return (struct rows){head_row(base, head, r.begin, HST_F32), head.ld};
+    if (a->dtype == operand_dtype(by))
+        return (struct operand){head_row(base, head, r.begin, a->dtype), head.ld};
     for (size_t t = r.begin; t < r.end; t++)
         convert_row(wide + (t - r.begin) * a->head_dim, HST_F32, head_row(base, head, t, a->dtype),
                     a->dtype, a->head_dim);
-    return (struct rows){wide, a->head_dim};
+    return (struct operand){wide, a->head_dim};
 }
 
 /*
@@ -48,8 +77,27 @@ static inline struct rows head_rows(const struct hst_attention *a, const void *b
  * GFLOP/s where those of the other form have 105 and large products 150.
  * Columns are worked on in strips of ATTENTION_DIAGONAL; those beyond the last query hold numbers
  * that nothing reads.
+ *
+ * Where an own kernel multiplies, q and dout are not turned, as it packs them in any case. A row of
+ * scores becomes one of bf16 in place: its elements lie in the first half of the row then. No score
+ * is overwritten before it is read, as strips are worked on in rising order.
  */
-enum { STRIP_PARTS = ATTENTION_DIAGONAL / VEC };
+enum { STRIP_PARTS = ATTENTION_DIAGONAL / VEC, HALF_LD = 2 * ATTENTION_QUERIES };
+
+/* It stores a part of a strip of weights in their row, from column `at` on. */
+VEC_INLINE void put_weights(float *row, size_t at, bool halves, vec weights)
+{
+    if (halves)
+        vec_store(row, at, ATTENTION_QUERIES, HST_BF16, weights);
+    else
+        memcpy(row + at, &weights, sizeof weights);
+}
+
+/* Row 0 of a tile's weights, from column `at` on. */
+static inline const uint16_t *half_weights(const float *scores, size_t at)
+{
+    return (const uint16_t *)scores + at;
+}
 
 struct key_tile {
     struct range keys;
@@ -163,8 +211,9 @@ static inline void turn_four(float *to, const float *from, size_t ld)
 }
 
 /* to[i][r] = from[r][i], zero where there is no row r. */
-static inline void turn_rows(float *to, struct rows from, size_t count, size_t width)
+static inline void turn_rows(float *to, struct operand rows, size_t count, size_t width)
 {
+    const struct rows from = {(float *)(uintptr_t)rows.data, rows.ld};
     size_t fours = count / 4 * 4, whole = width / 4 * 4;
     for (size_t r = 0; r < fours; r += 4)
         for (size_t i = 0; i < whole; i += 4)
@@ -174,39 +223,97 @@ static inline void turn_rows(float *to, struct rows from, size_t count, size_t w
             to[i * ATTENTION_QUERIES + r] = r < count ? from.data[r * from.ld + i] : 0;
 }
 
-/* scores[key][query] = scale · keys · queries, from the tile's first query on. */
-static inline void tile_scores(float *scores, float scale, struct rows keys,
-                               const struct key_tile *tile, const float *turned, size_t queries,
-                               size_t head_dim)
+/* A tile's queries as what a product with keys takes: rows, and turned where OpenBLAS multiplies. */
+struct query_rows {
+    struct operand rows;
+    const float *turned;
+};
+
+static inline struct query_rows query_rows_of(const struct products *by, struct operand rows,
+                                              float *turned, size_t count, size_t width)
 {
+    if (!by->own)
+        turn_rows(turned, rows, count, width);
+    return (struct query_rows){rows, turned};
+}
+
+/* As tile_scores, but not scaled. Columns without a query are zeros, as exp takes long of others. */
+static inline void own_scores(const struct products *by, float *scores, struct operand keys,
+                              const struct key_tile *tile, struct operand queries, size_t count,
+                              size_t head_dim)
+{
+    size_t rows = tile->keys.end - tile->keys.begin, beyond = strips_end(count) - count;
+    by->own(&(struct host_gemm_bf16){.m = rows,
+                                     .n = count - tile->first,
+                                     .k = head_dim,
+                                     .a = keys.data,
+                                     .b = row_at(queries.data, tile->first, queries.ld, HST_BF16),
+                                     .c = scores + tile->first,
+                                     .a_ld = keys.ld,
+                                     .b_ld = queries.ld,
+                                     .c_ld = ATTENTION_QUERIES,
+                                     .b_transposed = true,
+                                     .pack = by->pack});
+    for (size_t j = 0; j < rows && beyond; j++)
+        memset(scores + j * ATTENTION_QUERIES + count, 0, beyond * sizeof *scores);
+}
+
+/* scores[key][query] = scale · keys · queries, from the tile's first query on. It returns what they
+   are yet to be multiplied by. */
+static inline float tile_scores(const struct products *by, float *scores, float scale,
+                                struct operand keys, const struct key_tile *tile,
+                                const struct query_rows *queries, size_t count, size_t head_dim)
+{
+    if (by->own) {
+        own_scores(by, scores, keys, tile, queries->rows, count, head_dim);
+        return scale;
+    }
     host_gemm(&(struct host_gemm){.m = tile->keys.end - tile->keys.begin,
-                                  .n = strips_end(queries) - tile->first,
+                                  .n = strips_end(count) - tile->first,
                                   .k = head_dim,
                                   .a = keys.data,
-                                  .b = turned + tile->first,
+                                  .b = queries->turned + tile->first,
                                   .c = scores + tile->first,
                                   .a_ld = keys.ld,
                                   .b_ld = ATTENTION_QUERIES,
                                   .c_ld = ATTENTION_QUERIES,
                                   .alpha = scale});
+    return 1;
 }
 
-/* to[query] = alpha · Σ over keys of tile[key][query] · rows[key] (+ to where added). */
-static inline void sum_over_keys(struct rows to, float alpha, const float *scores,
-                                 const struct key_tile *tile, size_t queries, struct rows rows,
-                                 size_t head_dim, bool added)
+/* to[query] = alpha · Σ over keys of tile[key][query] · rows[key] (+ to where added). The own
+   kernel takes weights that have been multiplied by alpha. */
+static inline void sum_over_keys(const struct products *by, struct rows to, float alpha,
+                                 const float *scores, const struct key_tile *tile, size_t queries,
+                                 struct operand rows, size_t head_dim, bool added)
 {
-    host_gemm(&(struct host_gemm){.m = queries - tile->first,
-                                  .n = head_dim,
-                                  .k = tile->keys.end - tile->keys.begin,
-                                  .a = scores + tile->first,
-                                  .b = rows.data,
-                                  .c = to.data + tile->first * to.ld,
-                                  .a_ld = ATTENTION_QUERIES,
-                                  .b_ld = rows.ld,
-                                  .c_ld = to.ld,
-                                  .alpha = alpha,
-                                  .beta = added ? 1 : 0,
-                                  .a_transposed = true});
+    size_t m = queries - tile->first, k = tile->keys.end - tile->keys.begin;
+    float *c = to.data + tile->first * to.ld;
+    if (by->own)
+        by->own(&(struct host_gemm_bf16){.m = m,
+                                         .n = head_dim,
+                                         .k = k,
+                                         .a = half_weights(scores, tile->first),
+                                         .b = rows.data,
+                                         .c = c,
+                                         .a_ld = HALF_LD,
+                                         .b_ld = rows.ld,
+                                         .c_ld = to.ld,
+                                         .a_transposed = true,
+                                         .accumulate = added,
+                                         .pack = by->pack});
+    else
+        host_gemm(&(struct host_gemm){.m = m,
+                                      .n = head_dim,
+                                      .k = k,
+                                      .a = scores + tile->first,
+                                      .b = rows.data,
+                                      .c = c,
+                                      .a_ld = ATTENTION_QUERIES,
+                                      .b_ld = rows.ld,
+                                      .c_ld = to.ld,
+                                      .alpha = alpha,
+                                      .beta = added ? 1 : 0,
+                                      .a_transposed = true});
 }
 #endif
