@@ -481,6 +481,15 @@ void expect_close(const char *what, const struct tensor *got, const double *want
     }
 }
 
+bool suite_rounds_weights(struct hst_dev *dev, enum hst_dtype dtype)
+{
+    char math[HST_DEV_MATH_BYTES];
+    if (dtype == HST_F32 || !(hst_dev_flags(dev) & HST_DEV_HOST_MEMORY))
+        return dtype != HST_F32;
+    hst_dev_math(dev, math, sizeof math);
+    return dtype == HST_BF16 && strstr(math, ", attention by AMX, ");
+}
+
 struct hst_cross_entropy suite_cross_entropy(size_t tokens, size_t vocab,
                                              const struct tensor *logits,
                                              const struct tensor *targets,

@@ -98,6 +98,9 @@ void expect_close(const char *what, const struct tensor *got, const double *want
 double round_to(enum hst_dtype dtype, double value);
 /** What one rounding to the dtype may be off by: half an ulp, among subnormals half a step. */
 double rounding(enum hst_dtype dtype, double value);
+/** Whether the device rounds attention's weights to this type before they are multiplied: GPUs do,
+ * and so does the host by AMX in bf16. A workspace was asked for before. */
+bool suite_rounds_weights(struct hst_dev *dev, enum hst_dtype dtype);
 /** Loss and gradient of whole rows, of a scale of 1. */
 struct hst_cross_entropy suite_cross_entropy(size_t tokens, size_t vocab,
                                              const struct tensor *logits,

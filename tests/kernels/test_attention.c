@@ -57,8 +57,7 @@ static struct operands make_operands(struct suite *s, const struct shape *p)
  * term, and v is below 1. */
 static double weights_noise(const struct suite *s, enum hst_dtype dtype)
 {
-    bool host = hst_dev_flags(s->dev) & HST_DEV_HOST_MEMORY;
-    return dtype == HST_F32 || host ? 0 : rounding(dtype, 0.5);
+    return suite_rounds_weights(s->dev, dtype) ? rounding(dtype, 0.5) : 0;
 }
 
 static void forward_case(struct suite *s, const void *parameters)

@@ -110,13 +110,13 @@ static uint32_t *random_documents(struct suite *s, const struct shape *p)
 /* As test_attention.c has it: what f32 sums lose, and what rounded weights and a rounded o do. */
 static double noise_of(const struct suite *s, const struct shape *p, int result)
 {
-    bool host = hst_dev_flags(s->dev) & HST_DEV_HOST_MEMORY, wide = p->dtype == HST_F32;
+    bool wide = p->dtype == HST_F32;
     double group = (double)p->of.heads / (double)p->of.kv_heads;
     double forward = 4e-7 * (fabs(p->of.scale) * (double)p->of.head_dim + 4);
     if (result == LSE)
         return forward;
     if (result == O)
-        return forward + (wide || host ? 0 : rounding(p->dtype, 0.5));
+        return forward + (suite_rounds_weights(s->dev, p->dtype) ? rounding(p->dtype, 0.5) : 0);
     return (wide ? 2e-6 : 1.03 * rounding(p->dtype, 1)) *
            (1 + sqrt(group * (double)p->of.seq) * 0.1);
 }

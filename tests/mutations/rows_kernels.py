@@ -88,6 +88,28 @@ mutate(
      't - a->window > from'),
 )
 mutate(
+    'kernels/host/ops/attention.c', 'kernels/attention-amx',
+    ('scores of an own kernel are scaled before their maximum is taken',
+     'score = halves ? score * s.scale : score;', ''),
+)
+mutate(
+    'kernels/host/ops/attention.h', 'kernels/attention-amx',
+    ('weights of an own kernel lie in the first half of a row', 'HALF_LD = 2 * ATTENTION_QUERIES',
+     'HALF_LD = ATTENTION_QUERIES'),
+)
+mutate(
+    'kernels/host/ops/attention_backward.c', 'kernels/attention-amx',
+    ('gradients of scores are scaled before they are rounded',
+     'gradient = halves ? gradient * s->scale : gradient;', ''),
+    ('weights of bf16 are hidden as such', 'row_at(row, first, 1, halves ? HST_BF16 : HST_F32)',
+     'row_at(row, first, 1, HST_F32)'),
+)
+mutate(
+    'kernels/host/work.c', 'kernels/gemm_bf16',
+    ('attention of bf16 depends on who makes its GEMMs', 'if (args->dtype == HST_BF16)\n        host_dev',
+     'if (false)\n        host_dev'),
+)
+mutate(
     'kernels/host/ops/rope.c', 'kernels/elementwise',
     ('a row turns by its own place', 'a->position ? a->position[t] : t % a->seq', 't % a->seq'),
 )

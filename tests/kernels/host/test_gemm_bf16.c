@@ -540,8 +540,36 @@ static void bits_depend_on_the_kernel_where_bf16_was_asked_for(void **state)
     assert_null(strstr(math_of("blas", HST_BF16), "bf16"));
     if (has(BY_FMA))
         assert_non_null(strstr(math_of("fma", HST_BF16), ", own GEMMs of bf16, glibc "));
-    assert_int_equal(strstr(math_of(NULL, HST_BF16), ", own GEMMs of bf16 by AMX, glibc ") != NULL,
-                     amx_serves());
+    const char *by_amx = ", own GEMMs of bf16 by AMX, attention by AMX, glibc ";
+    assert_int_equal(strstr(math_of(NULL, HST_BF16), by_amx) != NULL, amx_serves());
+}
+
+/* Its sums are those of AMX then, so that the device says so where nothing else was asked for. */
+static void attention_is_by_amx_where_gemms_are(void **state)
+{
+    (void)state;
+    char math[HST_DEV_MATH_BYTES];
+    struct hst_attention args = {
+        .batch = 1, .seq = 3, .heads = 1, .kv_heads = 1, .head_dim = 2, .dtype = HST_F16};
+    struct hst_dev *dev;
+    for (int kernel = 0; kernel < KERNELS; kernel++)
+        if (kernel != BY_AMX)
+            assert_null(host_gemm_bf16_small(kernel_of(kernel)));
+    assert_null(host_gemm_bf16_small(NULL));
+    if (!amx_serves())
+        return;
+    assert_ptr_equal(host_gemm_bf16_small(kernel_of(BY_AMX)), kernel_of(BY_AMX));
+    assert_int_equal(
+        hst_dev_host_open(&(struct hst_dev_config){.size = sizeof(struct hst_dev_config)}, &dev),
+        0);
+    (void)hst_attention_work_bytes(dev, &args);
+    hst_dev_math(dev, math, sizeof math);
+    assert_null(strstr(math, "AMX"));
+    args.dtype = HST_BF16;
+    (void)hst_attention_work_bytes(dev, &args);
+    hst_dev_math(dev, math, sizeof math);
+    assert_non_null(strstr(math, "attention by AMX"));
+    hst_dev_close(&dev);
 }
 
 int main(void)
@@ -562,6 +590,7 @@ int main(void)
         cmocka_unit_test(without_leave_to_use_tiles_another_kernel_serves),
         cmocka_unit_test(a_kernel_that_is_named_serves_or_is_refused),
         cmocka_unit_test(bits_depend_on_the_kernel_where_bf16_was_asked_for),
+        cmocka_unit_test(attention_is_by_amx_where_gemms_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,8 +35,7 @@ struct attention attention_make(enum triage_size size, enum hst_dtype dtype,
         a.o->data, a.lse->data, {0},       NULL,        c.windowed ? s->seq / 3 + 1 : 0};
     a.args.first = a.documents ? a.documents->data : NULL;
     a.args.work = triage_work(a.t, hst_attention_work_bytes(a.t->dev, &a.args));
-    bool host = hst_dev_flags(a.t->dev) & HST_DEV_HOST_MEMORY;
-    a.half = dtype == HST_F32 || host ? 0 : rounding(dtype, 1);
+    a.half = suite_rounds_weights(a.t->dev, dtype) ? rounding(dtype, 1) : 0;
     /* a score's error moves exp by as much: head_dim products below 1, times the scale */
     a.score_noise = 4e-7 * ((double)scale * (double)s->head_dim + 4);
     a.sequence = SIZE_MAX;
