@@ -78,6 +78,35 @@ static void pack_a_columns(const struct side *s, size_t row, struct steps steps,
     }
 }
 
+/* ---- packing op(B) whose terms are rows of memory -------------------------------------------- */
+
+/* One pair of terms of the panel that begins with column `first` of memory. */
+static inline void pack_b_pair(const struct side *s, size_t first, size_t pair)
+{
+    const __m512i left = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    const __m512i right = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    word *to = s->panels + first * s->pairs + pair * SIDE;
+    __m512i low, high;
+    pair_of_side(s, first, pair, &low, &high);
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi64(low, left, high));
+    _mm512_storeu_si512(to + LANES, _mm512_permutex2var_epi64(low, right, high));
+}
+
+/* As pack_columns. */
+static void pack_b_columns(const struct side *s)
+{
+    const size_t ld = s->ld * sizeof *s->data;
+    for (size_t band = 0; band < s->pairs; band += BAND)
+        for (size_t first = 0; first < s->count; first += SIDE)
+            for (size_t pair = band; pair < least(band + BAND, s->pairs); pair++) {
+                const uintptr_t later =
+                    (uintptr_t)s->data + first * sizeof *s->data + (pair + BAND) * 2 * ld;
+                fetch_line(later);
+                fetch_line(later + ld);
+                pack_b_pair(s, first, pair);
+            }
+}
+
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* Memory to fetch while a tile is computed: lines of memory, in groups, and the tile of C. */
@@ -329,7 +358,7 @@ void host_gemm_bf16_amx(const struct host_gemm_bf16 *g)
         s.panels[0] = panel;
         s.panels[1] = panel + count * A_STEP_WORDS;
         s.b.panels = panel + 2 * count * A_STEP_WORDS;
-        (g->b_transposed ? pack_rows : pack_columns)(&s.b);
+        (g->b_transposed ? pack_rows : pack_b_columns)(&s.b);
         pack_a(g, &s, 0, (struct steps){0, count});
         for (size_t row = 0; row < g->m; row += SIDE)
             rows_of(g, &s, row);
