@@ -106,8 +106,11 @@ mutate(
 )
 mutate(
     'kernels/host/work.c', 'kernels/gemm_bf16',
-    ('attention of bf16 depends on who makes its GEMMs', 'if (args->dtype == HST_BF16)\n        host_dev',
-     'if (false)\n        host_dev'),
+    ('attention of bf16 depends on who makes its GEMMs',
+     'size_t host_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args)\n'
+     '{\n    if (args->dtype == HST_BF16)',
+     'size_t host_attention_work_bytes(struct hst_dev *dev, const struct hst_attention *args)\n'
+     '{\n    if (false)'),
 )
 mutate(
     'kernels/host/ops/rope.c', 'kernels/elementwise',

@@ -223,7 +223,7 @@ static inline void turn_rows(float *to, struct operand rows, size_t count, size_
             to[i * ATTENTION_QUERIES + r] = r < count ? from.data[r * from.ld + i] : 0;
 }
 
-/* A tile's queries as what a product with keys takes: rows, and turned where OpenBLAS multiplies. */
+/* A tile's queries as a product with keys takes them: rows, turned where OpenBLAS multiplies. */
 struct query_rows {
     struct operand rows;
     const float *turned;
@@ -237,7 +237,7 @@ static inline struct query_rows query_rows_of(const struct products *by, struct 
     return (struct query_rows){rows, turned};
 }
 
-/* As tile_scores, but not scaled. Columns without a query are zeros, as exp takes long of others. */
+/* As tile_scores, but not scaled. Columns without a query are zeros: exp takes long of others. */
 static inline void own_scores(const struct products *by, float *scores, struct operand keys,
                               const struct key_tile *tile, struct operand queries, size_t count,
                               size_t head_dim)

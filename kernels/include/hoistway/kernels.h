@@ -233,10 +233,11 @@ void hst_dev_info(struct hst_dev *dev, struct hst_dev_info *info);
 /**
  * It tells what the bits of a device's results depend on beside shapes and values, on one line of
  * at most text_bytes, terminated: "OpenBLAS 0.3.21 SkylakeX, glibc 2.36", with "own GEMMs of bf16"
- * (or "own GEMMs of bf16 by AMX, attention by AMX") between them where a workspace for such was asked for and OpenBLAS does not make
- * them; of a GPU its model, multiprocessors, driver and libraries, how algorithms are chosen,
- * variables of the environment that change that, each value cut at 24 characters, and attention's
- * workspace where the budget decides who serves. Two devices with the same text give the same bits,
+ * (or "own GEMMs of bf16 by AMX, attention by AMX") between them where a workspace for such was
+ * asked for and OpenBLAS does not make them; of a GPU its model, multiprocessors, driver and
+ * libraries, how algorithms are chosen, variables of the environment that change that, each value
+ * cut at 24 characters, and attention's workspace where the budget decides who serves. Two devices
+ * with the same text give the same bits,
  * on processors with FMA: without it glibc computes some sines and logarithms by other code.
  * text_bytes: HST_DEV_MATH_BYTES is always enough. Thread-safety: safe.
  */

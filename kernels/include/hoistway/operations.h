@@ -143,7 +143,7 @@ int hst_op_rope(struct hst_stream *stream, const struct hst_rope *args);
  * heads, seq] written: log Σ exp of a query's scaled scores, needed by the backward. kv_heads
  * divides heads. Each sequence of the batch by itself. In bf16 and f16 a device with matrix units
  * may round the softmax's weights (backward: also their gradients) to that type before their
- * products with v, k, q: half an ulp of each term. The host does so in bf16 by AMX alone, where also
+ * products with v, k, q: half an ulp of each term. The host does so in bf16 by AMX alone, and there
  * what is below 2^-126 counts as zero in products.
  *
  * first and window narrow what a query sees. The query at place t of its sequence sees the tokens j
