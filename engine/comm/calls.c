@@ -95,17 +95,21 @@ static bool apart(const void *part, size_t part_bytes, const void *row, size_t r
     return own && (own + part_bytes <= whole || whole + row_bytes <= own);
 }
 
-/* The elements of a shard of a gather by integers are whole blocks, and apart from the row: on a
-   device in it. */
-static bool quant_fits(const struct comm_op *op, uint32_t ranks)
+/* A rank's own part is apart from the row that is gathered. On a device it may be in it, as on the
+   host it is where nothing is made of it. */
+static bool own_fits(const struct comm_op *op, uint32_t ranks)
+{
+    const bool inside = op->on_device ? !op->in : !op->quant;
+    return op->near || inside || apart(op->in, op->count, op->out, ranks * op->count);
+}
+
+/* The elements of a shard of a gather by integers are whole blocks. */
+static bool quant_fits(const struct comm_op *op)
 {
     const size_t size = hst_dtype_bytes(op->dtype);
     const size_t blocks = op->on_device ? COMM_DEVICE_QUANT : HST_QUANT_BLOCK;
-    if (op->quant == 0)
-        return true;
-    if (op->quant != HST_INT8 || size == 0 || op->count % (blocks * size))
-        return false;
-    return op->on_device ? !op->in : apart(op->in, op->count, op->out, ranks * op->count);
+    return op->quant == 0 ||
+           (op->quant == HST_INT8 && size > 0 && op->count % (blocks * size) == 0);
 }
 
 /* Integers are sent as whole blocks. */
@@ -140,7 +144,8 @@ static bool valid(struct comm *comm, const struct comm_op *op)
         return false;
     switch (op->kind) {
     case COMM_GATHER:
-        return quant_fits(op, info.ranks) && near_fits(op, info.locals) && keep_fits(op, &info);
+        return own_fits(op, info.ranks) && quant_fits(op) && near_fits(op, info.locals) &&
+               keep_fits(op, &info);
     case COMM_EXCHANGE:
         return sum_fits(op, info.ranks);
     case COMM_SUM64:

@@ -274,7 +274,8 @@ const char *comm_kind_name(enum comm_kind kind);
 
 /**
  * All-gather, in place:  whole[r·shard_bytes …] ← rank r's own part, for every r.
- * whole [ranks · shard_bytes]; this rank's part is there already.
+ * whole [ranks · shard_bytes]; this rank's part is there already, unless it is op.in of a gather on
+ * a device (comm_begin): [shard_bytes], apart from whole.
  * Cost: receives (ranks - 1)·shard_bytes. In shared memory: reads them, one copy, and only
  * (nodes - 1)·shard_bytes come from other nodes.
  * Source: ZeRO stage 3 (arXiv:1910.02054, section 5.3), bandwidth-centric partitioning of
@@ -290,8 +291,8 @@ int comm_gather(struct comm *comm, const char *name, void *whole, size_t shard_b
  * count  elements of a shard, a multiple of HST_QUANT_BLOCK
  * Cost: receives (ranks - 1) integers and scales, and makes two passes over them. In shared memory
  * values that another rank of the node has given back are copied; integers come from other nodes.
- * On a device (comm_begin) `own` is null: it is in its place in `whole`, and what its integers give
- * back takes that place. count is then a multiple of COMM_DEVICE_QUANT.
+ * On a device (comm_begin) `own` may be null: it is in its place in `whole` then, and what its
+ * integers give back takes that place. count is there a multiple of COMM_DEVICE_QUANT.
  * Errors: -ENOTSUP on host memory without MPI, too.
  * Source: ZeRO++ (arXiv:2306.10209), section 3.1.
  */

@@ -99,8 +99,8 @@ struct streams {
     struct hst_event *unit_passed;          /* it has passed the last released unit */
     struct hst_stream *copying[LANE_COUNT]; /* of H2D and D2H, where there are copies */
     struct hst_event *updated;              /* the device's last update; null: it makes none */
-    struct hst_stream *updating;            /* of streamed tiles, where there are any */
-    struct hst_event *streamed;             /* the last of those that was enqueued */
+    struct hst_stream *updating;            /* beside computations: streamed tiles, sums of ranks */
+    struct hst_event *streamed;             /* the last update that was enqueued there */
     uint64_t copied_bytes[LANE_COUNT];      /* ever */
 };
 
@@ -226,7 +226,7 @@ struct executor {
     struct program *now;        /* program.c: which of the two is run */
     double lane_end_s[LANE_COUNT]; /* program.c: when its last node was seen to be done */
     struct streams streams;
-    struct passages passages[LANE_COUNT]; /* of H2D, D2H, COMPUTE */
+    struct passages passages[LANE_COUNT]; /* of H2D, D2H, COMPUTE, DEVICE_UPDATE */
     struct measure measure;
     struct slot *slots; /* tiles/tile_stream.c: [placement.slots.count] */
     struct verdict verdict;
@@ -259,10 +259,10 @@ static inline bool executor_computes_in_dram(const struct executor *exec)
     return exec->in.plan_in->compute_tier == HST_TIER_DRAM;
 }
 
-/** The host adds up norms: of gradients where it computes, and of sums of ranks. */
-static inline bool executor_norms_on_host(const struct executor *exec)
+/** The norm is one of gradients as a backward has left them on a device, not of sums of ranks. */
+static inline bool executor_norms_behind_backward(const struct executor *exec)
 {
-    return executor_computes_in_dram(exec) || exec->in.comm;
+    return !executor_computes_in_dram(exec) && !exec->in.comm;
 }
 
 /** The device updates some units. */

@@ -31,11 +31,16 @@ double *moves_host_partials(const struct executor *exec, uint32_t unit)
     return (double *)(void *)all + exec->in.layout->units[unit].first_block;
 }
 
+double *moves_device_partials(const struct executor *exec, uint32_t unit)
+{
+    unsigned char *all = exec->in.arena + exec->in.placement->norm_partials;
+    return (double *)(void *)all + exec->in.layout->units[unit].first_block;
+}
+
 static unsigned char *partials_at_home(const struct executor *exec, unsigned space, uint32_t unit)
 {
-    return space == SPACE_DEVICE ? exec->in.arena + exec->in.placement->norm_partials +
-                                       exec->in.layout->units[unit].first_block * sizeof(double)
-                                 : (unsigned char *)moves_host_partials(exec, unit);
+    return (unsigned char *)(space == SPACE_DEVICE ? moves_device_partials(exec, unit)
+                                                   : moves_host_partials(exec, unit));
 }
 
 /* An operand's extent `index`; slot: of those in memory that have two. */

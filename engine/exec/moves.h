@@ -54,5 +54,7 @@ unsigned char *moves_home(const struct executor *exec, enum extent_kind kind, ui
 
 /** The partials of a unit's norm where the host adds them. */
 double *moves_host_partials(const struct executor *exec, uint32_t unit);
+/** And in a device's memory those of a unit that is resident. */
+double *moves_device_partials(const struct executor *exec, uint32_t unit);
 
 #endif

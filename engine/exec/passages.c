@@ -4,7 +4,8 @@
 /* The device's nodes end in order. */
 static bool has_passages(int lane)
 {
-    return lane == LANE_COMPUTE || lane == LANE_H2D || lane == LANE_D2H;
+    return lane == LANE_COMPUTE || lane == LANE_H2D || lane == LANE_D2H ||
+           lane == LANE_DEVICE_UPDATE;
 }
 
 int passages_open(struct executor *exec)

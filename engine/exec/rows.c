@@ -3,6 +3,7 @@
 
 #include "exec/moves.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool is_at_home(struct operand_end end)
@@ -10,10 +11,20 @@ static bool is_at_home(struct operand_end end)
     return end.pool == POOL_COUNT;
 }
 
-/* A unit's weights in DRAM: its shard, or its row. It may have no tile on this rank. */
+/* The memory in which a unit's weights and gradients are at home. */
+static unsigned char *arena_of(const struct executor *exec, uint32_t unit)
+{
+    return placement_memory(exec->in.placement, unit) == HST_TIER_HBM ? exec->in.arena
+                                                                      : exec->in.host_arena;
+}
+
+/* A unit's weights in memory: its shard, or its row. It may have no tile on this rank. A device has
+ * one slot of them. */
 static unsigned char *weights_home(const struct executor *exec, uint32_t unit)
 {
     const struct placement *p = exec->in.placement;
+    if (placement_is_resident(p, unit))
+        return exec->in.arena + p->units[unit].weights.offset;
     return exec->in.host_arena + p->units[unit].weights.offset +
            (exec->verdict.slot && !exec->in.layout->units[unit].frozen ? p->weights_slot : 0);
 }
@@ -64,12 +75,12 @@ static struct gathered gathered(const struct executor *exec, struct scheduled at
     const uint32_t unit = program_node(exec, at)->unit;
     struct gathered row = {.shard_bytes =
                                row_read(exec, unit, nth).bytes / exec->in.layout->share.world};
+    row.on_device = op->to.space == SPACE_DEVICE;
     if (rows_are_home(exec, op->to)) {
         row.row = rows_home(exec, unit, nth);
         return row;
     }
     row.row = moves_buffer(exec, at, op->to) + op->offset;
-    row.on_device = op->to.space == SPACE_DEVICE;
     if (row.on_device && keeps(exec, program_node(exec, at)))
         row.keep = kept(exec, row_read(exec, unit, nth).unit);
     row.home = is_at_home(op->from)            ? rows_home(exec, unit, nth)
@@ -126,8 +137,9 @@ static uint64_t shard_of_grads(const struct executor *exec, uint32_t unit)
 unsigned char *rows_sum_home(const struct executor *exec, uint32_t unit)
 {
     const struct placement *p = exec->in.placement;
+    assert(p->units[unit].grads.offset != PLACEMENT_NO_ADDRESS); /* no update takes it elsewhere */
     const uint64_t before = p->replicas > 0 ? exec->in.rank * shard_of_grads(exec, unit) : 0;
-    return exec->in.host_arena + p->units[unit].grads.offset +
+    return arena_of(exec, unit) + p->units[unit].grads.offset +
            before * executor_element_bytes(exec);
 }
 
@@ -141,20 +153,20 @@ struct exchanged rows_exchanged(const struct executor *exec, struct scheduled at
         return (struct exchanged){arena + bucket.at, arena + bucket.sum_at, bucket.elements, false};
     }
     unsigned char *row = moves_buffer(exec, at, op->from);
+    unsigned char *home = is_at_home(op->to) ? rows_sum_home(exec, node->unit) : NULL;
     const uint64_t elements = shard_of_grads(exec, node->unit);
     if (op->from.space == SPACE_DEVICE)
-        return (struct exchanged){row + op->offset, row, elements, true};
-    return (struct exchanged){
-        row, is_at_home(op->to) ? rows_sum_home(exec, node->unit) : row + op->offset, elements,
-        false};
+        return (struct exchanged){row + op->offset, home ? home : row, elements, true};
+    return (struct exchanged){row, home ? home : row + op->offset, elements, false};
 }
 
 struct gathered rows_of_sums(const struct executor *exec, struct scheduled at)
 {
     const uint32_t unit = program_node(exec, at)->unit;
     return (struct gathered){
-        .row = exec->in.host_arena + exec->in.placement->units[unit].grads.offset,
-        .shard_bytes = shard_of_grads(exec, unit) * executor_element_bytes(exec)};
+        .row = arena_of(exec, unit) + exec->in.placement->units[unit].grads.offset,
+        .shard_bytes = shard_of_grads(exec, unit) * executor_element_bytes(exec),
+        .on_device = placement_is_resident(exec->in.placement, unit)};
 }
 
 static struct bucket_row own_row_in_bucket(const struct executor *exec, uint32_t unit)

@@ -6,20 +6,21 @@ int streams_open(struct executor *exec)
     const struct placement *p = exec->in.placement;
     struct hst_dev *dev = exec->in.dev;
     struct streams *s = &exec->streams;
-    bool updates = executor_has_resident(exec);
-    bool any = p->device_acts.count > 0;
+    const bool resident = executor_has_resident(exec), sums = resident && exec->in.comm;
+    const bool updates = resident && !exec->in.comm, beside = sums || p->streamed_tiles > 0;
+    bool any = p->device_acts.count > 0 || sums;
     for (int size = 0; size < UNIT_SIZES; size++)
         any = any || p->device_weights[size].count > 0;
     int rc = hst_event_create(dev, &s->unit_passed);
     if (rc == 0 && updates)
         rc = hst_event_create(dev, &s->updated);
-    if (rc == 0 && p->streamed_tiles > 0)
+    if (rc == 0 && beside)
         rc = hst_stream_create(dev, "hst-update", &s->updating);
-    if (rc == 0 && p->streamed_tiles > 0)
+    if (rc == 0 && beside)
         rc = hst_event_create(dev, &s->streamed);
     if (rc == 0 && any)
         rc = hst_stream_create(dev, "hst-h2d", &s->copying[LANE_H2D]);
-    if (rc == 0 && (any || (updates && exec->in.plan_in->stored)))
+    if (rc == 0 && (any || (resident && exec->in.plan_in->stored)))
         rc = hst_stream_create(dev, "hst-d2h", &s->copying[LANE_D2H]);
     return rc;
 }

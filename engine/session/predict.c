@@ -78,7 +78,8 @@ static bool fill_measured(const struct hst_engine *engine, struct machine *m)
     const struct measure *measure = &engine->exec.measure;
     m->rates.update = rate_of(measure->update);
     m->rates.norm = rate_of(measure->norm);
-    m->rates.device_update = 0; /* a visit's seconds have it in them */
+    if (!engine->plan_in.joined) /* a visit's seconds have it in them; else what follows waits */
+        m->rates.device_update = 0;
     m->rates.forward_s = m->visit_s;
     m->rates.recompute_s = m->visit_s + MEASURE_RECOMPUTE * m->units;
     m->rates.backward_s = m->visit_s + MEASURE_BACKWARD * m->units;

@@ -182,7 +182,7 @@ int hst_unit_grad_ready(struct hst_engine *engine, uint32_t unit)
     int rc = way_sums_end(engine, held);
     if (rc)
         return rc;
-    if (!executor_norms_on_host(&engine->exec) && !engine->layout.units[held].frozen) {
+    if (executor_norms_behind_backward(&engine->exec) && !engine->layout.units[held].frozen) {
         rc = optimizer_device_norm(&engine->exec, held);
         if (rc)
             return engine_fail_device(engine, rc, "the gradient norm");

@@ -29,15 +29,19 @@ INTEGERS = (*BF16, '--gather=int8')
 NEAR = '--secondary=node'
 ALL_THREE = (*INTEGERS, '--hop=2', '--reduce=int4')
 
+IN_HBM = '--place=weights=hbm,grads=hbm,states=hbm'
+IN_DRAM = '--place=weights=dram,grads=dram,states=dram'
 # of each stage of ZeRO: where classes have their homes, and what else must change no bit
 PLACES = {
-    3: ((), ('--place=states=nvme',), (ON_NVME,), ('--place=acts=nvme',), ('--gpu-update=0.5',),
+    3: (('--hbm=1200K',), (IN_HBM,), (IN_DRAM,), (IN_HBM + ',acts=nvme',),
+        ('--place=states=nvme',), (ON_NVME,), ('--place=acts=nvme',), (IN_DRAM, '--gpu-update=0.5'),
         ('--activations=recompute',), (ON_NVME, '--update=optimistic'),
         ('--place=weights=nvme', '--gpu-update=1')),
-    2: ((), ('--place=states=nvme,grads=nvme',), ('--gpu-update=1',), ('--place=acts=nvme',),
-        ('--update=optimistic',)),
+    2: ((IN_HBM,), (IN_DRAM,), ('--place=states=nvme,grads=nvme',), (IN_DRAM, '--gpu-update=1'),
+        ('--place=acts=nvme',), (IN_DRAM, '--update=optimistic')),
     1: ((), ('--place=states=nvme',), ('--gpu-update=0.5',)),
-    0: ((), ('--place=states=nvme',), ('--gpu-update=0.5', '--activations=recompute')),
+    0: ((IN_HBM,), (IN_DRAM,), ('--place=states=nvme',),
+        (IN_DRAM, '--gpu-update=0.5', '--activations=recompute')),
 }
 # ranks (of each node, where there are two), model, the numbers' options, what must not change them
 ROWS = [(ranks, ('untied-mha', 'tied-gqa')[(ranks // 2 + i) % 2], BF16,
@@ -45,28 +49,39 @@ ROWS = [(ranks, ('untied-mha', 'tied-gqa')[(ranks // 2 + i) % 2], BF16,
         for ranks in (2, 4) for stage, places in PLACES.items() for i, place in enumerate(places)]
 ROWS += [
     (2, 'tied-gqa', ('--precision=fp32',), (ON_NVME,)),
-    (4, 'untied-mha', ('--precision=bf16', '--reduce=f32'), ()),
+    (4, 'untied-mha', ('--precision=bf16', '--reduce=f32'), (IN_DRAM,)),
     (2, 'untied-mha', ('--precision=bf16', '--reduce=f32'), ('--zero-stage=2',)),
     (4, 'tied-gqa', ('--precision=bf16', '--hop=2'), (ON_NVME,)),
     (2, 'tied-gqa', ('--precision=bf16', '--clip=0'), ('--place=weights=nvme',)),
-    (4, 'untied-mha', ('--precision=bf16', '--clip=0'), ('--zero-stage=2',)),
-    (2, 'untied-mha', ('--precision=fp16', '--loss-scale=64'), ('--gpu-update=0.5',)),
-    (4, 'untied-mha', ('--precision=bf16', '--optimizer=lion'), ()),
-    (2, 'untied-mha', INTEGERS, ()),
+    (4, 'tied-gqa', ('--precision=bf16', '--clip=0'), (IN_HBM,)),
+    (2, 'untied-mha', ('--precision=bf16', '--clip=0'), (IN_HBM, '--zero-stage=2')),
+    (2, 'tied-gqa', ('--precision=bf16', '--clip=0'), (IN_HBM, '--zero-stage=0')),
+    (2, 'untied-mha', ('--precision=fp32',), (IN_HBM,)),
+    (2, 'tied-gqa', ('--precision=fp16', '--loss-scale=64'), (IN_HBM,)),
+    (2, 'tied-gqa', ('--precision=bf16', '--state=8bit'), (IN_HBM,)),
+    (4, 'untied-mha', ('--precision=bf16', '--clip=0'), (IN_DRAM, '--zero-stage=2')),
+    (2, 'untied-mha', ('--precision=fp16', '--loss-scale=64'), (IN_DRAM, '--gpu-update=0.5')),
+    (4, 'untied-mha', ('--precision=bf16', '--optimizer=lion'), (IN_DRAM,)),
+    (2, 'untied-mha', INTEGERS, (IN_HBM,)),
+    (4, 'tied-gqa', (*INTEGERS, '--clip=0'), (IN_HBM,)),
     (4, 'tied-gqa', INTEGERS, (ON_NVME,)),
     (2, 'tied-gqa', INTEGERS, ('--place=states=nvme', '--gpu-update=0.5')),
     (4, 'untied-mha', (*INTEGERS, '--clip=0'), ('--place=weights=nvme',)),
     (2, 'untied-mha', ('--precision=fp32', '--gather=int8'), (ON_NVME, '--update=optimistic')),
     (2, 'untied-mha', (*BF16, '--reduce=int8'), ()),
     (4, 'tied-gqa', (*BF16, '--reduce=int4'), (ON_NVME,)),
-    (4, 'untied-mha', (*BF16, '--reduce=int8', '--hop=2'), ('--zero-stage=2', '--gpu-update=1')),
-    (2, 'tied-gqa', (*BF16, '--reduce=int4', '--hop=2', '--clip=0'), ('--gpu-update=0.5',)),
+    (4, 'untied-mha', (*BF16, '--reduce=int8', '--hop=2'),
+     (IN_DRAM, '--zero-stage=2', '--gpu-update=1')),
+    (2, 'tied-gqa', (*BF16, '--reduce=int4', '--hop=2', '--clip=0'),
+     (IN_DRAM, '--gpu-update=0.5')),
     (4, 'untied-mha', (*BF16, '--reduce=int4'), ('--zero-stage=1',)),
-    (2, 'untied-mha', (*BF16, '--reduce=int8'), ('--zero-stage=0',)),
+    (2, 'untied-mha', (*BF16, '--reduce=int8'), (IN_DRAM, '--zero-stage=0')),
     (2, 'tied-gqa', ('--precision=fp16', '--loss-scale=64', '--reduce=int8'),
-     ('--update=optimistic',)),
+     (IN_DRAM, '--update=optimistic')),
     (4, 'tied-gqa', (*INTEGERS, '--reduce=int4'), ('--place=states=nvme',)),
     ((2, 2), 'untied-mha', BF16, (ON_NVME,)),
+    ((2, 2), 'tied-gqa', (*BF16, '--hop=2'), (IN_HBM,)),
+    ((2, 2), 'untied-mha', BF16, (IN_HBM, NEAR)),
     ((2, 2), 'untied-mha', (*BF16, '--reduce=int8', '--hop=2'), (ON_NVME,)),
     ((2, 2), 'tied-gqa', (*BF16, '--reduce=int4'), ('--place=states=nvme',)),
 ]
@@ -182,7 +197,7 @@ class Nccl(unittest.TestCase):
     maxDiff = None
 
     def test_ranks_have_the_bytes_of_one(self):
-        rows = some(ROWS, 11) if SHORT else part(ROWS, 40)
+        rows = some(ROWS, 14) if SHORT else part(ROWS, 40)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             self.assertEqual([w for w in pool.map(differs, rows) if w], [])
 
@@ -205,7 +220,7 @@ class Nccl(unittest.TestCase):
     def calls(self, stage):
         """Of rank 0, with the bytes that its last step has moved."""
         with Run() as run:
-            done = train(run, 2, 'untied-mha', *BF16, f'--zero-stage={stage}',
+            done = train(run, 2, 'untied-mha', *BF16, f'--zero-stage={stage}', IN_DRAM,
                          nccl=f'log={run.path("calls")}')
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(run.path('calls.0'), encoding='utf-8') as file:
@@ -214,9 +229,9 @@ class Nccl(unittest.TestCase):
 
     @whole_alone
     def test_what_meets_in_the_memory_of_gpus(self):
-        """With stage 2 rows of weights are whole in DRAM, with stage 1 those of gradients too."""
+        """In DRAM rows of weights are whole with stage 2, those of gradients too with stage 1."""
         with Run() as run:
-            done = train(run, 2, 'untied-mha', *BF16, comm='mpi')
+            done = train(run, 2, 'untied-mha', *BF16, IN_DRAM, comm='mpi')
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertNotIn('NCCL', done.stderr)
             by_host = step_bytes(run)

@@ -27,7 +27,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rank_gpus  # noqa: E402
 from rank_gpus import GOLDEN, PROGRAM, Run, mpi  # noqa: E402
-from rank_nccl import BF16, environment, start, step_lines, train  # noqa: E402
+from rank_nccl import BF16, IN_DRAM, environment, start, step_lines, train  # noqa: E402
 from short import SHORT, by_turns, part, some  # noqa: E402
 
 LIMIT_S = 15 if SHORT > 1 else 5  # --peer-timeout: sanitizers are slow
@@ -40,13 +40,18 @@ TOLD = r'error\[E504\] [^\n]*waited \d+ s'
 WAITS, LOADS = TOLD + r' [^\n]*in step \d+', TOLD + r'(?![^\n]*in step)'
 
 
+def place_of(ranks):
+    """Two have all at home in HBM, where it fits; four do not."""
+    return (IN_DRAM,) if ranks > 2 else ()
+
+
 class Ends(unittest.TestCase):
     maxDiff = None
 
     def by_mpirun(self, run, ranks):
         return [subprocess.Popen(
-            [*mpi.launcher(ranks), *run.command('untied-mha', *BF16, LIMIT, steps=LONG,
-                                                device='cuda', comm='nccl')],
+            [*mpi.launcher(ranks), *run.command('untied-mha', *BF16, LIMIT, *place_of(ranks),
+                                                steps=LONG, device='cuda', comm='nccl')],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(ranks))]
 
     def kill(self, run, children):
@@ -98,14 +103,14 @@ class Ends(unittest.TestCase):
         """Without MPI, on one node and on two."""
         for ranks, nodes in some(((2, 1), (4, 2)), 2):
             with self.subTest(ranks=ranks), Run() as run:
-                children = start(run, ranks, LIMIT, steps=LONG, nodes=nodes)
+                children = start(run, ranks, LIMIT, *place_of(ranks), steps=LONG, nodes=nodes)
                 self.addCleanup(self.kill, run, children)
                 self.all_wait(children, self.stop_one(run, children, ranks))
 
     def hangs(self, ranks, nodes, call, words):
         """All say that they wait, that rank as well whose GPU it is: its process waits, too."""
         with Run() as run:
-            children = start(run, ranks, LIMIT, steps=LONG, nodes=nodes,
+            children = start(run, ranks, LIMIT, *place_of(ranks), steps=LONG, nodes=nodes,
                              nccl=f'rank=1,fail={call}')
             self.addCleanup(self.kill, run, children)
             begun = time.monotonic()
@@ -162,6 +167,7 @@ class Long(unittest.TestCase):
     maxDiff = None
     # the call of rank 1, of which number, what becomes of it, and what ranks say
     FAULTS = (('ncclCommInitRankConfig', 1, 'hang', 2 * [TOLD]),
+              ('ncclCommInitRankConfig', 1, 'hang,fail=ncclCommAbort:1:hang', 2 * [TOLD]),
               ('ncclAllReduce', 60, 'hang', 2 * [LOADS]),
               ('ncclAllGather', 178, 'hang', 2 * [WAITS]),
               ('ncclAlltoAll', 20, 'hang', 2 * [WAITS]),
@@ -252,7 +258,7 @@ class NotFinite(unittest.TestCase):
              (*BF16, '--gather=int8', '--reduce=int8'),
              (*BF16, '--gather=int8', '--reduce=int4', '--hop=2'))
     ROWS = [(numbers, *world) for world, numbers in itertools.product((
-        (2, ()), (4, ()), (2, (rank_gpus.ON_NVME,)), ((2, 2), ()),
+        (2, ()), (4, (IN_DRAM,)), (2, (rank_gpus.ON_NVME,)), ((2, 2), ()),
         ((2, 2), ('--secondary=node', '--hbm=780K'))), KINDS)]
 
     def ended(self, ranks, numbers, *options):

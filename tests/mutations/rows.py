@@ -458,7 +458,7 @@ mutate(
     ('a tile is streamed when its gradients are there',
      'link_to(b, i, b->units[n->unit].grads_there);', '(void)n;'),
     ('what reads memory waits until a tile is home',
-     'if (kind == NODE_UPDATE ? parts_is_updated_by(&b->graph->nodes[i])\n'
+     'if (kind == NODE_UPDATE ? parts_is_updated_by(b, &b->graph->nodes[i])\n'
      '                                    : b->graph->nodes[i].kind == kind)',
      'if (b->graph->nodes[i].kind == kind)'),
 )

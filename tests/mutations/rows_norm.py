@@ -5,7 +5,8 @@ from rows import mutate
 
 mutate(
     'engine/plan/graph/graph_parts.c', 'engine/graph',
-    ('the norm is no work of the host beside a device', '    if (parts_norm_on_host(b))\n', ''),
+    ('the norm is no work of the host beside a device',
+     '    if (parts_norm_on_host(b, unit))\n        norm', '    norm'),
 )
 mutate(
     'engine/plan/graph/operands.c', 'engine/graph engine/away',
@@ -42,12 +43,12 @@ mutate(
 mutate(
     'engine/exec/update/optimizer_device.c', 'engine/away',
     ('partials that leave with gradients are not copied twice',
-     'if (rc || !placement_is_resident(exec->in.placement, unit))', 'if (rc)'),
+     'stays ? moves_host_partials(exec, unit) : NULL', 'moves_host_partials(exec, unit)'),
 )
 mutate(
     'engine/session/step.c', 'engine/away',
     ('a device makes the norm of what leaves it',
-     'if (!executor_norms_on_host(&engine->exec) && !engine->layout',
+     'if (executor_norms_behind_backward(&engine->exec) && !engine->layout',
      'if (placement_is_resident(&engine->placement, held) && !engine->layout'),
 )
 mutate(

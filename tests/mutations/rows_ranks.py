@@ -74,7 +74,8 @@ mutate(
      '        build_dep(b, node, b->units[u->alias_of[i]].gather);', '        (void)node;'),
     ('gradients are exchanged when there are any', '    build_dep(b, exchange, there);', ''),
     ('the norm is of what was exchanged',
-     'there = exchange_grads(b, unit, there);', '(void)exchange_grads(b, unit, there);'),
+     '!b->in->device_sums)\n        there = exchange_grads(b, unit, there);',
+     '!b->in->device_sums)\n        (void)exchange_grads(b, unit, there);'),
     ('a bucket is exchanged once', 'b->units[i].backward == GRAPH_NONE)\n            return;',
      'i == bucket)\n            return;'),
     ('each unit of a bucket goes on', 'if (!is_of_bucket(b, one, bucket))', 'if (one != unit)'),
@@ -87,6 +88,43 @@ mutate(
     ('late updates beside early ones have their weights read',
      'parts_is_shared(b) && b->in->deferred)\n        return parts_has_grads',
      'parts_is_shared(b))\n        return b->in->deferred && parts_has_grads'),
+)
+mutate(
+    'engine/plan/graph/graph_build.h', 'engine/graph_ranks',
+    ('a gather waits for the update of a shard that a device has at home',
+     '(node->lane != LANE_DEVICE_UPDATE || parts_is_resident(build, node->unit))',
+     'node->lane != LANE_DEVICE_UPDATE'),
+    ('of replicas a device updates with sums at home',
+     'return in->device_sums && !in->replicas && !in->deferred',
+     'return in->device_sums && !in->deferred'),
+)
+mutate(
+    'engine/plan/graph/graph_updates.c', 'engine/graph_ranks',
+    ('an update holds the buffer that its gradients are in',
+     'parts_updates_from_buffer(b, unit) ? s->device_grads',
+     'parts_updates_from_buffer(b, unit) ? GRAPH_NONE'),
+)
+mutate(
+    'engine/exec/lanes/device.c', 'e2e/rank_nccl_home',
+    ('an update of a sum is done when the device has made it',
+     'if (lane == LANE_COMPUTE || !placement_is_resident(exec->in.placement, unit)) {',
+     'if (lane == LANE_DEVICE_UPDATE && unit < UINT32_MAX) {'),
+)
+mutate(
+    'engine/exec/rows.c', 'e2e/rank_nccl_home',
+    ('a row that is whole at home is gathered on the device',
+     '    row.on_device = op->to.space == SPACE_DEVICE;\n    if (rows_are_home(exec, op->to)) {',
+     '    if (rows_are_home(exec, op->to)) {'),
+)
+mutate(
+    'engine/comm/nccl/gathers.c', 'e2e/rank_nccl_home',
+    ("a gather takes the rank's part from its home",
+     'return op->in ? op->in : (const', 'return (const'),
+)
+mutate(
+    'engine/plan/placement/placement.c', 'engine/exposed',
+    ('what a device has at home is not exposed',
+     '!placement_is_resident(p, u) && at.offset', 'at.offset'),
 )
 mutate(
     'engine/plan/graph/graph_kept.c', 'engine/graph_ranks',
@@ -217,7 +255,8 @@ mutate(
     ('a copy waits for the gather of what it copies',
      '        await_gathers(b, s->copy, unit);', '        ;'),
     ('an exchange waits for the copy of its gradients',
-     'there = exchange_grads(b, unit, there);', 'there = exchange_grads(b, unit, s->backward);'),
+     '!b->in->device_sums)\n        there = exchange_grads(b, unit, there);',
+     '!b->in->device_sums)\n        there = exchange_grads(b, unit, s->backward);'),
     ('a gather in the device waits for the copy of the shard',
      '    build_dep(b, s->gather, s->copy);', ''),
     ('a node gives what it has kept of a forward, and nothing else',
@@ -226,8 +265,8 @@ mutate(
     ('a visit waits for the gather in the device',
      'build_dep(b, visit, s->gather);', 'build_dep(b, visit, s->copy);'),
     ('a sum leaves the device when it has been added up',
-     'there = copy_grads(b, unit, exchange_grads(b, unit, there));',
-     'there = ((void)exchange_grads(b, unit, there), copy_grads(b, unit, there));'),
+     '    if (b->in->device_sums)\n        there = exchange_grads(b, unit, there);',
+     '    if (b->in->device_sums)\n        (void)exchange_grads(b, unit, there);'),
     ('whether weights pass by the host is the same for all ranks that joined devices',
      'parts_is_joined(b) ? parts_has_row(b, unit) : u->tile_count > 0', 'u->tile_count > 0'),
     ('a bucket waits for all copies of its gradients',
@@ -255,8 +294,8 @@ mutate(
 )
 mutate(
     'engine/exec/executor.h', 'engine/ranks',
-    ('the norm is that of the sum', 'executor_computes_in_dram(exec) || exec->in.comm',
-     'executor_computes_in_dram(exec)'),
+    ('the norm is that of the sum', '!executor_computes_in_dram(exec) && !exec->in.comm',
+     '!executor_computes_in_dram(exec)'),
 )
 mutate(
     'engine/store/open.c', 'e2e/rank_moves',

@@ -13,16 +13,17 @@ mutate(
     ('no slice takes the turn of one', '            !layout_is_slice(in->layout, u) &&', ''),
     ('where none is narrow nothing else is', 'narrow > 0 && u < units', 'u < units'),
     ('units in a row are no more than so many', 'inside == count', 'inside > count'),
-    ('resident units borrow nothing', ' && !placement_is_resident(p, unit)', ''),
+    ('resident units borrow nothing', ' && (all || !placement_is_resident(p, unit))', ''),
 )
 mutate(
     'engine/plan/placement/buffer_pools.c', 'engine/unit_sizes',
     ('narrow units share where that takes less',
      'bytes_of(pools) > sat_add(room, room / NARROW_MORE)', 'false'),
     ('and not where it takes hardly less', 'sat_add(room, room / NARROW_MORE)', 'room'),
-    ('segments want one more in a row', 'count + (segments && count > 0)', 'count'),
-    ('but not of gradients', '{HST_TIER_HBM, c->device_depths.grads, false}',
-     '{HST_TIER_HBM, c->device_depths.grads, segments}'),
+    ('segments want one more in a row', 'count + (wanted->segments && count > 0)',
+     'count'),
+    ('but not of gradients', '{HST_TIER_HBM, c->device_depths.grads, false,',
+     '{HST_TIER_HBM, c->device_depths.grads, segments,'),
 )
 mutate(
     'engine/plan/placement/placement.c', 'engine/exposed',

@@ -64,13 +64,19 @@ static char *values_of(const struct comm_op *op, uint32_t rank, size_t at)
     return (char *)op->out + rank * op->count + at * hst_dtype_bytes(op->dtype);
 }
 
+/* The rank's own part: at home, or in its place in the row. */
+static const char *own_part(const struct nccl *n, const struct comm_op *op)
+{
+    return op->in ? op->in : (const char *)op->out + n->info.rank * op->count;
+}
+
 static int to_integers(struct nccl *n, const struct comm_op *op, size_t at, size_t count)
 {
     const uint32_t own = n->info.rank;
     const struct hst_quantise args = {.bits = op->quant,
                                       .dtype = op->dtype,
                                       .count = count,
-                                      .values = values_of(op, own, at),
+                                      .values = own_part(n, op) + at * hst_dtype_bytes(op->dtype),
                                       .codes = codes_of(n, own, count),
                                       .scales = (float *)(void *)scales_of(n, own, count)};
     int rc = n->config.device_quantise(n->stream, &args);
@@ -125,8 +131,7 @@ static int gather_integers(struct nccl *n, const struct comm_op *op)
 
 static int gather_parts(struct nccl *n, const struct comm_op *op)
 {
-    return all_gather(n, n->world, (const char *)op->out + n->info.rank * op->count, op->out,
-                      op->count);
+    return all_gather(n, n->world, own_part(n, op), op->out, op->count);
 }
 
 /* A rank that is alone on its node has all of the row. */

@@ -11,7 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { ABORT_WAIT_S = 5, LOOK_NS = 100000 };
+enum { ABORT_WAIT_S = 3, LOOK_NS = 100000 };
 
 static struct nccl *nccl_of(struct comm *comm)
 {
@@ -394,6 +394,30 @@ static void tell_failure(struct nccl *n, int rc, struct comm_failure *told)
     *told = n->failure;
 }
 
+static void *abandon(void *comm)
+{
+    nccl_abandon(comm);
+    return NULL;
+}
+
+/* A rank that cannot be joined goes on, or ends: it waits no longer for NCCL's abort than at its
+ * own. What that still uses then is left to it. */
+static void abandon_in_time(struct nccl *n)
+{
+    struct timespec until;
+    pthread_t thread;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ABORT_WAIT_S;
+    if (pthread_create(&thread, NULL, abandon, n))
+        return;
+    if (pthread_timedjoin_np(thread, NULL, &until)) {
+        pthread_detach(thread);
+        return;
+    }
+    nccl_free_all(n, false);
+    destroy(n);
+}
+
 static int open_comm(const struct comm_config *config, struct comm **comm,
                      struct comm_failure *told)
 {
@@ -421,9 +445,7 @@ static int open_comm(const struct comm_config *config, struct comm **comm,
         return 0;
     }
     tell_failure(n, rc, told);
-    nccl_abandon(n);
-    nccl_free_all(n, false);
-    destroy(n);
+    abandon_in_time(n);
     return rc;
 }
 

@@ -6,7 +6,8 @@
  * A node is started when what it waits for is seen to be done, and it is done when its event is
  * seen to have passed: so no stream has to wait for another, and a buffer is lent anew only when
  * the device is through with it. One exception: updates on the device count as done when they are
- * enqueued, so a copy of what they write waits for them in its stream.
+ * enqueued, so a copy of what they write waits for them in its stream. But where ranks gather what
+ * they write, other ranks' devices cannot wait so: then they are done as copies are.
  */
 #include "base/clock.h"
 #include "exec/lanes/lanes.h"
@@ -16,6 +17,12 @@
 #include "exec/update/optimizer.h"
 
 #include <errno.h>
+
+static const char *const WORK[LANE_COUNT] = {
+    [LANE_COMPUTE] = "the computation of a unit",
+    [LANE_H2D] = "a copy between host and device",
+    [LANE_D2H] = "a copy between host and device, or the gradient norm",
+    [LANE_DEVICE_UPDATE] = "the update"};
 
 /* ---- copies ---- */
 
@@ -49,6 +56,8 @@ static int enqueue(struct executor *exec, struct hst_stream *stream, struct sche
     const struct node *node = program_node(exec, at);
     struct hst_event *update = update_before(&exec->streams, node);
     struct copy copies[OPERANDS_MOST];
+    if (node->kind == NODE_NORM)
+        return optimizer_sum_device_norm(exec, at, stream);
     uint32_t count = moves_copies(exec, at, copies);
     int rc = update ? hst_stream_wait(stream, update) : 0;
     for (uint32_t i = 0; i < count && rc == 0; i++)
@@ -70,12 +79,26 @@ int device_start_copies(struct executor *exec, enum lane lane, bool *moved)
                 : passages_add(exec, lane, stream,
                                (struct passage){.at = at, .start_s = clock_seconds()});
         if (rc)
-            return executor_fail_device(exec, rc, "a copy between host and device");
+            return executor_fail_device(exec, rc, WORK[lane]);
     }
     return 0;
 }
 
 /* ---- updates ---- */
+
+/* A tile that is streamed is copied home behind its update. */
+static int end_update(struct executor *exec, enum lane lane, struct scheduled at)
+{
+    const double now_s = clock_seconds();
+    const uint32_t unit = program_node(exec, at)->unit;
+    if (lane == LANE_COMPUTE || !placement_is_resident(exec->in.placement, unit)) {
+        program_finish(exec, at, now_s);
+        return 0;
+    }
+    int rc = passages_add(exec, lane, exec->streams.updating,
+                          (struct passage){.at = at, .start_s = now_s});
+    return rc ? executor_fail_device(exec, rc, "the update") : 0;
+}
 
 /* On a device that holds what it updates they are enqueued like computations, ahead of the
  * client's; those of streamed tiles beside them. */
@@ -83,14 +106,15 @@ int device_start_updates(struct executor *exec, enum lane lane, bool *moved)
 {
     struct scheduler *scheduler = &exec->now->scheduler;
     struct scheduled at;
-    while (scheduler_next(scheduler, lane, &at) && program_node(exec, at)->kind == NODE_UPDATE &&
+    while ((lane == LANE_COMPUTE || exec->passages[lane].count < PASSAGES_MOST) &&
+           scheduler_next(scheduler, lane, &at) && program_node(exec, at)->kind == NODE_UPDATE &&
            scheduler_ready(scheduler, at)) {
         scheduler_start(scheduler, at);
         int rc = lane == LANE_COMPUTE ? optimizer_device_update(exec, at)
                                       : optimizer_streamed_update(exec, at);
+        rc = rc ? rc : end_update(exec, lane, at);
         if (rc)
             return rc;
-        program_finish(exec, at, clock_seconds());
         *moved = true;
     }
     return 0;
@@ -102,9 +126,7 @@ static int take(struct executor *exec, enum lane lane, int rc)
 {
     const struct passage *oldest = passages_oldest(exec, lane);
     if (rc < 0)
-        return executor_fail_device(exec, rc,
-                                    lane == LANE_COMPUTE ? "the computation of a unit"
-                                                         : "a copy between host and device");
+        return executor_fail_device(exec, rc, WORK[lane]);
     if (lane == LANE_COMPUTE)
         measure_passage(exec, oldest);
     program_finish(exec, oldest->at, oldest->start_s);

@@ -13,7 +13,8 @@ static const struct lane_ops LANE_OPS[LANE_COUNT] = {
     [LANE_COMPUTE] = {device_start_updates, device_poll, device_wait, device_under_way,
                       device_descriptors},
     [LANE_UPDATE] = {.start = host_start},
-    [LANE_DEVICE_UPDATE] = {.start = device_start_updates},
+    [LANE_DEVICE_UPDATE] = {device_start_updates, device_poll, device_wait, device_under_way,
+                            device_descriptors},
 };
 
 const struct lane_ops *lane_ops(enum lane lane)

@@ -23,13 +23,14 @@
 
 /* In which order they are looked at, and in which they start; the host's own work comes last, when
    all others have what to do. */
-static const enum lane POLLED[] = {LANE_READ, LANE_NET, LANE_COMPUTE, LANE_H2D, LANE_D2H};
+static const enum lane POLLED[] = {LANE_READ, LANE_NET, LANE_COMPUTE,
+                                   LANE_H2D,  LANE_D2H, LANE_DEVICE_UPDATE};
 static const enum lane STARTED[] = {LANE_READ, LANE_WRITE, LANE_H2D,    LANE_DEVICE_UPDATE,
                                     LANE_D2H,  LANE_NET,   LANE_COMPUTE};
 enum {
     POLLED_COUNT = sizeof POLLED / sizeof POLLED[0],
     STARTED_COUNT = sizeof STARTED / sizeof STARTED[0],
-    DESCRIPTORS = 2 * STRIPE_DRIVES_MAX + 4, /* of drives, and one of each other lane */
+    DESCRIPTORS = 2 * STRIPE_DRIVES_MAX + 5, /* of drives, and one of each other lane */
 };
 
 void loop_forget_stalls(struct executor *exec)
@@ -119,6 +120,8 @@ static double *stall_of(struct executor *exec, enum lane lane)
     bool drive = lane == LANE_READ || lane == LANE_WRITE;
     if (lane == LANE_NET)
         return &exec->stalls.net_s;
+    if (lane == LANE_DEVICE_UPDATE)
+        return &exec->stalls.update_s;
     return copies && !drive ? &exec->stalls.copy_s : &exec->stalls.nvme_s;
 }
 

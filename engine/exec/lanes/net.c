@@ -74,6 +74,7 @@ static int begin_quantised(struct executor *exec, const char *name, const struct
         return comm_begin(exec->in.comm,
                           &(struct comm_op){.kind = COMM_GATHER,
                                             .name = name,
+                                            .in = row->home,
                                             .out = row->row,
                                             .count = row->shard_bytes,
                                             .quant = HST_INT8,
@@ -89,9 +90,10 @@ static int begin_quantised(struct executor *exec, const char *name, const struct
 }
 
 /*
- * Rows come together in place: the rank's own shard is in its place then. What is in a device's
- * memory was seen to have come there, by its copy's event or its visit's, before this node was
- * ready: so the operation has nothing to wait for in the device's order.
+ * Rows come together in place: the rank's own shard is in its place then, unless a device has it at
+ * home. What is in a device's memory was seen to have come there, by the event of its copy, its
+ * visit or its update, before this node was ready: so the operation has nothing to wait for in the
+ * device's order.
  */
 static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ticket)
 {
@@ -107,11 +109,12 @@ static int begin_gather(struct executor *exec, struct scheduled at, uint64_t *ti
         unsigned char *own = rows[i].row + exec->in.layout->share.rank * rows[i].shard_bytes;
         const struct comm_op gather = {.kind = COMM_GATHER,
                                        .name = name,
+                                       .in = rows[i].on_device ? rows[i].home : NULL,
                                        .out = rows[i].row,
                                        .count = rows[i].shard_bytes,
                                        .on_device = rows[i].on_device,
                                        .keep = rows[i].keep};
-        if (rows[i].home)
+        if (rows[i].home && !rows[i].on_device)
             memcpy(own, rows[i].home, rows[i].shard_bytes);
         rc = comm_begin(exec->in.comm, &gather, ticket);
     }
@@ -155,8 +158,12 @@ static int begin_gather_grads(struct executor *exec, struct scheduled at, uint64
 {
     const uint32_t unit = program_node(exec, at)->unit;
     const struct gathered sums = rows_of_sums(exec, at);
-    return comm_gather(exec->in.comm, exec->in.layout->units[unit].name, sums.row, sums.shard_bytes,
-                       ticket);
+    const struct comm_op gather = {.kind = COMM_GATHER,
+                                   .name = exec->in.layout->units[unit].name,
+                                   .out = sums.row,
+                                   .count = sums.shard_bytes,
+                                   .on_device = sums.on_device};
+    return comm_begin(exec->in.comm, &gather, ticket);
 }
 
 static void put_sum(int64_t *numbers, struct exact_sum *sum)

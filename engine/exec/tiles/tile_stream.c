@@ -274,7 +274,8 @@ static int drain(struct executor *exec)
     return first;
 }
 
-/* The device's updates count as done when they are enqueued, maybe in a stream of the client's. */
+/* One rank's updates on the device count as done when they are enqueued, maybe in a stream of the
+ * client's. */
 static int await_updates(struct executor *exec)
 {
     bool any = executor_has_resident(exec) && exec->streams.unit;

@@ -49,7 +49,7 @@ int optimizer_norm(struct executor *exec, struct scheduled at)
     const struct layout_unit *u = &exec->in.layout->units[unit];
     const uint64_t piece = (uint64_t)NORM_PIECE_BLOCKS * HST_NORM_BLOCK;
     double *partials = moves_host_partials(exec, unit) + u->shard.first / HST_NORM_BLOCK;
-    if (executor_norms_on_host(exec)) {
+    if (!executor_norms_behind_backward(exec)) {
         const unsigned char *grads = moves_work(exec, at, EXTENT_GRADS, 0);
         struct norm_job job = {exec, grads, u->shard.elements, partials};
         measure_host(exec, node,

@@ -38,10 +38,15 @@ void optimizer_update(struct executor *exec, struct scheduled at);
  * stay in the device's memory the copy of the partials to the host. Returns the device's error.
  */
 int optimizer_device_norm(struct executor *exec, uint32_t unit);
+/** Likewise a started NORM's of what ranks have summed on the device, on that stream. Returns the
+ * device's error. */
+int optimizer_sum_device_norm(struct executor *exec, struct scheduled at,
+                              struct hst_stream *stream);
 /** Enqueues the update of a started node's tiles, which are resident, on the unit's stream. Errors:
  * the device's (sticky). */
 int optimizer_device_update(struct executor *exec, struct scheduled at);
-/** Enqueues that of a streamed tile on a stream of its own. Errors: the device's (sticky). */
+/** Enqueues that of a streamed tile, or of what ranks have summed, on a stream of its own. Errors:
+ * the device's (sticky). */
 int optimizer_streamed_update(struct executor *exec, struct scheduled at);
 
 #endif

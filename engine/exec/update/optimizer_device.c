@@ -3,7 +3,8 @@
  * Norm and update on a device. Partials follow each unit's gradients in the stream; those of a unit
  * that is offloaded leave with them. Of what the device has at home, a unit's update is enqueued
  * just before its next forward, which follows it there; the host waits for neither. Of tiles that
- * are streamed: in a stream of its own, where no computation waits behind a copy.
+ * are streamed, and of what ranks have summed: in a stream of its own, where no computation waits
+ * behind a copy or an exchange.
  */
 #include "exec/update/optimizer.h"
 
@@ -13,25 +14,49 @@
 #include "exec/update/tile.h"
 #include "exec/update/verdict.h"
 
+/* Of `count` gradients, and the copy of the partials to the host's. */
+static int norm_and_copy(struct executor *exec, struct hst_stream *stream,
+                         const struct hst_norm2 *norm, double *host)
+{
+    const uint64_t bytes = placement_partials_bytes(norm->count);
+    int rc = hst_op_norm2(stream, norm);
+    if (rc || !host)
+        return rc;
+    streams_count(exec, LANE_D2H, bytes);
+    return hst_stream_copy(stream, host, norm->partial, bytes);
+}
+
 int optimizer_device_norm(struct executor *exec, uint32_t unit)
 {
     struct scheduled at = exec->turn.computing;
-    uint64_t elements = exec->in.layout->units[unit].elements;
+    const uint64_t elements = exec->in.layout->units[unit].elements;
     if (elements == 0)
         return 0;
-    struct hst_norm2 norm = {
+    const struct hst_norm2 norm = {
         .count = elements,
         .dtype = precision_dtype(exec->in.config->precision),
         .x = moves_work(exec, at, EXTENT_GRADS, 0),
         .partial = (double *)(void *)moves_work(exec, at, OPERAND_PARTIALS, 0),
     };
-    int rc = hst_op_norm2(exec->streams.unit, &norm);
-    if (rc || !placement_is_resident(exec->in.placement, unit))
-        return rc;
-    uint64_t bytes = placement_partials_bytes(elements);
-    streams_count(exec, LANE_D2H, bytes);
-    return hst_stream_copy(exec->streams.unit, moves_host_partials(exec, unit), norm.partial,
-                           bytes);
+    const bool stays = placement_is_resident(exec->in.placement, unit);
+    return norm_and_copy(exec, exec->streams.unit, &norm,
+                         stays ? moves_host_partials(exec, unit) : NULL);
+}
+
+int optimizer_sum_device_norm(struct executor *exec, struct scheduled at, struct hst_stream *stream)
+{
+    const uint32_t unit = program_node(exec, at)->unit;
+    const struct shard shard = exec->in.layout->units[unit].shard;
+    const uint64_t blocks = shard.first / HST_NORM_BLOCK;
+    if (shard.elements == 0)
+        return 0;
+    const struct hst_norm2 norm = {
+        .count = shard.elements,
+        .dtype = precision_dtype(exec->in.config->precision),
+        .x = moves_work(exec, at, EXTENT_GRADS, 0),
+        .partial = moves_device_partials(exec, unit) + blocks,
+    };
+    return norm_and_copy(exec, stream, &norm, moves_host_partials(exec, unit) + blocks);
 }
 
 /* A tile in the device's memory. */

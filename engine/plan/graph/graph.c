@@ -288,9 +288,9 @@ static uint32_t choose_late_of(uint32_t count, double share, double *owed)
 
 /* It leaves a share of each unit's update, where that need not wait, to the forward that follows:
  * tiles on both sides of where those at home begin, as many of either kind as there are. Nothing is
- * left where gradients do not last: a device's units take turns at one place for them, and those
- * that leave memory have no home. In a device's memory an optimistic update has no second slot: all
- * of it is left. */
+ * left where gradients do not last: a device's units take turns at one place for them or update
+ * from an exchange's buffer, and those that leave memory have no home. In a device's memory an
+ * optimistic update has no second slot: all of it is left. */
 static void choose_late(struct build *b)
 {
     double owed_offloaded = 0, owed_to_home_tier = 0;
@@ -353,8 +353,7 @@ static int check_pools(const struct build *b)
         if (!in->apart)
             continue;
         needs[parts_pool(b, i, POOL_DEVICE_WEIGHTS)] |= parts_copy_weights(b, i);
-        needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |=
-            u->grads != HST_TIER_HBM && parts_has_grads(b, i);
+        needs[parts_pool(b, i, POOL_DEVICE_GRADS)] |= parts_lends_device_grads(b, i);
         needs[POOL_DEVICE_ACTS] |= parts_move_acts(b, i);
         needs[POOL_DEVICE_TILES] |= u->streamed_tiles > 0;
     }
@@ -416,7 +415,7 @@ static int check_aliases(const struct graph_in *in, struct build_unit *units)
  * later anyway. */
 static bool ends_before_clip(const struct build *b, const struct node *node)
 {
-    return b->in->optimistic ? parts_is_updated_by(node)
+    return b->in->optimistic ? parts_is_updated_by(b, node)
                              : node->kind == NODE_UPDATE && node->lane != LANE_UPDATE;
 }
 

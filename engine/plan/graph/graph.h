@@ -34,7 +34,7 @@ enum lane {
     LANE_NET,           /* collectives */
     LANE_COMPUTE,       /* the device */
     LANE_UPDATE,        /* the host's optimizer */
-    LANE_DEVICE_UPDATE, /* the device's, of streamed tiles, in a stream of its own */
+    LANE_DEVICE_UPDATE, /* the device's, of streamed tiles and ranks' sums, in its own stream */
     LANE_COUNT
 };
 

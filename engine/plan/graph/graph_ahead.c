@@ -100,8 +100,9 @@ uint32_t ahead_most(const struct build *b)
  * before the exchange of the visit at hand, so that the next one's weights do not wait for it. */
 uint32_t ahead_copies(const struct build *b)
 {
-    if (b->in->apart)
-        return less(ahead_depth(b, POOL_DEVICE_WEIGHTS), 1);
+    const uint32_t depth = b->in->apart ? ahead_depth(b, POOL_DEVICE_WEIGHTS) : 0;
+    if (depth > 0)
+        return less(depth, 1);
     if (parts_is_whole(b))
         return 1;
     return parts_gathers(b) ? less(ahead_depth(b, POOL_WEIGHTS), 1) : 0;

@@ -74,8 +74,11 @@ void build_operand(struct build *b, struct operand operand)
     node->operand_count++;
     if (!moves((enum lane)node->lane))
         return;
+    const bool stays = operand.from.space == SPACE_DEVICE && operand.to.space == SPACE_DEVICE;
+    if ((stays && node->lane != LANE_NET) || node->kind == NODE_NORM) /* partials are few */
+        return;
     node->work += (double)operand.bytes;
-    if (operand.from.space != SPACE_DEVICE || operand.to.space != SPACE_DEVICE) /* ranks' may be */
+    if (!stays) /* ranks' does */
         node->dram_bytes += (double)operand.bytes;
 }
 
@@ -153,7 +156,7 @@ static void link_update(struct build *b, uint32_t node, uint32_t unit, enum node
     const uint32_t *update = b->units[unit].update;
     for (int step_phase = 0; step_phase < 4; step_phase += 2)
         for (uint32_t i = update[step_phase]; i < update[step_phase + 1]; i++)
-            if (kind == NODE_UPDATE ? parts_is_updated_by(&b->graph->nodes[i])
+            if (kind == NODE_UPDATE ? parts_is_updated_by(b, &b->graph->nodes[i])
                                     : b->graph->nodes[i].kind == kind)
                 link_to(b, node, i);
     const uint32_t *write = b->units[unit].write;
@@ -263,7 +266,7 @@ static void link_save(struct build *b, uint32_t node)
     const uint32_t *update = b->units[n->unit].update;
     for (int step_phase = 0; step_phase < 4; step_phase += 2)
         for (uint32_t i = update[step_phase]; i < update[step_phase + 1]; i++) {
-            if (!parts_is_updated_by(&nodes[i]) || nodes[i].tile >= n->tile + n->tile_count ||
+            if (!parts_is_updated_by(b, &nodes[i]) || nodes[i].tile >= n->tile + n->tile_count ||
                 n->tile >= nodes[i].tile + nodes[i].tile_count)
                 continue;
             link_to(b, node, i);

@@ -191,10 +191,12 @@ static inline bool parts_is_resident(const struct build *build, uint32_t unit)
 {
     return build->in->units[unit].weights == HST_TIER_HBM;
 }
-/** Weights that are copied to the device. */
+/** Its weights come to a buffer in the device's memory: from elsewhere, or from all ranks. */
 static inline bool parts_copy_weights(const struct build *build, uint32_t unit)
 {
-    return build->in->apart && !parts_is_resident(build, unit);
+    const struct graph_unit *u = &build->in->units[unit];
+    const bool joins = build->in->device_rows && (u->row_elements > 0 || u->alias_count > 0);
+    return build->in->apart && (joins || !parts_is_resident(build, unit));
 }
 /** Weights that pass through host memory; checkpoints that move. */
 bool parts_reserve_weights(const struct build *build, uint32_t unit);
@@ -241,6 +243,20 @@ static inline bool parts_has_grads(const struct build *build, uint32_t unit)
 {
     return parts_has_row(build, unit) && !build->in->units[unit].frozen;
 }
+/** They are rounded in a buffer of the device's: to leave it, or to be exchanged. */
+static inline bool parts_lends_device_grads(const struct build *build, uint32_t unit)
+{
+    const struct graph_in *in = build->in;
+    return in->apart && (in->device_sums || in->units[unit].grads != HST_TIER_HBM) &&
+           parts_has_grads(build, unit);
+}
+/** The device updates it with the sum that an exchange has left there. */
+static inline bool parts_updates_from_buffer(const struct build *build, uint32_t unit)
+{
+    const struct graph_in *in = build->in;
+    return in->device_sums && !in->replicas && !in->deferred && !in->optimistic &&
+           parts_is_resident(build, unit);
+}
 /** Its gradients pass by a buffer of the host's: from a drive or to one, or as a row that ranks
  * exchange. */
 static inline bool parts_passes_grads(const struct build *build, uint32_t unit)
@@ -249,10 +265,11 @@ static inline bool parts_passes_grads(const struct build *build, uint32_t unit)
     const bool rows = parts_has_ranks(build) && !build->in->buckets && !build->in->device_sums;
     return (rows || u->grads == HST_TIER_NVME) && parts_has_grads(build, unit);
 }
-/** The host computes norms: of what it updates where it computes, and of sums of ranks. */
-static inline bool parts_norm_on_host(const struct build *build)
+/** The host computes the unit's norm: where it computes all, and of a sum of ranks that comes to
+ * it. */
+static inline bool parts_norm_on_host(const struct build *build, uint32_t unit)
 {
-    return !build->in->apart || parts_has_ranks(build);
+    return !build->in->apart || (parts_has_ranks(build) && !parts_is_resident(build, unit));
 }
 /** The pool of its weights or gradients. */
 static inline enum pool parts_pool(const struct build *build, uint32_t unit, enum pool pool)
@@ -312,10 +329,11 @@ void parts_early_update(struct build *build, uint32_t unit);
 void parts_save(struct build *build, uint32_t unit);
 /** All that such a node has updated is at home in memory, or in a buffer of the host's, when it
  * is done. */
-static inline bool parts_is_updated_by(const struct node *node)
+static inline bool parts_is_updated_by(const struct build *build, const struct node *node)
 {
     return node->kind == NODE_STORE_TILE ||
-           (node->kind == NODE_UPDATE && node->lane != LANE_DEVICE_UPDATE);
+           (node->kind == NODE_UPDATE &&
+            (node->lane != LANE_DEVICE_UPDATE || parts_is_resident(build, node->unit)));
 }
 
 #endif

@@ -132,7 +132,7 @@ static void gather_near(struct build *b, uint32_t unit, uint32_t reservation)
     build_dep(b, s->gather, s->gathered_far);
 }
 
-/* Behind the copy of the rank's shard, which is in its place then. */
+/* Behind the copy of the rank's shard, which is in its place then; or from its home there. */
 static void gather_on_device(struct build *b, uint32_t unit, unsigned phases)
 {
     struct build_unit *s = &b->units[unit];
@@ -146,6 +146,19 @@ static void gather_on_device(struct build *b, uint32_t unit, unsigned phases)
         s->gathered_far = s->gather;
 }
 
+static void copy_to_device(struct build *b, uint32_t unit, unsigned phases)
+{
+    struct build_unit *s = &b->units[unit];
+    s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, phases, (struct node){.unit = unit});
+    operands_copy_weights(b, unit);
+    build_use(b, s->copy, s->device_weights);
+    build_use(b, s->copy, s->weights);
+    if (parts_gathers(b) && !parts_is_joined(b))
+        await_gathers(b, s->copy, unit);
+    else if (s->weights != GRAPH_NONE)
+        parts_depend_on_read(b, s->copy, unit);
+}
+
 void parts_copy(struct build *b, uint32_t unit, unsigned phases)
 {
     struct build_unit *s = &b->units[unit];
@@ -156,14 +169,8 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
         gather_near(b, unit, s->device_weights);
         return;
     }
-    s->copy = build_node(b, NODE_COPY_WEIGHTS, LANE_H2D, phases, (struct node){.unit = unit});
-    operands_copy_weights(b, unit);
-    build_use(b, s->copy, s->device_weights);
-    build_use(b, s->copy, s->weights);
-    if (parts_gathers(b) && !parts_is_joined(b))
-        await_gathers(b, s->copy, unit);
-    else if (s->weights != GRAPH_NONE)
-        parts_depend_on_read(b, s->copy, unit);
+    if (!parts_is_resident(b, unit))
+        copy_to_device(b, unit, phases);
     if (parts_is_joined(b))
         gather_on_device(b, unit, phases);
 }
@@ -333,8 +340,7 @@ void parts_fetch_acts(struct build *b, uint32_t unit)
 
 static void lend_grads(struct build *b, uint32_t unit)
 {
-    const struct graph_unit *u = &b->in->units[unit];
-    if (b->in->apart && u->grads != HST_TIER_HBM && parts_has_grads(b, unit))
+    if (parts_lends_device_grads(b, unit))
         b->units[unit].device_grads = parts_lend(b, unit, POOL_DEVICE_GRADS);
     else if (parts_passes_grads(b, unit))
         b->units[unit].grads = parts_lend(b, unit, POOL_GRADS);
@@ -401,10 +407,11 @@ static uint32_t gather_grads(struct build *b, uint32_t unit, uint32_t exchange)
 static uint32_t bring_grads(struct build *b, uint32_t unit)
 {
     const struct build_unit *s = &b->units[unit];
+    const bool leaves = s->device_grads != GRAPH_NONE && !parts_is_resident(b, unit);
     uint32_t there = s->backward;
     if (b->in->device_sums)
-        there = copy_grads(b, unit, exchange_grads(b, unit, there));
-    else if (s->device_grads != GRAPH_NONE)
+        there = exchange_grads(b, unit, there);
+    if (leaves)
         there = copy_grads(b, unit, there);
     if (parts_has_ranks(b) && !b->in->device_sums)
         there = exchange_grads(b, unit, there);
@@ -417,13 +424,15 @@ static void take_grads_home(struct build *b, uint32_t unit, uint32_t there)
     const struct graph_unit *u = &b->in->units[unit];
     struct build_unit *s = &b->units[unit];
     s->grads_there = there;
-    /* The partials of a device that computes them have come: what is left is to wait for them. */
+    /* The partials of a device that computes them have come, and are to be waited for; or, of a
+       sum of ranks, it computes them now. */
+    const bool device = parts_has_ranks(b) && parts_is_resident(b, unit);
     struct node norm = {.unit = unit};
-    if (parts_norm_on_host(b))
+    if (parts_norm_on_host(b, unit))
         norm.work = (double)u->elements, norm.dram_bytes = norm.work * b->in->grad_bytes;
-    s->norm = build_node(b, NODE_NORM, LANE_UPDATE, PHASE_BACKWARD, norm);
+    s->norm = build_node(b, NODE_NORM, device ? LANE_D2H : LANE_UPDATE, PHASE_BACKWARD, norm);
     operands_norm(b, unit);
-    build_use(b, s->norm, s->grads);
+    build_use(b, s->norm, parts_updates_from_buffer(b, unit) ? s->device_grads : s->grads);
     build_dep(b, s->norm, there);
     write_grads(b, unit, there);
 }
@@ -478,7 +487,7 @@ static void use_weights(struct build *b, uint32_t visit, uint32_t unit)
     build_use(b, visit, b->in->apart ? s->device_weights : s->weights);
     if (parts_is_joined(b) && s->gather != GRAPH_NONE)
         build_dep(b, visit, s->gather);
-    else if (b->in->apart)
+    else if (parts_copy_weights(b, unit))
         build_dep(b, visit, s->copy);
     else if (parts_gathers(b))
         await_gathers(b, visit, unit);

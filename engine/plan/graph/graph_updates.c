@@ -54,6 +54,15 @@ static bool is_left_out(const struct build *b, unsigned step_phase)
     return b->in->brief && step_phase == PHASE_REDO;
 }
 
+/* The device's update of what ranks have summed waits for them, where no computation waits behind
+ * it. */
+static enum lane lane_of_update(const struct build *b, uint32_t unit)
+{
+    if (!parts_is_resident(b, unit))
+        return LANE_UPDATE;
+    return parts_has_ranks(b) ? LANE_DEVICE_UPDATE : LANE_COMPUTE;
+}
+
 /* `count` tiles from the unit's `first` one on: read, update, write, as far as their homes ask. In
  * its backward a unit's gradients are where that left them, later they are at home. */
 static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t count,
@@ -67,7 +76,9 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
         return;
     bool late = step_phase != PHASE_BACKWARD;
     bool grads = late && u->grads == HST_TIER_NVME && !s->retain_grads;
-    uint32_t retained_grads = late ? s->retained_grads : s->grads;
+    uint32_t retained_grads = late                                 ? s->retained_grads
+                              : parts_updates_from_buffer(b, unit) ? s->device_grads
+                                                                   : s->grads;
     double elements = parts_tile_elements(b, unit, first, count);
     uint32_t slot = states || grads ? build_reservation(b, POOL_TILES) : GRAPH_NONE;
     uint32_t read = GRAPH_NONE;
@@ -82,8 +93,7 @@ static void add_update(struct build *b, uint32_t unit, uint32_t first, uint32_t 
     node.work = elements;
     bool device = parts_is_resident(b, unit);
     node.dram_bytes = device ? 0 : elements * bytes_per_update(in);
-    uint32_t update =
-        build_node(b, NODE_UPDATE, device ? LANE_COMPUTE : LANE_UPDATE, step_phase, node);
+    uint32_t update = build_node(b, NODE_UPDATE, lane_of_update(b, unit), step_phase, node);
     operands_update(b, tiles);
     build_use(b, update, slot);
     build_use(b, update, weights ? s->weights : GRAPH_NONE);

@@ -21,7 +21,7 @@ static struct operand_end acts_in_host(const struct build *b, uint32_t unit)
 
 static struct operand_end grads_of_visit(const struct build *b, uint32_t unit)
 {
-    return is_offloaded(b, b->in->units[unit].grads)
+    return b->in->device_sums || is_offloaded(b, b->in->units[unit].grads)
                ? in_buffer(parts_pool(b, unit, POOL_DEVICE_GRADS))
                : grads_in_host(b, unit);
 }
@@ -156,12 +156,19 @@ static enum hst_tier memory_of(const struct build *b, uint32_t unit)
     return parts_is_resident(b, unit) ? HST_TIER_HBM : HST_TIER_DRAM;
 }
 
+/* An update finds them there that are in no slot. */
+static struct operand_end grads_of_update(const struct build *b, uint32_t unit)
+{
+    return parts_updates_from_buffer(b, unit) ? in_buffer(parts_pool(b, unit, POOL_DEVICE_GRADS))
+                                              : grads_in_host(b, unit);
+}
+
 void operands_update(struct build *b, struct operands_tiles t)
 {
     struct operand_end slot = in_buffer(POOL_TILES), home = at_home(memory_of(b, t.unit));
     add_in_place(b, t, EXTENT_WEIGHTS, weights_in_host(b, t.unit, t.unit));
     add_in_place(b, t, EXTENT_STATES, t.states ? slot : home);
-    add_in_place(b, t, EXTENT_GRADS, t.grads ? slot : grads_in_host(b, t.unit));
+    add_in_place(b, t, EXTENT_GRADS, t.grads ? slot : grads_of_update(b, t.unit));
 }
 
 void operands_streamed(struct build *b, uint32_t unit, uint32_t tile, enum node_kind kind)
@@ -234,9 +241,10 @@ static void exchange_on_device(struct build *b, uint32_t unit)
 {
     const struct graph_unit *u = &b->in->units[unit];
     const struct operand_end row = in_buffer(parts_pool(b, unit, POOL_DEVICE_GRADS));
+    const bool home = parts_is_resident(b, unit) && !parts_updates_from_buffer(b, unit);
     build_operand(b, (struct operand){.what = EXTENT_GRADS,
                                       .from = row,
-                                      .to = row,
+                                      .to = home ? at_home(HST_TIER_HBM) : row,
                                       .first = u->first_tile,
                                       .count = u->tile_count,
                                       .offset = row_on_device_at(b, unit),
@@ -358,12 +366,14 @@ void operands_copy_grads(struct build *b, uint32_t unit)
     add_partials(b, unit, device, at_home(HST_TIER_DRAM));
 }
 
+/* Of a sum that ranks have on a device the partials leave it. */
 void operands_norm(struct build *b, uint32_t unit)
 {
-    struct operand_end at = at_home(HST_TIER_DRAM);
-    if (parts_norm_on_host(b))
-        add_grads(b, unit, grads_in_host(b, unit), grads_in_host(b, unit));
-    add_partials(b, unit, at, at);
+    const bool device = parts_has_ranks(b) && parts_is_resident(b, unit);
+    const struct operand_end host = at_home(HST_TIER_DRAM), grads = grads_of_update(b, unit);
+    if (device || parts_norm_on_host(b, unit))
+        add_grads(b, unit, grads, grads);
+    add_partials(b, unit, device ? at_home(HST_TIER_HBM) : host, host);
 }
 
 /* ---- visits ---- */
@@ -376,6 +386,6 @@ void operands_visit(struct build *b, uint32_t unit, bool weights, bool grads)
     add_acts_of_visit(b, unit);
     if (grads)
         add_grads_of_visit(b, unit);
-    if (grads && !parts_norm_on_host(b))
+    if (grads && !parts_has_ranks(b) && b->in->apart)
         add_partials(b, unit, at, at);
 }

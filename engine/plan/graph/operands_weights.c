@@ -115,7 +115,7 @@ static struct operand_end rows_at(const struct build *b, uint32_t unit)
 {
     if (parts_is_joined(b))
         return in_buffer(parts_pool(b, unit, POOL_DEVICE_WEIGHTS));
-    return parts_is_whole(b) ? at_home(HST_TIER_DRAM)
+    return parts_is_whole(b) ? at_home(b->in->units[unit].weights)
                              : in_buffer(parts_pool(b, unit, POOL_WEIGHTS));
 }
 
@@ -133,6 +133,13 @@ static void add_row(struct build *b, const struct run *run, struct operand_end f
                                           .bytes = run->bytes});
 }
 
+/* A gather takes the rank's shard from there: a copy has brought what was not on the device. */
+static struct operand_end shard_at(const struct build *b, uint32_t unit, uint32_t owner)
+{
+    return parts_is_joined(b) && !parts_is_resident(b, owner) ? rows_at(b, unit)
+                                                              : weights_in_host(b, unit, owner);
+}
+
 void operands_gather(struct build *b, uint32_t unit)
 {
     struct operand_end to = rows_at(b, unit);
@@ -140,9 +147,7 @@ void operands_gather(struct build *b, uint32_t unit)
     for (uint32_t i = 0; next_run(b, unit, i, &run) && (i == 0 || !parts_is_whole(b)); i++)
         if (run.bytes > 0)
             build_operand(b, (struct operand){.what = EXTENT_WEIGHTS,
-                                              .from = parts_is_joined(b)
-                                                          ? to
-                                                          : weights_in_host(b, unit, run.owner),
+                                              .from = shard_at(b, unit, run.owner),
                                               .to = to,
                                               .first = run.first,
                                               .count = b->in->units[run.owner].tile_count,

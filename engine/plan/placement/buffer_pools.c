@@ -113,10 +113,9 @@ static void size_pools(const struct placement_in *in, struct placement *p)
         const bool grads = !in->layout->units[u].frozen;
         if (grads && (home->grads.tier == HST_TIER_NVME || passes_rows(in)))
             enlarge(p->grad_buffers, home->size, grads_bytes(in, u));
-        if (!home->offloaded)
-            continue;
-        enlarge(p->device_weights, home->size, sat_page_up(unit_sizes_bytes(in, u)));
-        if (grads)
+        if (home->offloaded || p->device_rows)
+            enlarge(p->device_weights, home->size, sat_page_up(unit_sizes_bytes(in, u)));
+        if (grads && (home->offloaded || p->device_sums))
             enlarge(p->device_grads, home->size, device_grads_bytes(in, u));
     }
 }
@@ -134,6 +133,7 @@ struct wanted {
     enum hst_tier tier;
     uint32_t count;
     bool segments; /* the backward turns round in each: two units of a size may meet there */
+    bool all;      /* resident units borrow, too: ranks put rows together there */
 };
 
 /* Rows are whole pages of all ranks: two halves of a row may take a little more than it. */
@@ -141,7 +141,7 @@ struct wanted {
 
 /* Units that are not wide take turns at `count` buffers. Narrow ones have their own, as many of
  * either size as so many units in a row may want, where that takes hardly more memory. */
-static void share_narrow(const struct placement *p, uint32_t count, bool segments,
+static void share_narrow(const struct placement *p, uint32_t count, const struct wanted *wanted,
                          struct buffer_pool pools[UNIT_SIZES])
 {
     const struct buffer_pool wide = pools[UNIT_WIDE];
@@ -150,7 +150,7 @@ static void share_narrow(const struct placement *p, uint32_t count, bool segment
     uint32_t turns[UNIT_SIZES] = {0};
     shared[UNIT_USUAL].count = shared[UNIT_USUAL].bytes > 0 ? count : 0;
     if (usual > 0 && narrow > 0)
-        unit_sizes_most(p, count + (segments && count > 0), turns);
+        unit_sizes_most(p, wanted->all, count + (wanted->segments && count > 0), turns);
     const uint64_t room = bytes_of(shared);
     pools[UNIT_WIDE].count = 0;
     pools[UNIT_USUAL].count = turns[UNIT_USUAL];
@@ -161,24 +161,24 @@ static void share_narrow(const struct placement *p, uint32_t count, bool segment
     pools[UNIT_WIDE] = wide;
 }
 
-/* Units that borrow: all but those that are resident on a GPU. Wide ones take turns at one buffer,
- * unless there are more than the others need; or at those of the others, where that takes no more
- * memory. */
+/* Wide units take turns at one buffer, unless there are more than the others need; or at those of
+ * the others, where that takes no more memory. */
 static void take_pools(const struct placement_in *in, struct wanted wanted,
                        struct buffer_pool pools[UNIT_SIZES], struct placement *p)
 {
     uint32_t wide = 0, others = 0;
     uint64_t largest = 0;
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
-        wide += p->units[u].size == UNIT_WIDE && !placement_is_resident(p, u);
-        others += p->units[u].size != UNIT_WIDE && !placement_is_resident(p, u);
+        const bool borrows = wanted.all || !placement_is_resident(p, u);
+        wide += p->units[u].size == UNIT_WIDE && borrows;
+        others += p->units[u].size != UNIT_WIDE && borrows;
     }
     for (int s = 0; s < UNIT_SIZES; s++)
         largest = most(largest, pools[s].bytes);
     const uint32_t count = least(wanted.count, others + wide);
     struct buffer_pool shared[UNIT_SIZES] = {{.bytes = largest, .count = largest > 0 ? count : 0}};
     others = least(count, others);
-    share_narrow(p, others, wanted.segments, pools);
+    share_narrow(p, others, &wanted, pools);
     pools[UNIT_WIDE].count = pools[UNIT_WIDE].bytes == 0 ? 0 : count > others ? wide : 1;
     if (wide > 0 && bytes_of(shared) <= bytes_of(pools))
         for (int s = 0; s < UNIT_SIZES; s++)
@@ -293,10 +293,11 @@ void buffer_pools_place(const struct placement_in *in, const struct choice *c, s
         struct buffer_pool *pools; /* [UNIT_SIZES] */
         struct wanted wanted;
     } kinds[] = {
-        {p->reservations, {HST_TIER_DRAM, c->depths.reservations, segments}},
-        {p->grad_buffers, {HST_TIER_DRAM, c->depths.grads, false}},
-        {p->device_weights, {HST_TIER_HBM, c->device_depths.reservations, segments}},
-        {p->device_grads, {HST_TIER_HBM, c->device_depths.grads, false}},
+        {p->reservations, {HST_TIER_DRAM, c->depths.reservations, segments, false}},
+        {p->grad_buffers, {HST_TIER_DRAM, c->depths.grads, false, false}},
+        {p->device_weights,
+         {HST_TIER_HBM, c->device_depths.reservations, segments, p->device_rows}},
+        {p->device_grads, {HST_TIER_HBM, c->device_depths.grads, false, p->device_sums}},
     };
     unit_sizes_mark(in, p);
     size_pools(in, p);

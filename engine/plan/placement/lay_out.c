@@ -80,16 +80,13 @@ static uint64_t memory_bytes(const struct placement_in *in, uint32_t unit)
 
 /* ---- what is updated ---- */
 
-/* A unit reads what it is tied to where it computes: they are resident or offloaded together.
- * Several ranks hand each other what is in DRAM, and integers are made there: there none is
- * resident. */
+/* A unit reads what it is tied to where it computes: they are resident or offloaded together. */
 static void choose_resident(const struct placement_in *in, const struct choice *c,
                             struct placement *p)
 {
     const struct layout *layout = in->layout;
     const bool gpu = p->compute_tier == HST_TIER_HBM;
-    const bool none = placement_ranks(in) > 1 || in->quantised;
-    const uint32_t count = none ? 0 : c->resident.count;
+    const uint32_t count = placement_may_be_resident(in) ? c->resident.count : 0;
     const bool all = count >= layout->unit_count;
     for (uint32_t u = 0; u < layout->unit_count; u++)
         p->units[u].offloaded =
@@ -312,20 +309,35 @@ static uint64_t grads_bytes(const struct placement_in *in, uint32_t unit)
                : memory_bytes(in, unit);
 }
 
-/* Gradients that leave memory have no home tier where the update does not wait for the norm. */
+/* The device updates with the sum that an exchange has left in its buffer. */
+static bool updates_from_buffer(const struct placement_in *in)
+{
+    return !in->deferred && in->replicas == 0 && placement_ranks(in) > 1;
+}
+
+/* This is where a resident unit's gradients are whose update does not wait for the norm. */
+static struct address passing_grads(const struct placement_in *in, struct placement *p)
+{
+    return updates_from_buffer(in) ? (struct address){HST_TIER_HBM, 0, PLACEMENT_NO_ADDRESS}
+                                   : take_turns(in, p);
+}
+
+/* Gradients that leave memory have no home tier where the update does not wait for the norm. Of
+ * replicas each has a row of sums that all put together. */
 static void place_grads(const struct placement_in *in, uint32_t nvme_units, struct placement *p)
 {
-    struct address turns = {0};
-    if (!in->deferred)
-        turns = take_turns(in, p);
+    const bool pass = !in->deferred && in->replicas == 0;
+    struct address passing = {0};
+    if (pass)
+        passing = passing_grads(in, p);
     for (uint32_t u = 0; u < in->layout->unit_count; u++) {
         struct unit_placement *home = &p->units[u];
         if (in->layout->units[u].frozen) {
             home->grads = (struct address){placement_memory(p, u), 0, PLACEMENT_NO_ADDRESS};
             continue;
         }
-        if (!in->deferred && placement_is_resident(p, u)) {
-            home->grads = turns;
+        if (pass && placement_is_resident(p, u)) {
+            home->grads = passing;
             continue;
         }
         home->grads = (struct address){.tier = HST_TIER_NVME};

@@ -265,21 +265,17 @@ uint32_t placement_extents(const struct placement *placement, enum extent_kind k
     return kind == EXTENT_ACTS ? placement->act_blocks : placement->layout->tile_count;
 }
 
-/* Buckets are taken from the last unit on. */
-static uint64_t first_grads(const struct placement *p)
+/* Where homes of a class begin that are in DRAM: buckets are taken from the last unit on, and tiles
+ * of frozen units lie behind those of the others. */
+static uint64_t first_of(const struct placement *p, enum hst_class class)
 {
     uint64_t first = UINT64_MAX;
-    for (uint32_t u = 0; u < p->layout->unit_count; u++)
-        first = p->units[u].grads.offset < first ? p->units[u].grads.offset : first;
-    return first;
-}
-
-/* Tiles of frozen units lie behind those of the others. */
-static uint64_t first_weights(const struct placement *p)
-{
-    uint64_t first = UINT64_MAX;
-    for (uint32_t u = 0; u < p->layout->unit_count; u++)
-        first = p->units[u].weights.offset < first ? p->units[u].weights.offset : first;
+    for (uint32_t u = 0; u < p->layout->unit_count; u++) {
+        const struct unit_placement *home = &p->units[u];
+        const struct address at = class == HST_CLASS_GRADS ? home->grads : home->weights;
+        if (!placement_is_resident(p, u) && at.offset < first)
+            first = at.offset;
+    }
     return first;
 }
 
@@ -292,9 +288,9 @@ uint32_t placement_exposed(const struct placement *p, struct exposed parts[EXPOS
     const bool any = !p->device_rows || !p->device_sums;
     const struct exposed parts_of[EXPOSED_MAX] = {
         {at, any ? sat_page_up(last->at + last->bytes * last->count) - at : 0},
-        {first_weights(p),
+        {first_of(p, HST_CLASS_WEIGHTS),
          p->whole_weights && p->replicas == 0 ? p->table[HST_CLASS_WEIGHTS][HST_TIER_DRAM] : 0},
-        {first_grads(p),
+        {first_of(p, HST_CLASS_GRADS),
          p->buckets || p->replicas > 0 ? p->table[HST_CLASS_GRADS][HST_TIER_DRAM] : 0},
         {p->secondary.at, p->secondary.bytes},
     };

@@ -117,7 +117,9 @@ struct unit_placement {
     uint64_t secondary;
     bool gathers_near;    /* its backward gathers what the node has kept of rows that it reads */
     uint64_t states_at;   /* of the first of the others, in memory */
-    struct address grads; /* rounded gradients; of resident units one place, if they do not wait */
+    /* rounded gradients; of resident units that do not wait one place, or none: of several ranks
+       the sum stays in its buffer, unless replicas put it together */
+    struct address grads;
     struct address acts;  /* checkpoints; PLACEMENT_NO_ADDRESS where there are none */
     uint64_t act_bytes;   /* of all its checkpoints that are kept, whole pages */
     /* They are not kept but recomputed, from those of the nearest unit before that is not
@@ -338,6 +340,12 @@ static inline bool placement_joins_rows(const struct placement_in *in)
 static inline bool placement_joins_sums(const struct placement_in *in)
 {
     return in->joined && placement_ranks(in) > 1 && !placement_has_buckets(in);
+}
+/** The device may have units at home: of several ranks where all that these hand each other of them
+ * is in devices' memory; of one where it computes with weights as they are. */
+static inline bool placement_may_be_resident(const struct placement_in *in)
+{
+    return placement_ranks(in) > 1 ? placement_joins_sums(in) : !in->quantised;
 }
 /** Elements of a unit's row of gradients as ranks cut it: a part for each, as large as any. */
 uint64_t placement_exchange_elements(const struct placement_in *in, uint32_t unit);

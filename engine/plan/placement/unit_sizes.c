@@ -52,22 +52,22 @@ void unit_sizes_mark(const struct placement_in *in, struct placement *p)
             p->units[u].size = UNIT_NARROW;
 }
 
-static bool takes_turns(const struct placement *p, uint32_t unit)
+static bool takes_turns(const struct placement *p, bool all, uint32_t unit)
 {
-    return p->units[unit].size != UNIT_WIDE && !placement_is_resident(p, unit);
+    return p->units[unit].size != UNIT_WIDE && (all || !placement_is_resident(p, unit));
 }
 
-void unit_sizes_most(const struct placement *p, uint32_t count, uint32_t most[UNIT_SIZES])
+void unit_sizes_most(const struct placement *p, bool all, uint32_t count, uint32_t most[UNIT_SIZES])
 {
     uint32_t held[UNIT_SIZES] = {0}, first = 0, inside = 0;
     for (int s = 0; s < UNIT_SIZES; s++)
         most[s] = 0;
     for (uint32_t u = 0; count > 0 && u < p->layout->unit_count; u++) {
         const enum unit_size size = p->units[u].size;
-        if (!takes_turns(p, u))
+        if (!takes_turns(p, all, u))
             continue;
         for (; inside == count; first++)
-            if (takes_turns(p, first)) {
+            if (takes_turns(p, all, first)) {
                 held[p->units[first].size]--;
                 inside--;
             }

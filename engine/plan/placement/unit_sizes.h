@@ -18,7 +18,9 @@ uint64_t unit_sizes_bytes(const struct placement_in *in, uint32_t unit);
 void unit_sizes_mark(const struct placement_in *in, struct placement *p);
 
 /** Writes how many units of each size may be among `count` that follow one another, of those that
- * borrow buffers and are not wide. All are 0 with a count of 0. Cost: O(units). */
-void unit_sizes_most(const struct placement *p, uint32_t count, uint32_t most[UNIT_SIZES]);
+ * are not wide and borrow buffers: all, or those that are not resident. All are 0 with a count of
+ * 0. Cost: O(units). */
+void unit_sizes_most(const struct placement *p, bool all, uint32_t count,
+                     uint32_t most[UNIT_SIZES]);
 
 #endif

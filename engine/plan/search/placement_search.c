@@ -76,12 +76,10 @@ bool placement_may_be_offloaded(const struct placement_in *in)
     return in->compute_tier == HST_TIER_HBM && wished(in, true) == 0;
 }
 
-/* Several ranks hand each other what is in DRAM, and there its home is; so it is of weights that
- * one rank computes with as they would travel. */
 static bool may_be_near(const struct placement_in *in)
 {
-    return in->compute_tier == HST_TIER_DRAM || (wished(in, false) == 0 && !in->host_updates &&
-                                                 !in->quantised && placement_ranks(in) == 1);
+    return in->compute_tier == HST_TIER_DRAM ||
+           (wished(in, false) == 0 && !in->host_updates && placement_may_be_resident(in));
 }
 
 /* ---- fitting ---- */
@@ -304,13 +302,14 @@ static bool search(const struct scope *s, const struct placement_how *how,
 /* The rest of HBM holds weights of more units: the graph keeps them there for the backward. */
 static void fill_reservations(const struct scope *s, struct choice *c, struct placement *p)
 {
-    uint32_t offloaded = s->in->layout->unit_count - p->resident_units,
+    const bool all = placement_joins_rows(s->in);
+    uint32_t borrowers = s->in->layout->unit_count - (all ? 0 : p->resident_units),
              *depth = &c->device_depths.reservations;
     bool borrow = false;
     for (int size = 0; size < UNIT_SIZES; size++)
         borrow = borrow || p->device_weights[size].count > 0;
-    if (borrow && *depth < offloaded)
-        last_that_fits(s, c, depth, *depth, offloaded + 1, fits_memory, p);
+    if (borrow && *depth < borrowers)
+        last_that_fits(s, c, depth, *depth, borrowers + 1, fits_memory, p);
 }
 
 /* And what is left then activations: each unit that keeps them has no forward to compute again. */
@@ -421,22 +420,29 @@ static int check_class(const struct placement_in *in, enum hst_class class, char
     return 0;
 }
 
+static const char *why_not_near(const struct placement_in *in)
+{
+    if (in->host_updates)
+        return ", and not with --state bf16, which the host updates";
+    if (placement_may_be_resident(in))
+        return ": whoever updates, the GPU or the host, has all of them";
+    if (placement_ranks(in) == 1)
+        return ", and not with --gather int8, whose weights pass by dram";
+    return in->joined ? ", and not at ZeRO stage 1, whose ranks meet in dram"
+                      : ", and not of several ranks that meet in dram (--comm mpi)";
+}
+
 static int check_wish(const struct placement_in *in, char *why, size_t why_bytes)
 {
     for (int c = 0; c < HST_CLASS_COUNT; c++)
         if (check_class(in, (enum hst_class)c, why, why_bytes))
             return -EINVAL;
     if (!may_be_near(in) && !placement_may_be_offloaded(in)) {
+        const bool never = in->host_updates || !placement_may_be_resident(in);
         snprintf(why, why_bytes,
                  "--place: weights, grads and states live in hbm all three or none of them%s. Fix: "
-                 "name hbm "
-                 "for %s of them",
-                 placement_ranks(in) > 1 ? ", and not of several ranks, which meet in dram"
-                 : in->host_updates      ? ", and not with --state bf16, which the host updates"
-                 : in->quantised ? ", and not with --gather int8, whose weights pass by dram"
-                                 : ": whoever updates, the GPU or the host, has all of them",
-                 in->host_updates || in->quantised || placement_ranks(in) > 1 ? "none"
-                                                                              : "all or none");
+                 "name hbm for %s of them",
+                 why_not_near(in), never ? "none" : "all or none");
         return -EINVAL;
     }
     struct gather gathers[GATHER_MAX];

@@ -78,7 +78,7 @@ uint32_t access_view(const struct model *m, uint32_t unit, uint32_t i)
     return i == 0 ? unit : access_unit(m, unit)->alias_of[i - 1];
 }
 
-static bool is_resident(const struct model *m, uint32_t unit)
+bool access_is_resident(const struct model *m, uint32_t unit)
 {
     return access_unit(m, unit)->weights == HST_TIER_HBM;
 }
@@ -86,7 +86,7 @@ static bool is_resident(const struct model *m, uint32_t unit)
 /* In the device's memory there is one, and of what is frozen. */
 int access_slot_of(const struct model *m, uint32_t unit)
 {
-    return is_resident(m, unit) || access_unit(m, unit)->frozen ? 0 : m->slot;
+    return access_is_resident(m, unit) || access_unit(m, unit)->frozen ? 0 : m->slot;
 }
 
 /* Weights that are frozen stay as they were loaded. */
@@ -103,9 +103,11 @@ struct cell *access_weights_in_host(struct model *m, struct scheduled at, uint32
                      : &m->weights[access_slot_of(m, owner)][tile];
 }
 
-static bool is_copied(const struct model *m, uint32_t unit)
+bool access_is_copied(const struct model *m, uint32_t unit)
 {
-    return m->in->apart && !is_resident(m, unit);
+    const struct graph_unit *u = access_unit(m, unit);
+    const bool joins = m->in->device_rows && (u->row_elements > 0 || u->alias_count > 0);
+    return m->in->apart && (joins || !access_is_resident(m, unit));
 }
 
 struct cell *access_grads_at_home(struct model *m, struct scheduled at, uint32_t unit,
@@ -113,8 +115,11 @@ struct cell *access_grads_at_home(struct model *m, struct scheduled at, uint32_t
 {
     if (access_unit(m, unit)->grads == HST_TIER_NVME)
         return &access_unit_buffer(m, at, POOL_GRADS)[tile];
-    bool turns = is_resident(m, unit) && !m->in->deferred && !m->in->optimistic;
-    return turns ? &m->turns[tile - access_unit(m, unit)->first_tile] : &m->grads[tile];
+    bool passes = access_is_resident(m, unit) && !m->in->deferred && !m->in->optimistic;
+    if (passes && access_is_shared(m)) /* the sum of an exchange */
+        return &access_unit_buffer(m, at, POOL_DEVICE_GRADS)[tile];
+    return passes && !access_has_ranks(m) ? &m->turns[tile - access_unit(m, unit)->first_tile]
+                                          : &m->grads[tile];
 }
 
 static struct cell *acts_in_host(struct model *m, struct scheduled at, uint32_t unit)
@@ -184,7 +189,7 @@ static void read_weights(struct model *m, struct scheduled at, struct accesses *
 static struct cell *tile_of_visit(struct model *m, struct scheduled at, uint32_t owner,
                                   uint32_t tile)
 {
-    if (is_copied(m, m->graph->nodes[at.node].unit))
+    if (access_is_copied(m, m->graph->nodes[at.node].unit))
         return &access_unit_buffer(m, at, POOL_DEVICE_WEIGHTS)[tile];
     return access_is_shared(m) ? access_gathered_tile(m, at, owner, tile)
                                : access_weights_in_host(m, at, owner, tile);
@@ -319,7 +324,7 @@ static void replaces(struct model *m, struct cell (*slots)[MODEL_TILES], const s
                      uint32_t tile, int64_t step, struct accesses *a)
 {
     int from = access_is_late(n) ? !m->slot : m->slot;
-    if (!m->in->optimistic || is_resident(m, n->unit)) {
+    if (!m->in->optimistic || access_is_resident(m, n->unit)) {
         access_writes(a, &slots[access_slot_of(m, n->unit)][tile], step, step + 1);
         return;
     }
@@ -374,7 +379,7 @@ static void update(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     int64_t step = access_step(m, at) - access_is_late(n);
-    if (n->lane == LANE_DEVICE_UPDATE) {
+    if (n->lane == LANE_DEVICE_UPDATE && !access_is_resident(m, n->unit)) {
         update_streamed(m, at, a);
         return;
     }
@@ -424,7 +429,7 @@ static void save_tiles(struct model *m, struct scheduled at, struct accesses *a)
 {
     const struct node *n = &m->graph->nodes[at.node];
     bool weights = access_unit(m, n->unit)->weights != HST_TIER_NVME && !m->in->derived_weights;
-    bool resident = is_resident(m, n->unit);
+    bool resident = access_is_resident(m, n->unit);
     if (resident)
         copy_tile(m, at, a);
     for (uint32_t t = n->tile; !resident && t < n->tile + n->tile_count; t++) {

@@ -28,6 +28,10 @@ struct accesses accesses_of(struct model *model, struct scheduled at);
 /** The graph is of several ranks; they have shards, not all of all. */
 bool access_has_ranks(const struct model *model);
 bool access_is_shared(const struct model *model);
+/** The device has it at home. */
+bool access_is_resident(const struct model *model, uint32_t unit);
+/** Its visits compute with weights in a buffer of the device's. */
+bool access_is_copied(const struct model *model, uint32_t unit);
 const struct graph_unit *access_unit(const struct model *model, uint32_t unit);
 bool access_states_away(const struct model *model, uint32_t unit, uint32_t tile);
 /** The step that a node works for. */

@@ -27,8 +27,9 @@ struct cell *access_gathered_tile(struct model *m, struct scheduled at, uint32_t
 
 struct cell *access_row_of_visit(struct model *m, struct scheduled at, uint32_t owner)
 {
-    return m->in->apart ? &access_unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]
-                        : gathered_row(m, at, owner);
+    return access_is_copied(m, m->graph->nodes[at.node].unit)
+               ? &access_unit_rows(m, at, POOL_DEVICE_WEIGHTS)[owner]
+               : gathered_row(m, at, owner);
 }
 
 void access_copy_weights(struct model *m, struct scheduled at, struct accesses *a)
@@ -50,8 +51,8 @@ void access_copy_weights(struct model *m, struct scheduled at, struct accesses *
 }
 
 /* The rank's shard, from where it is, is read for all ranks; it comes into the row with theirs. On
- * a device it has been copied there. A row at home that a backward leaves whole is of the step that
- * follows. */
+ * a device it has been copied there, or is at home. A row at home that a backward leaves whole is
+ * of the step that follows. */
 static void gather_row(struct model *m, struct scheduled at, uint32_t owner, struct accesses *a)
 {
     const struct graph_unit *u = access_unit(m, owner);
@@ -59,7 +60,8 @@ static void gather_row(struct model *m, struct scheduled at, uint32_t owner, str
     int64_t step = access_weights_age(m, at, owner) + again;
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
         struct cell *to = access_gathered_tile(m, at, owner, t);
-        struct cell *from = m->in->device_rows ? to : access_weights_in_host(m, at, owner, t);
+        const bool copied = m->in->device_rows && !access_is_resident(m, owner);
+        struct cell *from = copied ? to : access_weights_in_host(m, at, owner, t);
         access_reads(a, from, step);
         if (to != from)
             access_writes(a, to, ANY_AGE, step);
@@ -132,7 +134,7 @@ static void exchange_row(struct model *m, struct scheduled at, uint32_t unit, st
     if (access_unit(m, unit)->row_elements == 0 || access_unit(m, unit)->frozen)
         return;
     access_reads(a, row_of_grads(m, at, unit), step);
-    if (m->in->device_sums) {
+    if (m->in->device_sums && !access_is_resident(m, unit)) {
         exchange_on_device(m, at, unit, a);
         return;
     }

@@ -47,6 +47,11 @@ void cut_rows(const struct graph_case *whole, uint32_t rank, uint32_t ranks, uin
 }
 
 /* As a stage of ZeRO has it: what is whole is in memory. */
+static enum hst_tier in_memory(enum hst_tier tier)
+{
+    return tier == HST_TIER_HBM ? tier : HST_TIER_DRAM;
+}
+
 static void choose_stage(uint64_t *seed, struct graph_case *c)
 {
     const uint32_t stage = pick(seed, 6); /* 3 and more: all are shards */
@@ -56,12 +61,12 @@ static void choose_stage(uint64_t *seed, struct graph_case *c)
     for (uint32_t i = 0; i < c->in.unit_count; i++) {
         struct graph_unit *u = &c->units[i];
         u->bucket = pick(seed, 3);
-        u->weights = stage < 3 ? HST_TIER_DRAM : u->weights;
-        u->grads = stage < 2 ? HST_TIER_DRAM : u->grads;
+        u->weights = stage < 3 ? in_memory(u->weights) : u->weights;
+        u->grads = stage < 2 ? in_memory(u->grads) : u->grads;
     }
 }
 
-/* What ranks exchange is in DRAM, and no unit is resident on a device. */
+/* Where ranks exchange in DRAM no unit is resident on a device. */
 static void leave_device(struct graph_case *c)
 {
     for (uint32_t i = 0; i < c->in.unit_count; i++)
@@ -73,13 +78,14 @@ void shared_case(uint64_t seed, struct graph_case *c)
 {
     random_case(seed, c);
     uint64_t own = seed ^ 0x7a9c;
-    leave_device(c);
     c->units[c->forward[0]].no_forward = false;
     c->in.hand_bytes = pick(&own, 2) ? 4 : 2;
     choose_stage(&own, c);
     const bool joined = c->in.apart && pick(&own, 2);
     c->in.device_rows = joined && !c->in.whole_weights && !c->in.replicas;
     c->in.device_sums = joined && !c->in.buckets;
+    if (!c->in.device_sums)
+        leave_device(c);
     const bool shards = !c->in.whole_weights && !c->in.buckets && !c->in.replicas;
     /* The ranks of the node are all of them. */
     c->in.secondary = shards && pick(&own, 3) == 0;

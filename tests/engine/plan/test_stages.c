@@ -121,6 +121,37 @@ static void each_stage_keeps_what_zero_says(void **state)
     layout_free(&layout);
 }
 
+/* In the memory of devices that hand each other all of it. Where an update follows at once it takes
+ * the sum from the buffer that it was made in, which replicas have to put together first. */
+static void joined_devices_keep_what_zero_says(void **state)
+{
+    (void)state;
+    struct layout layout = layers();
+    for (int i = 0; i < 8; i++) {
+        const int stage = i % 4;
+        struct placement_in in = stage_of(&layout, &KINDS[1], stage, 1);
+        in.compute_tier = HST_TIER_HBM;
+        in.hbm_budget = in.dram_budget;
+        in.joined = true;
+        in.deferred = i < 4;
+        const uint64_t all = padded(&in), own = layout.elements;
+        const uint64_t weights[] = {own, 0, all, all / RANKS};
+        const uint64_t grads[] = {all, 0, all / RANKS, all / RANKS};
+        const bool near = stage != 1; /* buckets are in DRAM */
+        struct placement p = placed(&in);
+        assert_int_equal(p.resident_units, near ? LAYERS : 0);
+        assert_int_equal(p.table[HST_CLASS_WEIGHTS][HST_TIER_HBM],
+                         weights[stage] * KINDS[1].weight);
+        assert_int_equal(p.table[HST_CLASS_GRADS][HST_TIER_HBM],
+                         in.deferred || stage == 0 ? grads[stage] * KINDS[1].grad : 0);
+        assert_int_equal(p.table[HST_CLASS_STATES][HST_TIER_HBM], near ? records_of(&in) : 0);
+        assert_int_equal(p.device_weights[UNIT_USUAL].count > 0, stage == 1 || stage == 3);
+        assert_true(p.device_grads[UNIT_USUAL].count > 0);
+        placement_free(&p);
+    }
+    layout_free(&layout);
+}
+
 /* What a backward leaves of an element, in which part, and where its sum comes to lie. */
 static void check_row(const struct placement *p, uint32_t unit, uint64_t hand, uint64_t grad)
 {
@@ -271,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backward_has_the_products_of_the_gradients_that_are_wanted),
         cmocka_unit_test(each_stage_keeps_what_zero_says),
+        cmocka_unit_test(joined_devices_keep_what_zero_says),
         cmocka_unit_test(sums_come_to_lie_in_the_ranks_own_part),
         cmocka_unit_test(a_bucket_has_as_many_units_as_it_may),
         cmocka_unit_test(a_rank_with_fewer_tiles_than_were_planned_has_a_graph),

@@ -127,7 +127,7 @@ static void units_in_a_row_are_counted_by_size(void **state)
             }
             for (uint32_t count = 0; count < 12; count++) {
                 uint32_t most[UNIT_SIZES] = {9, 9, 9};
-                unit_sizes_most(&p, count, most);
+                unit_sizes_most(&p, false, count, most);
                 assert_int_equal(most[UNIT_USUAL], most_of(&p, UNIT_USUAL, count));
                 assert_int_equal(most[UNIT_NARROW], most_of(&p, UNIT_NARROW, count));
                 assert_int_equal(most[UNIT_WIDE], 0);
