@@ -18,6 +18,7 @@ from short import in_turn, whole_alone  # noqa: E402
 
 MODEL, STEPS = 'tied-gqa', 3
 EACH = '--durability=step'
+SOME = '--hbm=1130K'  # has room for some units
 
 
 @functools.lru_cache(maxsize=None)
@@ -61,15 +62,30 @@ class Home(unittest.TestCase):
     @whole_alone
     def test_whatever_of_the_device_runs_early(self):
         """Each step is a version, so that tiles are copied beside updates."""
+        unclipped = (*BF16, '--clip=0')
+        cases = [(numbers, (IN_HBM, f'--zero-stage={stage}'))
+                 for stage in (3, 2, 0) for numbers in (BF16, unclipped)]
+        cases += [((*INTEGERS, '--clip=0'), (IN_HBM,)), (unclipped, (SOME,)),
+                  (BF16, (SOME, '--update=optimistic')), (('--precision=fp16',), (SOME,))]
         for streams in ('late', 'early:1', 'h2d-early', 'random:1', 'random:2'):
             env = environment(2, 'in-progress=2')
             env['HST_FAKE_CUDA'] += f',streams={streams}'
-            for numbers, stage in ((BF16, 3), ((*BF16, '--clip=0'), 3), ((*BF16, '--clip=0'), 2),
-                                   (BF16, 0), ((*INTEGERS, '--clip=0'), 3)):
-                with self.subTest(streams=streams, numbers=numbers, stage=stage), Run() as run:
-                    done = run.train(2, MODEL, *numbers, IN_HBM, f'--zero-stage={stage}', EACH,
-                                     steps=STEPS, comm='nccl', env=env)
+            for numbers, places in cases:
+                with self.subTest(streams=streams, numbers=numbers, places=places), Run() as run:
+                    done = run.train(2, MODEL, *numbers, *places, EACH, steps=STEPS, comm='nccl',
+                                     env=env)
                     self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(run.came_to(), alone(numbers))
+
+    @whole_alone
+    def test_whatever_else_a_run_has(self):
+        """Steps that are skipped, tensors that are frozen, and copies that are kept."""
+        for numbers, more in ((('--precision=fp16',), ()), ((*BF16, '--freeze=model.embed*'), ()),
+                              ((*BF16, '--freeze=*.layers.0.*', '--clip=0'), ()),
+                              (BF16, (EACH, '--keep=2', '--keep-every=1'))):
+            for stage in (3, 2, 0):
+                with self.subTest(numbers=numbers, more=more, stage=stage), Run() as run:
+                    self.trains(run, 2, numbers, IN_HBM, f'--zero-stage={stage}', *more)
                     self.assertEqual(run.came_to(), alone(numbers))
 
     @whole_alone
@@ -85,13 +101,13 @@ class Home(unittest.TestCase):
     def test_some_units_are_at_home(self):
         """HBM has room for some; others are in DRAM beside them."""
         counts = set()
-        for hbm in (1000, 1100, 1250, 1400):
+        for hbm in (1050, 1130, 1200):
             for more in ((), ('--update=optimistic',)):
                 with self.subTest(hbm=hbm, more=more), Run() as run:
                     told = self.trains(run, 2, BF16, f'--hbm={hbm}K', EACH, *more)
                     counts.update(re.findall(r'I304\] (\d+) of \d+ units (?:is|are) at home', told))
                     self.assertEqual(run.came_to(), alone(BF16))
-        self.assertGreater(len(counts - {'0'}), 1, counts)
+        self.assertTrue(counts - {'0'}, counts)
 
     @in_turn(3, 4)
     def test_an_evaluation_is_computed_from_there(self):
@@ -105,7 +121,7 @@ class Home(unittest.TestCase):
                 with open(run.path('log'), encoding='utf-8') as file:
                     said.append([re.search(r'"loss":[^,}]+', line)[0] for line in file
                                  if '"kind":"eval"' in line])
-        self.assertEqual(len(said[0]), STEPS)
+        self.assertGreaterEqual(len(said[0]), STEPS)
         self.assertEqual(said[0], said[1])
 
     @whole_alone
