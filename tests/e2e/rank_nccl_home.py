@@ -5,6 +5,7 @@ which are doubles: what passes no link, what runs whenever it may, stores that h
 with, and what is refused. rank_nccl.py has such homes among its rows, and its arguments.
 """
 import functools
+import itertools
 import os
 import re
 import sys
@@ -14,10 +15,11 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rank_nccl import (BF16, IN_DRAM, IN_HBM, INTEGERS, ON_NVME, Run, environment,  # noqa: E402
                        step_bytes, train)
-from short import in_turn, whole_alone  # noqa: E402
+from short import in_turn, part, whole_alone  # noqa: E402
 
 MODEL, STEPS = 'tied-gqa', 3
 EACH = '--durability=step'
+STREAMS = ('late', 'early:1', 'h2d-early', 'random:1', 'random:2')
 SOME = '--hbm=1130K'  # has room for some units
 
 
@@ -67,26 +69,25 @@ class Home(unittest.TestCase):
                  for stage in (3, 2, 0) for numbers in (BF16, unclipped)]
         cases += [((*INTEGERS, '--clip=0'), (IN_HBM,)), (unclipped, (SOME,)),
                   (BF16, (SOME, '--update=optimistic')), (('--precision=fp16',), (SOME,))]
-        for streams in ('late', 'early:1', 'h2d-early', 'random:1', 'random:2'):
+        for streams, (numbers, places) in part(itertools.product(STREAMS, cases), 16):
             env = environment(2, 'in-progress=2')
             env['HST_FAKE_CUDA'] += f',streams={streams}'
-            for numbers, places in cases:
-                with self.subTest(streams=streams, numbers=numbers, places=places), Run() as run:
-                    done = run.train(2, MODEL, *numbers, *places, EACH, steps=STEPS, comm='nccl',
-                                     env=env)
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                    self.assertEqual(run.came_to(), alone(numbers))
+            with self.subTest(streams=streams, numbers=numbers, places=places), Run() as run:
+                done = run.train(2, MODEL, *numbers, *places, EACH, steps=STEPS, comm='nccl',
+                                 env=env)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(run.came_to(), alone(numbers))
 
     @whole_alone
     def test_whatever_else_a_run_has(self):
         """Steps that are skipped, tensors that are frozen, and copies that are kept."""
-        for numbers, more in ((('--precision=fp16',), ()), ((*BF16, '--freeze=model.embed*'), ()),
-                              ((*BF16, '--freeze=*.layers.0.*', '--clip=0'), ()),
-                              (BF16, (EACH, '--keep=2', '--keep-every=1'))):
-            for stage in (3, 2, 0):
-                with self.subTest(numbers=numbers, more=more, stage=stage), Run() as run:
-                    self.trains(run, 2, numbers, IN_HBM, f'--zero-stage={stage}', *more)
-                    self.assertEqual(run.came_to(), alone(numbers))
+        cases = ((('--precision=fp16',), ()), ((*BF16, '--freeze=model.embed*'), ()),
+                 ((*BF16, '--freeze=*.layers.0.*', '--clip=0'), ()),
+                 (BF16, (EACH, '--keep=2', '--keep-every=1')))
+        for stage, (numbers, more) in part(itertools.product((3, 2, 0), cases), 7):
+            with self.subTest(numbers=numbers, more=more, stage=stage), Run() as run:
+                self.trains(run, 2, numbers, IN_HBM, f'--zero-stage={stage}', *more)
+                self.assertEqual(run.came_to(), alone(numbers))
 
     @whole_alone
     def test_homes_change_from_run_to_run(self):

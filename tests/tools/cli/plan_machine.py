@@ -340,13 +340,14 @@ class Known(Given):
         self.assertIn('--reduce int4', done.stderr)
 
     def test_what_a_node_of_gpus_keeps_is_where_rows_come_together(self):
-        """The same bytes in DRAM, or in HBM, which else has no weights at home."""
+        """The same bytes in DRAM, or in HBM, which else has no weights at home here."""
         kept = []
         for comm, tier in (('mpi', 'dram'), ('nccl', 'hbm')):
             held = []
             for secondary in ('none', 'node'):
                 done = self.run_verb('plan', '--model=7.5B', '--world=16', '--machine=dgx-h100',
                                      f'--comm={comm}', f'--secondary={secondary}', '--gather=int8',
+                                     '--place=weights=dram,grads=dram,states=dram',
                                      '--seq-len=1024', '--batch-tokens=65536', '--json')
                 self.assertEqual((done.returncode, done.stderr), (0, ''))
                 held.append(json.loads(done.stdout)['memory']['weights'][tier])
@@ -365,7 +366,7 @@ class Known(Given):
         self.assertEqual((told['nodes'], told['ranks'], told['device']), (128, 1024, 'cuda'))
         self.assertIn('ZeRO-Infinity', told['stands_for'])
         self.assertGreater(told['bound_fraction'], .95)
-        self.assertEqual(told['memory']['weights']['dram'] // 2 ** 20, 1878)  # 2 B of a 1,024th
+        self.assertEqual(told['memory']['weights']['hbm'] // 2 ** 20, 1878)  # 2 B of a 1,024th
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         self.assertLess(most, 1 << 20)  # KiB
         self.assertEqual((told['comm'], told['bound_by']), ('nccl', 'compute'))
