@@ -197,7 +197,7 @@ class Nccl(unittest.TestCase):
     maxDiff = None
 
     def test_ranks_have_the_bytes_of_one(self):
-        rows = some(ROWS, 14) if SHORT else part(ROWS, 40)
+        rows = some(ROWS, 15) if SHORT else part(ROWS, 40)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             self.assertEqual([w for w in pool.map(differs, rows) if w], [])
 

@@ -41,7 +41,7 @@ class Home(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stderr
 
-    @in_turn(2, 4)
+    @whole_alone
     def test_nothing_passes_a_link_but_partials(self):
         """Nor do rows of weights or gradients that a stage has whole, which meet in HBM, too."""
         with Run() as run:
