@@ -208,7 +208,7 @@ static int number(struct comm *comm, uint32_t rank)
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
-static void destroy(struct nccl *n)
+static void leave_device(struct nccl *n)
 {
     nccl_signs_end(n);
     if (n->signs.passed)
@@ -223,6 +223,11 @@ static void destroy(struct nccl *n)
         n->ops->event_destroy(n->mark);
     if (n->stream)
         n->ops->stream_destroy(n->stream);
+}
+
+static void destroy(struct nccl *n)
+{
+    leave_device(n);
     nccl_library_close(&n->library);
     if (n->timer_fd >= 0)
         close(n->timer_fd);
@@ -401,21 +406,21 @@ static void *abandon(void *comm)
 }
 
 /* A rank that cannot be joined goes on, or ends: it waits no longer for NCCL's abort than at its
- * own. What that still uses then is left to it. */
+ * own. The device is given back, which has nothing of it to do yet; the rest is left to who still
+ * uses it. */
 static void abandon_in_time(struct nccl *n)
 {
     struct timespec until;
     pthread_t thread;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += ABORT_WAIT_S;
-    if (pthread_create(&thread, NULL, abandon, n))
-        return;
-    if (pthread_timedjoin_np(thread, NULL, &until)) {
+    bool over = pthread_create(&thread, NULL, abandon, n) == 0;
+    if (over && pthread_timedjoin_np(thread, NULL, &until)) {
         pthread_detach(thread);
-        return;
+        over = false;
     }
     nccl_free_all(n, false);
-    destroy(n);
+    (over ? destroy : leave_device)(n);
 }
 
 static int open_comm(const struct comm_config *config, struct comm **comm,
