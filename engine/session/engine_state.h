@@ -174,6 +174,7 @@ struct hst_engine {
 
     struct comm *comm;      /* with the other ranks; null: there are none (ranks.c) */
     struct comm_info ranks; /* as they were joined */
+    bool all_refuse;        /* every rank has found that they differ, and so has failed */
     struct ways ways;       /* of the rank; way_sums.c */
     struct way_state way;
     struct exact_sum sums[HST_SUMS]; /* of the client's (sums.c) */

@@ -3,10 +3,12 @@
 """What ranks must have alike, and what is each rank's own: one that was started otherwise, or finds
 other files under the same names, ends all of them before a store is made.
 
-    rank_alike.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER OTHER_VERSION OTHER_PLUGIN [TEST...]
+    rank_alike.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER OTHER_VERSION OTHER_PLUGIN SLOW_RMDIR
+                  [TEST...]
 
 OTHER_VERSION is what a program is of where that is preloaded (other_version.c); OTHER_PLUGIN is a
-plugin of MPI of another version (other_plugin.c).
+plugin of MPI of another version (other_plugin.c). SLOW_RMDIR, preloaded, makes a rank the
+last to end (slow_rmdir.c).
 """
 import json
 import os
@@ -23,7 +25,7 @@ import mpi  # noqa: E402
 from short import by_turns  # noqa: E402
 
 HEADER, TOKEN = 1024, 4  # bytes of a file of llm.c, and of one of its tokens
-OTHER_VERSION, OTHER_PLUGIN = map(os.path.abspath, sys.argv[4:6])
+OTHER_VERSION, OTHER_PLUGIN, SLOW_RMDIR = map(os.path.abspath, sys.argv[4:7])
 MPI = 'libhoistway-mpi.so'
 MODEL = os.path.join(GOLDEN, 'untied-mha')
 
@@ -56,6 +58,11 @@ def fewer_tokens(folder):
         file.truncate(HEADER + count * TOKEN)
         file.seek(8)
         file.write(count.to_bytes(4, 'little'))
+
+
+def with_preloaded(library, command):
+    return ['env', f'LD_PRELOAD={library}', 'ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0',
+            *command]
 
 
 class Alike(Case):
@@ -134,14 +141,14 @@ class Alike(Case):
 
     def test_ranks_of_another_version_are_refused(self):
         command = self.command('--ways', '2')
-        other = ['env', f'LD_PRELOAD={OTHER_VERSION}',
-                 'ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0', *command]
+        other = with_preloaded(OTHER_VERSION, command)
         self.refused(self.two(command, other), 'the version of hoistway', r'\d+\.\d+\.\d+',
                      r'0\.0\.7')
 
     def test_ranks_with_stores_of_other_numbers_of_directories_are_refused(self):
         first, second = self.command('--ways', '2'), self.command('--ways', '2')
         second[second.index('--store') + 1] += ',' + self.path('more')
+        second = with_preloaded(SLOW_RMDIR, second)  # the other one must not end it before
         self.refused(self.two(first, second), 'the number of directories of --store', '1', '2')
         self.assertFalse(os.path.exists(self.path('more')))
 
@@ -210,4 +217,4 @@ class Alike(Case):
 load_tests = by_turns
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1] + sys.argv[6:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[7:])

@@ -192,21 +192,22 @@ class Gpus(unittest.TestCase):
             self.assertEqual(run.came_to()[1], alone('untied-mha', ('--precision=bf16',))[1])
 
     def test_a_plan_has_a_gpu_for_each_rank(self):
-        """States have a home on the host, of which each has a part; HBM is each one's own."""
-        done = subprocess.run(
-            [PROGRAM, 'plan', '--model', os.path.join(GOLDEN, 'untied-mha'), '--world=4',
-             '--device=cuda', '--precision=bf16', '--seq-len=12', '--batch-tokens=48', '--json'],
-            capture_output=True, text=True, env=environment(1), timeout=60,
-            check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        plan = json.loads(done.stdout)
-        memory = plan['memory']
-        self.assertEqual((plan['ranks'], plan['resident_units']), (4, 0))
-        for what in ('weights', 'grads', 'states'):
-            self.assertEqual(memory[what]['hbm'], 0)
-            self.assertGreater(memory[what]['dram'], 0)
-        for tier in ('hbm', 'dram'):
-            self.assertEqual(memory['node_total'][tier], 4 * memory['total'][tier])
+        """Each rank has a part of a unit: on the host where ranks meet there, else in HBM."""
+        for comm, home, other, resident in (('mpi', 'dram', 'hbm', 0), ('auto', 'hbm', 'dram', 6)):
+            done = subprocess.run(
+                [PROGRAM, 'plan', '--model', os.path.join(GOLDEN, 'untied-mha'), '--world=4',
+                 '--device=cuda', '--precision=bf16', '--seq-len=12', '--batch-tokens=48',
+                 f'--comm={comm}', '--json'],
+                capture_output=True, text=True, env=environment(1), timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            plan = json.loads(done.stdout)
+            memory = plan['memory']
+            self.assertEqual((plan['ranks'], plan['resident_units']), (4, resident))
+            for what in ('weights', 'grads', 'states'):
+                self.assertEqual(memory[what][other], 0)
+                self.assertGreater(memory[what][home], 0)
+            for tier in ('hbm', 'dram'):
+                self.assertEqual(memory['node_total'][tier], 4 * memory['total'][tier])
 
 
 load_tests = by_turns

@@ -133,6 +133,7 @@ static int compare(struct hst_engine *engine, const char *what, const char *text
                              "%u. Fix: start all of them alike%s",
                              what, all, all + r * sizeof own, r,
                              of_host ? ", or name one --host-math for all" : "");
+    engine->all_refuse = rc && all;
     free(all);
     return rc;
 }

@@ -150,12 +150,15 @@ int store_dirs_make(struct hst_engine *engine)
     return rc;
 }
 
-/* Those that this run has made and that nothing was put into. */
-static void remove_empty(const struct hst_engine *engine)
+/* Those that this run has made and that nothing was put into. Where all ranks refuse, each waits
+   until the others have done so: the first to end ends them too. */
+static void remove_empty(struct hst_engine *engine)
 {
     for (uint32_t d = 0; d < engine->drive_count; d++)
         if (engine->drives[d].created)
             rmdir(engine->drives[d].path); /* fails, as it should, where anything was put into it */
+    if (engine->all_refuse)
+        (void)ranks_meet(engine);
 }
 
 void store_dirs_close(struct hst_engine *engine)

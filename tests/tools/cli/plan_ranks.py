@@ -174,8 +174,8 @@ class Ranks(Case):
             self.assertEqual(memory[what]['hbm'], 0)
             self.assertGreater(memory[what]['dram'], 0)
         done = self.run_ranks('--world=4', '--device=far', '--place=weights=hbm')
-        self.assert_refused(done, 402, 2, 'not of several ranks, which meet in dram. Fix: name hbm '
-                                          'for none of them')
+        self.assert_refused(done, 402, 2, 'not of several ranks that meet in dram (--comm mpi). '
+                                          'Fix: name hbm for none of them')
 
 
 load_tests = by_turns
