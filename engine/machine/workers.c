@@ -26,8 +26,12 @@ struct worker {
 
 struct workers {
     unsigned width;
-    struct worker *helpers;   /* [width - 1] */
-    pthread_mutex_t job_lock; /* one job at a time */
+    struct worker *helpers; /* [width - 1] */
+    /* One job at a time, in the order in which they were asked for. A computation asks again at
+       once: a mutex alone lets it in again and again, and updates beside it wait for its end. */
+    pthread_mutex_t turn_lock;
+    pthread_cond_t turn;
+    uint64_t turns, turn_now; /* that were asked for; whose it is */
 
     void (*body)(void *arg, size_t index, unsigned worker);
     void *arg;
@@ -137,7 +141,26 @@ static void wait_for_helpers(struct workers *workers)
     pthread_mutex_unlock(&workers->sleep_lock);
 }
 
-/* With the job lock held. */
+/* It sleeps: a thread that spins takes a core from the job it waits for. */
+static void await_turn(struct workers *workers)
+{
+    pthread_mutex_lock(&workers->turn_lock);
+    const uint64_t own = workers->turns++;
+    while (workers->turn_now != own)
+        pthread_cond_wait(&workers->turn, &workers->turn_lock);
+    pthread_mutex_unlock(&workers->turn_lock);
+}
+
+static void end_turn(struct workers *workers)
+{
+    pthread_mutex_lock(&workers->turn_lock);
+    workers->turn_now++;
+    if (workers->turn_now != workers->turns)
+        pthread_cond_broadcast(&workers->turn);
+    pthread_mutex_unlock(&workers->turn_lock);
+}
+
+/* In the caller's turn. */
 static void run_job(struct workers *workers, unsigned most, size_t count,
                     void (*body)(void *arg, size_t index, unsigned worker), void *arg)
 {
@@ -159,19 +182,19 @@ void workers_run(void *context, size_t count,
                  void (*body)(void *arg, size_t index, unsigned worker), void *arg)
 {
     struct workers *workers = context;
-    pthread_mutex_lock(&workers->job_lock);
+    await_turn(workers);
     run_job(workers, 0, count, body, arg);
-    pthread_mutex_unlock(&workers->job_lock);
+    end_turn(workers);
 }
 
 double workers_time(struct workers *workers, unsigned most, size_t count,
                     void (*body)(void *arg, size_t index, unsigned worker), void *arg)
 {
-    pthread_mutex_lock(&workers->job_lock);
+    await_turn(workers);
     double start_s = clock_seconds();
     run_job(workers, most, count, body, arg);
     double end_s = clock_seconds();
-    pthread_mutex_unlock(&workers->job_lock);
+    end_turn(workers);
     return end_s - start_s;
 }
 
@@ -217,7 +240,8 @@ static void workers_free(struct workers *workers)
     pthread_cond_destroy(&workers->idle);
     pthread_cond_destroy(&workers->wake);
     pthread_mutex_destroy(&workers->sleep_lock);
-    pthread_mutex_destroy(&workers->job_lock);
+    pthread_cond_destroy(&workers->turn);
+    pthread_mutex_destroy(&workers->turn_lock);
     free(workers->helpers);
     free(workers);
 }
@@ -229,7 +253,8 @@ int workers_create(unsigned width, struct workers **workers)
         return -ENOMEM;
     w->width = width;
     w->helpers = calloc(width, sizeof *w->helpers);
-    pthread_mutex_init(&w->job_lock, NULL);
+    pthread_mutex_init(&w->turn_lock, NULL);
+    pthread_cond_init(&w->turn, NULL);
     pthread_mutex_init(&w->sleep_lock, NULL);
     pthread_cond_init(&w->wake, NULL);
     pthread_cond_init(&w->idle, NULL);

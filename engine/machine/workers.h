@@ -4,7 +4,8 @@
 /*
  * The engine's worker threads: run the pieces of one job, the caller among them. Used by the
  * update, the norm, and (through struct hst_parallel) by the host device's operations.
- * Thread-safety: workers_run may be called from several threads; jobs then run one after another.
+ * Thread-safety: workers_run may be called from several threads; jobs then run one after another,
+ * in the order of the calls.
  */
 #include <hoistway/kernels.h>
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,10 +21,10 @@
 
 #define MIB         (UINT64_C(1) << 20)
 #define BLOCK_BYTES MIB
-#define DRIVES_S    0.5
+#define WRITTEN     (320 * MIB)
+#define DRIVES_S    0.5  /* where no more is written than that; else longer in proportion */
 #define BUSY_S      0.15 /* more, where that is asked for */
 #define FILL_SHARE  0.3  /* of that time, at most */
-#define WRITTEN     (320 * MIB)
 
 enum { DEPTH_MOST = 16, DEPTH_LEAST = 2, BLOCKS_LEAST = 2, ROUNDS = 5, FILL_PARTS = 2 };
 /* What a drive's own figures are of, and what all drives' are. */
@@ -61,8 +62,9 @@ struct drives {
     struct probe *probe;
     struct probe_lane lanes[HST_DRIVES_MAX];
     uint32_t count, rounds;
-    int kinds;      /* that are measured */
-    uint32_t depth; /* requests in flight on each */
+    int kinds;              /* that are measured */
+    uint32_t depth;         /* requests in flight on each */
+    uint64_t written_bytes; /* to each, at most */
     uint64_t file_bytes;
 };
 
@@ -341,10 +343,12 @@ static bool run_beside(struct drives *d, struct round *round)
 static void run_rounds(struct drives *d)
 {
     static const int order[KINDS] = {WRITE, READ, MIXED, MIXED_BUSY};
-    const double budget_s = DRIVES_S + (d->kinds > MIXED_BUSY ? BUSY_S : 0);
+    const double longer = fmax(1, (double)d->written_bytes / WRITTEN);
+    const double drives_s = longer * DRIVES_S;
+    const double budget_s = drives_s + (d->kinds > MIXED_BUSY ? longer * BUSY_S : 0);
     const uint64_t budget_ns = (uint64_t)(budget_s * 1e9), start_ns = now_ns(d);
     const unsigned kinds = (unsigned)d->kinds;
-    if (!fill_files(d, (uint64_t)(FILL_SHARE * DRIVES_S * 1e9)))
+    if (!fill_files(d, (uint64_t)(FILL_SHARE * drives_s * 1e9)))
         return;
     uint64_t filled_ns = now_ns(d) - start_ns;
     uint64_t left_ns = filled_ns < budget_ns ? budget_ns - filled_ns : 0;
@@ -448,11 +452,11 @@ void probe_drives(struct probe *probe)
                    in->drive_count ? "out of memory" : "no directory was given");
     if (!d)
         return;
-    uint64_t written = in->drive_bytes ? in->drive_bytes : WRITTEN;
     d->probe = probe;
+    d->written_bytes = in->drive_bytes ? in->drive_bytes : WRITTEN;
     d->kinds = kinds;
     d->count = in->drive_count;
-    d->file_bytes = written / (FILL_PARTS + (unsigned)kinds) / BLOCK_BYTES * BLOCK_BYTES;
+    d->file_bytes = d->written_bytes / (FILL_PARTS + (unsigned)kinds) / BLOCK_BYTES * BLOCK_BYTES;
     d->depth = depth_of(probe->memory_bytes / d->count / BLOCK_BYTES);
     for (uint32_t i = 0; i < d->count; i++)
         if (d->depth < DEPTH_LEAST)

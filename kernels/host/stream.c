@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RING_RECORDS = 256, ARGS_BYTES = 192 };
+enum { RING_RECORDS = 2048, ARGS_BYTES = 192 };
 
 struct timeline {
     pthread_mutex_t lock;

@@ -2,7 +2,8 @@
 /*
  * Steps of two or more ranks by turns: A on the transport as it is, B behind a link on which what a
  * step moves takes SHARE of its computation. ranks.py starts it under mpirun; rank 0 prints one
- * JSON object.
+ * JSON object. A turn's prediction and bound are of what the same turn's visits took, and of the
+ * rank for which they are longest: a step ends for all when it ends for the last one.
  *
  *     ranks_bench STAGE PAIRS SHARE     ZeRO stage 2 or 3; turns of each
  *
@@ -21,12 +22,12 @@
 #include <string.h>
 #include <time.h>
 
-#define SEQUENCE    256u
-#define ROWS        4u /* of a rank */
-#define VOCABULARY  256u
-#define TURN_STEPS  3u /* after one that begins on the other link */
-#define FIRST_STEPS 9u /* from which the computation follows */
-#define PAIRS_MOST  101u
+#define SEQUENCE   256u
+#define ROWS       4u /* of a rank */
+#define VOCABULARY 256u
+#define TURN_STEPS 3u /* after one that begins on the other link */
+#define PAIRS_MOST 101u
+#define RANKS_MOST 64u
 
 static const struct llama_config MODEL = {
     .hidden = 256,
@@ -43,6 +44,14 @@ static const struct llama_config MODEL = {
 
 enum side { A = 0, B };
 
+/* The means of a turn's steps. */
+struct turn_means {
+    double step_s, predicted_s, bound_s;
+    double compute_s; /* a step, without waiting for the network */
+    double net_bytes;
+    double link_bytes_per_s; /* of B's link then */
+};
+
 struct bench {
     struct llama *model;
     struct hst_engine *engine;
@@ -53,7 +62,7 @@ struct bench {
     struct hst_error error;
     double share; /* of the computation, that B's link takes */
     double rate;  /* of B's link, bytes/s */
-    double step_s[2][PAIRS_MOST];
+    struct turn_means turns[2][PAIRS_MOST];
 };
 
 static double now_s(void)
@@ -134,80 +143,109 @@ static double median(const double *values, uint32_t count)
     return sorted[count / 2];
 }
 
-/* Rank 0's: what a step moves, in that share of what it takes without waiting for the network. */
-static int choose_rate(struct bench *b)
+/* The machine's clock changes: B's link is of what rank 0 computed in the turn of A before it. */
+static int choose_rate(struct bench *b, const struct turn_means *a)
 {
-    double compute_s[FIRST_STEPS];
-    struct hst_step_stats stats;
-    double seconds;
-    int rc = step(b, &seconds, &stats);
-    for (uint32_t i = 0; rc == 0 && i < FIRST_STEPS; i++) {
-        rc = step(b, &seconds, &stats);
-        compute_s[i] = seconds - stats.stall_s.net;
-    }
-    if (rc)
-        return rc;
-    b->rate = (double)stats.bytes.net / (b->share * median(compute_s, FIRST_STEPS));
-    rc = hst_engine_drain(b->engine, NULL);
-    return rc ? rc : ranks_take_first(b->engine, &b->rate, sizeof b->rate);
+    b->rate = a->net_bytes / (b->share * a->compute_s);
+    return ranks_take_first(b->engine, &b->rate, sizeof b->rate);
 }
 
-/* The mean of the turn's steps; a drain before keeps the links of both apart. */
-static int take_turn(struct bench *b, enum side side, double *mean_s)
+/* B's link is a network of that rate, where the transport is faster. */
+static int predict(const struct bench *b, enum side side, struct hst_prediction *prediction)
+{
+    struct hst_rates rates = b->rates;
+    for (int r = HST_RATE_NET_GATHER; side == B && r <= HST_RATE_NET_BETWEEN; r++)
+        if (rates.figures[r].value > b->rate)
+            rates.figures[r].value = b->rate;
+    return hst_engine_predict(b->engine, &rates, prediction);
+}
+
+/* What follows from the visits of this turn: all of them are of steps on the same link. */
+static int predict_turn(struct bench *b, enum side side, struct turn_means *turn)
+{
+    double all[RANKS_MOST][2] = {{0}};
+    struct hst_prediction p = {.step_s = 0};
+    int rc = predict(b, side, &p);
+    rc = rc ? rc : hst_engine_drain(b->engine, NULL);
+    rc = rc ? rc
+            : ranks_share_all(b->engine, "predictions", (double[]){p.step_s, p.bound_s}, all,
+                              sizeof *all);
+    for (uint32_t r = 0; r < b->part.ranks; r++) {
+        turn->predicted_s = fmax(turn->predicted_s, all[r][0]);
+        turn->bound_s = fmax(turn->bound_s, all[r][1]);
+    }
+    return rc;
+}
+
+static void forget_visits(struct bench *b)
+{
+    struct measure *measure = &b->engine->exec.measure;
+    for (int i = 0; i < MEASURE_SWEEPS; i++)
+        memset(measure->visits[i], 0, b->engine->layout.unit_count * sizeof *measure->visits[i]);
+    measure->update = measure->norm = (struct measure_work){0};
+}
+
+/* A drain before keeps the links of both apart. */
+static int take_turn(struct bench *b, enum side side, struct turn_means *turn)
 {
     struct hst_step_stats stats;
-    double seconds, sum_s = 0;
+    double seconds;
     int rc = hst_engine_drain(b->engine, NULL);
     rc = rc ? rc : set_link(b, side);
     rc = rc ? rc : step(b, &seconds, &stats);
-    for (uint32_t i = 0; rc == 0 && i < TURN_STEPS; i++, sum_s += seconds)
+    forget_visits(b);
+    *turn = (struct turn_means){.link_bytes_per_s = b->rate};
+    for (uint32_t i = 0; rc == 0 && i < TURN_STEPS; i++) {
         rc = step(b, &seconds, &stats);
-    *mean_s = sum_s / TURN_STEPS;
-    return rc;
+        turn->step_s += seconds / TURN_STEPS;
+        turn->compute_s += (seconds - stats.stall_s.net) / TURN_STEPS;
+        turn->net_bytes = (double)stats.bytes.net;
+    }
+    return rc ? rc : predict_turn(b, side, turn);
 }
 
 static int take_turns(struct bench *b, uint32_t pairs)
 {
-    int rc = choose_rate(b);
+    struct turn_means first;
+    int rc = take_turn(b, A, &first);
+    rc = rc ? rc : choose_rate(b, &first);
     for (uint32_t i = 0; rc == 0 && i < pairs; i++)
         for (uint32_t turn = 0; rc == 0 && turn < 2; turn++) {
             const enum side side = (enum side)((turn + i) % 2);
-            rc = take_turn(b, side, &b->step_s[side][i]);
+            rc = take_turn(b, side, &b->turns[side][i]);
+            rc = rc || side == B ? rc : choose_rate(b, &b->turns[A][i]);
         }
     return rc;
 }
 
 /* ---- telling ---- */
 
-/* B's link is a network of that rate, where the transport is faster. */
-static struct hst_prediction predict(const struct bench *b, enum side side)
-{
-    struct hst_prediction p = {.step_s = 0};
-    struct hst_rates rates = b->rates;
-    for (int r = HST_RATE_NET_GATHER; side == B && r <= HST_RATE_NET_BETWEEN; r++)
-        if (rates.figures[r].value > b->rate)
-            rates.figures[r].value = b->rate;
-    (void)hst_engine_predict(b->engine, &rates, &p);
-    return p;
-}
-
 static void print_side(const struct bench *b, enum side side, uint32_t pairs)
 {
-    const struct hst_prediction p = predict(b, side);
-    const double step_s = median(b->step_s[side], pairs);
-    printf(", \"%s\": {\"step_s\": %.6f, \"predicted_s\": %.6f, \"bound_s\": %.6f}",
-           side == A ? "a" : "b", step_s, p.step_s, p.bound_s);
+    double step_s[PAIRS_MOST], predicted[PAIRS_MOST], bound[PAIRS_MOST];
+    for (uint32_t i = 0; i < pairs; i++) {
+        const struct turn_means *turn = &b->turns[side][i];
+        step_s[i] = turn->step_s;
+        predicted[i] = turn->predicted_s / turn->step_s;
+        bound[i] = turn->bound_s / turn->step_s;
+    }
+    printf(", \"%s\": {\"step_s\": %.6f, \"predicted\": %.4f, \"bound\": %.4f}",
+           side == A ? "a" : "b", median(step_s, pairs), median(predicted, pairs),
+           median(bound, pairs));
 }
 
 static void print(const struct bench *b, uint32_t stage, uint32_t pairs)
 {
-    double ratio[PAIRS_MOST];
-    for (uint32_t i = 0; i < pairs; i++)
-        ratio[i] = b->step_s[B][i] / b->step_s[A][i];
+    double ratio[PAIRS_MOST], link[PAIRS_MOST];
+    for (uint32_t i = 0; i < pairs; i++) {
+        ratio[i] = b->turns[B][i].step_s / b->turns[A][i].step_s;
+        link[i] = b->turns[B][i].link_bytes_per_s;
+    }
     qsort(ratio, pairs, sizeof *ratio, by_value);
     printf("{\"stage\": %u, \"ranks\": %u, \"pairs\": %u, \"link_bytes_per_s\": %.0f, "
            "\"ratio\": %.4f, \"ratio_least\": %.4f, \"ratio_most\": %.4f",
-           stage, b->part.ranks, pairs, b->rate, ratio[pairs / 2], ratio[0], ratio[pairs - 1]);
+           stage, b->part.ranks, pairs, median(link, pairs), ratio[pairs / 2], ratio[0],
+           ratio[pairs - 1]);
     print_side(b, A, pairs);
     print_side(b, B, pairs);
     printf("}\n");
@@ -240,8 +278,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: mpirun -n 2 ranks_bench 2|3 PAIRS SHARE\n");
         return 2;
     }
-    if (hst_launch_read(NULL, NULL, &launch, why) || launch.ranks < 2) {
-        fprintf(stderr, "ranks_bench: %s\n", why[0] ? why : "it is for two ranks or more");
+    if (hst_launch_read(NULL, NULL, &launch, why) || launch.ranks < 2 ||
+        launch.ranks > RANKS_MOST) {
+        fprintf(stderr, "ranks_bench: %s\n", why[0] ? why : "it is for 2 to 64 ranks");
         return 2;
     }
     const int rc = run(&b, &launch, stage, pairs);

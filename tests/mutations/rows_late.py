@@ -43,8 +43,10 @@ mutate(
 )
 mutate(
     'engine/exec/visit/execute.c', 'engine/executor engine/orders',
-    ('on demand, too, early tiles are updated',
-     'turn->on_demand ? loop_until(exec, loop_is_idle) : loop_start(exec)', 'loop_start(exec)'),
+    ('on demand, too, early tiles are updated', 'turn->on_demand ? loop_is_idle : may_go_on',
+     'may_go_on'),
+    ('on the host a client waits where drives are looked at', '(host ? HOST_AHEAD : PASSAGES_MOST)',
+     'PASSAGES_MOST'),
     ('a left order is told to the owner',
      'exec->verdict.early_begun ? 0 : exec->in.owner.order_left(exec->in.owner.context)', '0'),
 )

@@ -11,7 +11,7 @@
 /* The first one warms up; of the others computation is measured. */
 #define STEPS_BEFORE 3u
 #define ROUNDS       3u
-#define DRIVE_BYTES  ((uint64_t)128 << 20)
+#define DRIVE_BYTES  ((uint64_t)1 << 30)
 
 static const char *const PLACES[] = {
     "states=dram,weights=dram",

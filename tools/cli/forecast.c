@@ -13,8 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A probe may write this to each drive, beside what opening it writes; requests in flight. */
-#define DRIVE_BYTES  ((uint64_t)64 << 20)
+/* A probe may write this to each drive, beside what opening it writes: a drive takes some 10 MiB at
+   once much faster than it goes on. Less where ranks share drives, or one has little room.
+   Requests in flight. */
+#define DRIVE_BYTES  ((uint64_t)1 << 30)
+#define LESS_BYTES   ((uint64_t)64 << 20)
+#define ROOM_LEAST   (4 * DRIVE_BYTES)
 #define MEMORY_BYTES ((uint64_t)16 << 20)
 #define COPY_BYTES   ((uint64_t)128 << 20) /* host memory of copies, both ways, at most */
 #define BESIDE_BYTES (4 * COPY_BYTES)      /* and of the host's update beside them */
@@ -88,6 +92,16 @@ static bool measures_with_others(const struct hst_config *config)
     return config->launch && config->launch->ranks > 1;
 }
 
+static uint64_t bytes_to_write(const struct hst_config *config, const struct asked *a,
+                               uint32_t count)
+{
+    struct hst_drive drive;
+    bool less = measures_with_others(config);
+    for (uint32_t d = 0; d < count && !less; d++)
+        less = hst_drive_of(a->drives[d].directory, &drive) || drive.free_bytes < ROOM_LEAST;
+    return less ? LESS_BYTES : DRIVE_BYTES;
+}
+
 /* A directory that is still to be made is on the drive of its parent. host: computes beside it. */
 static void ask_drives(const struct hst_config *config, bool host, struct asked *a)
 {
@@ -105,7 +119,7 @@ static void ask_drives(const struct hst_config *config, bool host, struct asked 
                                   .backend = backend_of(config->io),
                                   .drives = a->drives,
                                   .drive_count = count,
-                                  .drive_bytes = DRIVE_BYTES,
+                                  .drive_bytes = bytes_to_write(config, a, count),
                                   .memory_bytes = count * MEMORY_BYTES};
 }
 
@@ -239,7 +253,7 @@ void forecast_find(const struct forecast_in *in, enum forecast_how how, struct h
     }
     tell_missing(rates, &DRIVES,
                  in->config->store ? "none of the last week are in the cache. Fix: --probe once, "
-                                     "which writes 64 MiB to each drive"
+                                     "which writes 1 GiB at most to each drive"
                                    : "without --store no drives are named. Fix: --store DIR, or "
                                      "--rates FILE");
 }

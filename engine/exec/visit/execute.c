@@ -230,22 +230,28 @@ unsigned char *execute_operand(const struct executor *exec, unsigned what, uint3
     return moves_work(exec, exec->turn.computing, what, nth);
 }
 
+/* Visits that the client may have enqueued on the host. One that runs further ahead waits for room
+ * in the host's stream, where nobody looks at drives: here it waits for them, too. With two the
+ * host never waits for the client, and a third one makes up for a short one. */
+#define HOST_AHEAD 3u
+
+static bool may_go_on(struct executor *exec)
+{
+    const bool host = executor_computes_in_dram(exec);
+    return exec->passages[LANE_COMPUTE].count < (host ? HOST_AHEAD : PASSAGES_MOST);
+}
+
 int execute_leave(struct executor *exec, struct hst_stream *stream)
 {
     const struct turn *turn = &exec->turn;
-    int rc = 0;
-    if (exec->passages[LANE_COMPUTE].count == PASSAGES_MOST)
-        rc = lane_ops(LANE_COMPUTE)->wait(exec, LANE_COMPUTE, LANE_WAIT_LONG);
-    if (rc)
-        return rc;
-    rc = passages_add(exec, LANE_COMPUTE, stream,
-                      (struct passage){.at = turn->computing,
-                                       .start_s = turn->computing_start_s,
-                                       .host_s = turn->computing_host_s});
+    int rc = passages_add(exec, LANE_COMPUTE, stream,
+                          (struct passage){.at = turn->computing,
+                                           .start_s = turn->computing_start_s,
+                                           .host_s = turn->computing_host_s});
     rc = rc ? rc : streams_unit_passes(exec, stream);
     if (rc)
         return executor_fail_device(exec, rc, "the computation of a unit");
-    return turn->on_demand ? loop_until(exec, loop_is_idle) : loop_start(exec);
+    return loop_until(exec, turn->on_demand ? loop_is_idle : may_go_on);
 }
 
 /* ---- the end of a step ---- */

@@ -281,7 +281,8 @@ struct hst_probe {
     /* host memory held at a time, at most; 0: 640 MiB, or an eighth of what is free */
     uint64_t memory_bytes;
     /* written to each drive, at most, beside hst_aio_open's own 10 to 20 MiB where the probe opens
-       it; at least 20 MiB; 0: 320 MiB. A fifth of it is the scratch file, with BUSY a sixth */
+       it; at least 20 MiB; 0: 320 MiB, above which DRIVES may take longer in proportion. A fifth of
+       it is the scratch file, with BUSY a sixth */
     uint64_t drive_bytes;
     /* Asked between rounds, figures and parts: other than 0 ends the probe. Null: nobody asks. */
     int (*stopped)(void *context);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worker threads: every piece once, whoever calls, however many. */
+/* Worker threads: every piece once, whoever calls, however many; callers by turns. */
 #include "machine/workers.h"
 
 #include <pthread.h>
@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -110,6 +111,61 @@ static void jobs_from_several_threads_run_one_after_another(void **state)
     workers_destroy(&workers);
 }
 
+/* One thread asks again as soon as its job has ended; the other one asks once, during its first. */
+struct asking {
+    struct workers *workers;
+    atomic_bool runs, asks;
+    atomic_uint ended; /* jobs of the first */
+    unsigned before;   /* the second's job: those, when it ran */
+};
+
+static void run_until_the_other_asks(void *arg, size_t index, unsigned worker)
+{
+    struct asking *asking = arg;
+    (void)index, (void)worker;
+    atomic_store(&asking->runs, true);
+    while (!atomic_load(&asking->asks))
+        sched_yield();
+    usleep(20000); /* until it waits */
+}
+
+static void note_ended(void *arg, size_t index, unsigned worker)
+{
+    struct asking *asking = arg;
+    (void)index, (void)worker;
+    asking->before = atomic_load(&asking->ended);
+}
+
+static void *ask_again_and_again(void *arg)
+{
+    struct asking *asking = arg;
+    for (int i = 0; i < 5; i++) {
+        workers_run(asking->workers, 1, run_until_the_other_asks, asking);
+        atomic_fetch_add(&asking->ended, 1);
+    }
+    return NULL;
+}
+
+static void who_asks_first_is_served_first(void **state)
+{
+    (void)state;
+    unsigned served = 0;
+    for (int i = 0; i < 5; i++) {
+        struct asking asking = {.workers = NULL};
+        pthread_t thread;
+        assert_int_equal(workers_create(2, &asking.workers), 0);
+        assert_int_equal(pthread_create(&thread, NULL, ask_again_and_again, &asking), 0);
+        while (!atomic_load(&asking.runs))
+            sched_yield();
+        atomic_store(&asking.asks, true);
+        workers_run(asking.workers, 1, note_ended, &asking);
+        pthread_join(thread, NULL);
+        served += asking.before <= 1;
+        workers_destroy(&asking.workers);
+    }
+    assert_true(served >= 4); /* a loaded machine may keep one from asking in time */
+}
+
 static void destroying_nothing_is_accepted(void **state)
 {
     (void)state;
@@ -124,6 +180,7 @@ int main(void)
         cmocka_unit_test(each_piece_runs_exactly_once_for_any_width_and_count),
         cmocka_unit_test(some_of_the_workers_may_do_it_evenly_over_all),
         cmocka_unit_test(jobs_from_several_threads_run_one_after_another),
+        cmocka_unit_test(who_asks_first_is_served_first),
         cmocka_unit_test(destroying_nothing_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,8 @@ static void ram_open(struct ram *ram, const struct placement *p)
 
 /* ---- the owner ---- */
 
+#define SLOW_BYTES ((size_t)32 << 20)
+
 struct owner {
     struct hst_config config;
     struct optimizer_groups groups;
@@ -116,6 +118,8 @@ struct owner {
     struct ram ram;
     struct executor exec;
     unsigned windows, left, failed; /* how often it was told */
+    unsigned char *slow;            /* not null: copied in each visit, half to half */
+    uint32_t ahead;                 /* visits under way when one was left, at most */
     enum extent_kind failed_kind;
 };
 
@@ -271,7 +275,12 @@ static int visit(struct owner *owner, uint32_t unit, enum hst_sweep sweep)
         memset(acts, (int)unit, act_bytes);
     if (acts && sweep == HST_BACKWARD)
         assert_int_equal(acts[act_bytes - 1], unit); /* it came back */
-    return execute_leave(exec, owner->stream);
+    if (owner->slow)
+        rc = hst_stream_copy(owner->stream, owner->slow, owner->slow + SLOW_BYTES, SLOW_BYTES);
+    rc = rc ? rc : execute_leave(exec, owner->stream);
+    const uint32_t ahead = exec->passages[LANE_COMPUTE].count;
+    owner->ahead = ahead > owner->ahead ? ahead : owner->ahead;
+    return rc;
 }
 
 /* odd: units of the backward in an order that was not declared. */
@@ -386,12 +395,28 @@ static void visits_are_listed_as_the_graph_has_them(void **state)
     closed(owner);
 }
 
+/* A client that waits elsewhere for the host leaves nobody who looks at drives. */
+static void a_client_is_two_visits_ahead_of_the_host(void **state)
+{
+    (void)state;
+    struct owner *owner = opened(AWAY);
+    owner->slow = calloc(2, SLOW_BYTES);
+    assert_non_null(owner->slow);
+    for (uint32_t s = 0; s < STEPS; s++)
+        assert_int_equal(step(owner, false), 0);
+    assert_int_equal(execute_drain(&owner->exec), 0);
+    assert_int_equal(owner->ahead, 2);
+    free(owner->slow);
+    closed(owner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_runs_to_its_end),
         cmocka_unit_test(an_order_that_is_left_is_served_and_learned),
         cmocka_unit_test(a_transfer_that_fails_is_told_to_the_owner),
+        cmocka_unit_test(a_client_is_two_visits_ahead_of_the_host),
         cmocka_unit_test(visits_are_listed_as_the_graph_has_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,7 +46,7 @@ static const struct hst_option input_table[] = {
      .group = "input",
      .type = HST_OPTION_FLAG,
      .offset = FIELD(probe),
-     .help = "measures all rates anew; writes 64 MiB to each drive"},
+     .help = "measures all rates anew; writes 1 GiB at most to each drive"},
 };
 
 static const struct hst_option rank_table[] = {
