@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks lose to the network, and a rank to its ways: pairs by turns, medians of their ratios.
+"""What ranks lose to the network, and a rank to its ways: by turns, medians of ratios.
 
     ranks.py PATH_OF_HOISTWAY PATH_OF_RANKS_BENCH PLUGIN_FOLDER [PAIRS]
 
 Two ranks, bound to one core each, train 16 layers. A: on the transport as it is. B: behind a link
-on which what a step moves takes 0.8 of its computation; then 0.4 and 1.6, for predictions. Bounds
-and predictions follow from what the visits of the same turn took, of the slowest rank. The
-transport's own thread makes MPI's calls; what it would be without that thread is not shown: the
-executor makes none. Four ranks on the same cores are told without a wish. Then one rank with a
-batch in 8 ways beside one way, in processes by turns.
+on which what a step moves takes 0.8 of its computation; then 0.4 and 1.6, for predictions. Each
+turn of B, of which there are PAIRS, lies between two of A, over whose mean it is told. Bounds and
+predictions follow from what the visits of the same turn took, of the slowest rank. The transport's
+own thread makes MPI's calls; what it would be without that thread is not shown: the executor makes
+none. Four ranks on the same cores are told without a wish. Then one rank with a batch in 8 ways
+beside one way, in processes by turns.
 """
 import json
 import os
