@@ -20,13 +20,13 @@ static unsigned char *arena_of(const struct executor *exec, uint32_t unit)
 
 /* A unit's weights in memory: its shard, or its row. It may have no tile on this rank. A device has
  * one slot of them. */
-static unsigned char *weights_home(const struct executor *exec, uint32_t unit)
+static unsigned char *weights_home(const struct executor *exec, uint32_t unit, int slot)
 {
     const struct placement *p = exec->in.placement;
     if (placement_is_resident(p, unit))
         return exec->in.arena + p->units[unit].weights.offset;
     return exec->in.host_arena + p->units[unit].weights.offset +
-           (exec->verdict.slot && !exec->in.layout->units[unit].frozen ? p->weights_slot : 0);
+           (slot && !exec->in.layout->units[unit].frozen ? p->weights_slot : 0);
 }
 
 /* The nth row of those that a unit reads; of one rank, what it reads of another unit's. */
@@ -43,10 +43,23 @@ bool rows_are_home(const struct executor *exec, struct operand_end end)
     return p->whole_weights && p->replicas == 0 && is_at_home(end);
 }
 
-unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth)
+static unsigned char *home_in(const struct executor *exec, uint32_t unit, uint32_t nth, int slot)
 {
     const struct gather read = row_read(exec, unit, nth);
-    return weights_home(exec, read.unit) + read.first * executor_element_bytes(exec);
+    return weights_home(exec, read.unit, slot) + read.first * executor_element_bytes(exec);
+}
+
+unsigned char *rows_home(const struct executor *exec, uint32_t unit, uint32_t nth)
+{
+    return home_in(exec, unit, nth, exec->verdict.slot);
+}
+
+/* A row that is whole again before the clip is where an optimistic update has written: there the
+ * slots change places. */
+static int slot_of_row(const struct executor *exec, const struct node *node)
+{
+    const bool again = exec->verdict.optimistic && node->phases == PHASE_BACKWARD;
+    return again ? !exec->verdict.slot : exec->verdict.slot;
 }
 
 /* Weights come together in the device's memory. */
@@ -77,7 +90,7 @@ static struct gathered gathered(const struct executor *exec, struct scheduled at
                                row_read(exec, unit, nth).bytes / exec->in.layout->share.world};
     row.on_device = op->to.space == SPACE_DEVICE;
     if (rows_are_home(exec, op->to)) {
-        row.row = rows_home(exec, unit, nth);
+        row.row = home_in(exec, unit, nth, slot_of_row(exec, program_node(exec, at)));
         return row;
     }
     row.row = moves_buffer(exec, at, op->to) + op->offset;

@@ -5,9 +5,10 @@
  * JSON object. A turn's prediction and bound are of what the same turn's visits took, and of the
  * rank for which they are longest: a step ends for all when it ends for the last one.
  *
- *     ranks_bench STAGE PAIRS SHARE     ZeRO stage 2 or 3; turns of each
+ *     ranks_bench STAGE PAIRS SHARE deferred|optimistic     ZeRO stage 2 or 3; turns of each
  *
  * A Llama of 16 layers of width 256, 4 sequences of 256 tokens for each rank, in fp32, all in DRAM.
+ * It is trained with a clip that no norm comes to.
  */
 #include "comm/wrap.h"
 #include "model/llama.h"
@@ -59,6 +60,7 @@ struct bench {
     struct hst_rates rates;
     uint32_t *tokens; /* of a rank: inputs, then targets */
     uint64_t rank_tokens, batch_tokens;
+    enum hst_update_time update;
     struct hst_error error;
     double share; /* of the computation, that B's link takes */
     double rate;  /* of B's link, bytes/s */
@@ -102,6 +104,7 @@ static int open_engine(struct bench *b, const struct hst_launch *launch, uint32_
     const struct hst_config *config =
         hst_config(.device = "host", .durability = "none", .precision = HST_PRECISION_FP32,
                    .batch_tokens = sizes.batch_tokens, .threads = 1, .dram_bytes = 2ull << 30,
+                   .clip = 1e9, .update_time = b->update,
                    .micro_batch_tokens = sizes.micro_batch_tokens, .launch = launch,
                    .zero_stage = stage == 2 ? HST_ZERO_2 : HST_ZERO_3, .error = &b->error);
     rc = hst_engine_create(config, &b->engine);
@@ -272,11 +275,13 @@ int main(int argc, char **argv)
     static struct bench b;
     struct hst_launch launch;
     char why[200];
-    const uint32_t stage = argc == 4 ? (uint32_t)atoi(argv[1]) : 0;
-    const uint32_t pairs = argc == 4 ? (uint32_t)atoi(argv[2]) : 0;
-    b.share = argc == 4 ? atof(argv[3]) : 0;
+    const uint32_t stage = argc == 5 ? (uint32_t)atoi(argv[1]) : 0;
+    const uint32_t pairs = argc == 5 ? (uint32_t)atoi(argv[2]) : 0;
+    b.share = argc == 5 ? atof(argv[3]) : 0;
+    b.update = argc == 5 && strcmp(argv[4], "optimistic") == 0 ? HST_UPDATE_OPTIMISTIC
+                                                               : HST_UPDATE_DEFERRED;
     if ((stage != 2 && stage != 3) || pairs == 0 || pairs > PAIRS_MOST || !(b.share > 0)) {
-        fprintf(stderr, "usage: mpirun -n 2 ranks_bench 2|3 PAIRS SHARE\n");
+        fprintf(stderr, "usage: mpirun -n 2 ranks_bench 2|3 PAIRS SHARE deferred|optimistic\n");
         return 2;
     }
     if (hst_launch_read(NULL, NULL, &launch, why) || launch.ranks < 2 ||

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights and gradients that travel as integers (--gather int8, --reduce int8 or int4): one rank
 has the bytes of several, and what messages carry is counted. What a node keeps of gathered weights
-(--secondary node): nodes.py has its bytes.
+(--secondary node): nodes.py has its bytes. And rows that come together before the norm is known.
 
     rank_gathers.py PROGRAM SOURCE_ROOT PLUGIN_FOLDER [TEST...]
 """
@@ -190,6 +190,30 @@ class Several(Case):
                 capture_output=True, text=True, env=environment(), timeout=120, check=False)
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, rf'error\[E503\] [^\n]*{option}[^\n]*{value}')
+
+    def trained_early(self, *more, ranks, **kind):
+        """Stages 1 and 2 gather rows in the backward, where the update is optimistic."""
+        want = self.trained('--ways', '4', '--update', 'optimistic', *more, **kind)
+        self.assertEqual(self.trained('--ways', '4', '--update', 'optimistic', *more,
+                                      before=mpi.launcher(ranks), **kind), want)
+
+    def test_rows_come_together_once_more_behind_a_norm_that_clips(self):
+        steps = []
+        for clip in ('0.5', '2.2', '9'):
+            self.trained_early('--zero-stage', '2', '--clip', clip, '--place', 'states=dram',
+                               ranks=2)
+            lines = self.lines('step')
+            again = [line['grad_norm'] > float(clip) for line in lines[:-1]]
+            least = min(line['bytes']['net'] for line in lines)
+            self.assertEqual([line['bytes']['net'] > least for line in lines[1:]], again)
+            steps.append(sum(again))
+        self.assertEqual(steps, [2, 1, 0])
+
+    def test_a_skipped_step_leaves_rows_as_they_were(self):
+        self.trained_early('--zero-stage', '1', '--precision', 'fp16', '--loss-scale', '4194304',
+                           ranks=4, **self.documents(), steps=5)
+        skipped = [line['skipped'] for line in self.lines('step')]
+        self.assertEqual((skipped[0], skipped[-1]), (True, False))
 
 
 load_tests = by_turns

@@ -29,7 +29,8 @@ KINDS = (
     ('--precision=fp32', '--place=states=dram,weights=dram', '--update=optimistic', '--clip=4.8'),
     ('--precision=fp16', '--place=states=nvme,weights=nvme,grads=nvme,acts=nvme'),
     ('--precision=bf16', '--place=states=nvme', '--zero-stage=2', '--clip=0'),
-    ('--precision=fp32', '--place=states=dram,weights=dram', '--zero-stage=1'),
+    ('--precision=fp32', '--place=states=dram,weights=dram', '--zero-stage=1',
+     '--update=optimistic', '--clip=4.8'),
     ('--precision=bf16', '--place=states=nvme', '--zero-stage=0', '--update=optimistic'),
     ('--precision=bf16', '--state=8bit', '--place=states=nvme'),
 )

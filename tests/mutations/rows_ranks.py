@@ -55,6 +55,23 @@ mutate(
     ('the last rows are gathered, too',
      'parts_regathers(b) && i < b->in->unit_count; i++)\n        gather_again',
      'parts_regathers(b) && i + 1 < b->in->unit_count; i++)\n        gather_again'),
+    ('and once more where an optimistic update is made again', '(again ? PHASE_REDO : 0u)', '0u'),
+)
+mutate(
+    'engine/plan/graph/graph.c', 'engine/graph_whole',
+    ('the slots change places when rows are whole again',
+     'if (b->in->optimistic)\n            build_dep(b, clip, s->gathered);',
+     'if (b->in->optimistic)\n            (void)s;'),
+    ('rows of the last units in the backward are left to the forward',
+     '(in_time || !b->in->optimistic', '(true || in_time || !b->in->optimistic'),
+    ('a row that others read is not gathered behind the clip',
+     'regathers = !b->in->optimistic || !parts_has_grads(b, owner);', 'regathers = true;'),
+)
+mutate(
+    'engine/exec/rows.c', 'e2e/rank_gathers',
+    ('a row comes together where an optimistic update has written',
+     'return again ? !exec->verdict.slot : exec->verdict.slot;',
+     'return again || exec->verdict.slot;'),
 )
 mutate(
     'engine/session/load.c', 'e2e/ranks',

@@ -56,6 +56,16 @@ static int open_step_window(struct executor *exec, unsigned phases)
     return 0;
 }
 
+/* All ranks are here, so that nothing waits for a client's visit. */
+static int run_out(struct executor *exec)
+{
+    exec->turn.evaluating = true;
+    exec->turn.reached = GRAPH_NONE;
+    const int rc = loop_until(exec, loop_is_idle);
+    exec->turn.evaluating = false;
+    return rc;
+}
+
 /* It leaves what was opened for a step that does not come now to the update alone, or to
  * nothing. */
 int execute_drain(struct executor *exec)
@@ -72,24 +82,18 @@ int execute_drain(struct executor *exec)
         scheduler_narrow(&exec->step.scheduler, turn->step_window, phases);
     else if (phases)
         rc = open_step_window(exec, phases);
-    rc = rc ? rc : loop_until(exec, loop_is_idle);
+    rc = rc ? rc : run_out(exec);
     turn->evaluating = turn->prepared = turn->on_demand = false;
     turn->pending = 0;
     return rc;
 }
 
-/* All ranks are here, so that nothing waits for a client's visit. */
 int execute_gather(struct executor *exec)
 {
-    struct turn *turn = &exec->turn;
     if (!exec->in.comm)
         return 0;
     int rc = open_step_window(exec, PHASE_WHOLE);
-    turn->evaluating = true;
-    turn->reached = GRAPH_NONE;
-    rc = rc ? rc : loop_until(exec, loop_is_idle);
-    turn->evaluating = false;
-    return rc;
+    return rc ? rc : run_out(exec);
 }
 
 /* They are those of a step that was not foreseen: with what the last one has left to do. */

@@ -226,11 +226,11 @@ static inline bool parts_is_joined(const struct build *build)
     return build->in->device_rows;
 }
 /** And some are whole again before the step ends, where no update of it waits for the norm or for
- * the next forward: see parts_regather. */
+ * the next forward: see parts_regather. An optimistic update's are so in the second slot. */
 static inline bool parts_regathers(const struct build *build)
 {
     const struct graph_in *in = build->in;
-    return parts_is_whole(build) && !in->deferred && !in->optimistic && in->late_share == 0;
+    return parts_is_whole(build) && !in->deferred && in->late_share == 0;
 }
 /** It has parameters of its own, on whichever rank. */
 static inline bool parts_has_row(const struct build *build, uint32_t unit)
@@ -296,6 +296,7 @@ void parts_copy(struct build *build, uint32_t unit, unsigned phases);
 /** After a backward: rows at home whose updates are behind them come together again, but for the
  * last few, which are gathered when all is exchanged, in the order in which the next forward reads
  * them. See choose_regathered for those that wait for that forward. */
+#define PARTS_REGATHER_BEHIND 2u /* rows that wait for others' exchanges */
 void parts_regather(struct build *build);
 void parts_regather_rest(struct build *build);
 /** A visit is through with the unit's weights, in host memory or the device's. */

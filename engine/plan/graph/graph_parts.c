@@ -177,20 +177,24 @@ void parts_copy(struct build *b, uint32_t unit, unsigned phases)
 
 /* ---- weights that are gathered ---- */
 
-/* Once a step window, whichever of its visits is the first. */
-static void gather_home(struct build *b, uint32_t unit)
+/* Once a step window, whichever of its visits is the first; of a row that is whole already only
+ * after a load, and where an optimistic update is made again. */
+static unsigned phases_of_home(const struct build *b, uint32_t unit)
 {
-    const unsigned visits = (unsigned)PHASE_FORWARD | PHASE_BACKWARD | PHASE_EVAL;
-    if (!parts_has_row(b, unit))
-        return;
-    b->units[unit].gather = build_node(b, NODE_GATHER, LANE_NET,
-                                       b->units[unit].regathers ? (unsigned)PHASE_WHOLE : visits,
-                                       (struct node){.unit = unit});
-    operands_gather(b, unit);
+    if (!b->units[unit].regathers)
+        return (unsigned)PHASE_FORWARD | PHASE_BACKWARD | PHASE_EVAL;
+    const bool again = b->in->optimistic && parts_has_grads(b, unit);
+    return (unsigned)PHASE_WHOLE | (again ? PHASE_REDO : 0u);
 }
 
-/* Rows that wait for others' exchanges. */
-#define REGATHER_BEHIND 2u
+static void gather_home(struct build *b, uint32_t unit)
+{
+    if (!parts_has_row(b, unit))
+        return;
+    b->units[unit].gather =
+        build_node(b, NODE_GATHER, LANE_NET, phases_of_home(b, unit), (struct node){.unit = unit});
+    operands_gather(b, unit);
+}
 
 static void gather_again(struct build *b, uint32_t unit)
 {
@@ -214,7 +218,7 @@ void parts_regather(struct build *b)
         return;
     while (b->updated < in->unit_count && is_updated(b, in->backward[b->updated]))
         b->updated++;
-    for (; b->regathered + REGATHER_BEHIND < b->updated; b->regathered++)
+    for (; b->regathered + PARTS_REGATHER_BEHIND < b->updated; b->regathered++)
         gather_again(b, in->backward[b->regathered]);
 }
 

@@ -108,8 +108,23 @@ void model_spoil(struct model *m)
             spoil(m, pool, i);
 }
 
+/* What an update that does not stand has written in memory, and what was made of it. */
+static void spoil_slot(struct model *m, int slot)
+{
+    for (uint32_t i = 0; i < m->in->unit_count; i++) {
+        const struct graph_unit *u = access_unit(m, i);
+        if (access_is_resident(m, i) || u->frozen)
+            continue;
+        m->home_rows[slot][i].age = GARBAGE;
+        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+            m->weights[slot][t].age = m->states[slot][t].age = GARBAGE;
+    }
+}
+
 void model_verdict(struct model *m, uint64_t next, enum verdict verdict)
 {
+    if (verdict != VERDICT_STANDS)
+        spoil_slot(m, !m->slot);
     m->slot ^= verdict != VERDICT_SKIPS;
     m->stale = verdict == VERDICT_STANDS ? UINT64_MAX : next;
 }

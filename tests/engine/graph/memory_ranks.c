@@ -50,14 +50,25 @@ void access_copy_weights(struct model *m, struct scheduled at, struct accesses *
     }
 }
 
+/* A row at home that a backward leaves whole is of the step that follows, and where an optimistic
+ * update has written. */
+static void gather_home_again(struct model *m, struct scheduled at, uint32_t owner,
+                              struct accesses *a)
+{
+    const struct graph_unit *u = access_unit(m, owner);
+    const int64_t step = access_weights_age(m, at, owner) + 1;
+    const int slot = access_slot_of(m, owner) ^ m->in->optimistic;
+    for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
+        access_reads(a, &m->weights[slot][t], step);
+    access_writes(a, &m->home_rows[slot][owner], ANY_AGE, step);
+}
+
 /* The rank's shard, from where it is, is read for all ranks; it comes into the row with theirs. On
- * a device it has been copied there, or is at home. A row at home that a backward leaves whole is
- * of the step that follows. */
+ * a device it has been copied there, or is at home. */
 static void gather_row(struct model *m, struct scheduled at, uint32_t owner, struct accesses *a)
 {
     const struct graph_unit *u = access_unit(m, owner);
-    const bool again = m->in->whole_weights && !access_is_late(&m->graph->nodes[at.node]);
-    int64_t step = access_weights_age(m, at, owner) + again;
+    int64_t step = access_weights_age(m, at, owner);
     for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
         struct cell *to = access_gathered_tile(m, at, owner, t);
         const bool copied = m->in->device_rows && !access_is_resident(m, owner);
@@ -77,7 +88,10 @@ void access_gather(struct model *m, struct scheduled at, struct accesses *a)
     uint32_t others = m->in->whole_weights ? 0 : access_unit(m, n->unit)->alias_count;
     for (uint32_t i = 0; i <= others; i++) {
         const uint32_t owner = access_view(m, n->unit, i);
-        gather_row(m, at, owner, a);
+        if (m->in->whole_weights && !access_is_late(n))
+            gather_home_again(m, at, owner, a);
+        else
+            gather_row(m, at, owner, a);
         if (m->in->secondary > 0 && n->phases & PHASE_FORWARD && !(n->phases & PHASE_BACKWARD))
             access_writes(a, &m->near[n->unit][owner], ANY_AGE, access_weights_age(m, at, owner));
     }

@@ -89,4 +89,6 @@ void shared_case(uint64_t seed, struct graph_case *c)
     const bool shards = !c->in.whole_weights && !c->in.buckets && !c->in.replicas;
     /* The ranks of the node are all of them. */
     c->in.secondary = shards && pick(&own, 3) == 0;
+    if (c->in.whole_weights && pick(&own, 2)) /* else few rows come together in the backward */
+        c->in.late_share = 0;
 }
