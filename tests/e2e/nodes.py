@@ -250,8 +250,8 @@ class Run(unittest.TestCase):
 
     def received(self, nodes):
         """-> bytes that came to node 1 by its link so far, without headers of Ethernet, IP and TCP
-        and without segments that node 2 sent again. How the kernel cuts packets, and how late it is,
-        makes these up to a twentieth."""
+        and without segments that node 2 sent again. How the kernel cuts packets, and how late it
+        is, makes these up to a twentieth."""
         told = json.loads(subprocess.run(
             ['ip', '-n', nodes.name + '1', '-s', '-j', 'link', 'show', 'dev', nodes.name + 'a2'],
             capture_output=True, text=True, check=True).stdout)
