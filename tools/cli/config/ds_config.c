@@ -249,9 +249,9 @@ static int refuse_class(const struct ds_config *c, const struct hjson_entry *typ
 {
     char text[300];
     snprintf(text, sizeof text,
-             "hoistway has AdamW, Adam, Lion, Adagrad and SGD, and none of them has the %.60s of "
-             "line %u as it is there. Fix: one of them, with its own params.",
-             param->key, param->line);
+             "hoistway has %s, and none of them has the %.60s of line %u as it is there. Fix: one "
+             "of them, with its own params.",
+             ds_optimizers, param->key, param->line);
     return ds_refuse(c, type, error, text);
 }
 

@@ -46,6 +46,8 @@ int ds_refuse(const struct ds_config *config, const struct hjson_entry *entry,
 
 /** True of DeepSpeed's name of a class of optimizers that hoistway has. */
 bool ds_has_optimizer(const char *type);
+/** All of these classes, as a sentence lists them. */
+extern const char ds_optimizers[];
 
 enum ds_why { DS_SAID = 0, DS_ABSENT, DS_AUTO };
 

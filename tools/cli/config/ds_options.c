@@ -209,6 +209,8 @@ static const struct ds_class *class_named(const char *type)
     return NULL;
 }
 
+const char ds_optimizers[] = "AdamW, Adam, Lion, Adagrad and SGD";
+
 bool ds_has_optimizer(const char *type)
 {
     return class_named(type) != NULL;
