@@ -205,6 +205,7 @@ struct turn {
     uint64_t step_window; /* of the step at hand, or of the next one */
     bool prepared;        /* the next step's step window is open already */
     bool in_step, evaluating;
+    bool runs_out; /* what was begun is brought to its end, with all ranks */
     /* Node of the step's graph up to which what ranks do together may begin: the visit at hand, or
        GRAPH_NONE, which is all of them. */
     uint32_t reached;

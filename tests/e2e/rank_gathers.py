@@ -191,27 +191,44 @@ class Several(Case):
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, rf'error\[E503\] [^\n]*{option}[^\n]*{value}')
 
+    def layers(self, model, count):
+        """The golden model with more layers, so that whole ones come together in the backward."""
+        os.mkdir(self.path('model'))
+        with open(os.path.join(GOLDEN, model, 'config.json'), encoding='utf-8') as file:
+            config = {**json.load(file), 'num_hidden_layers': count}
+        with open(self.path('model/config.json'), 'w', encoding='ascii') as file:
+            json.dump(config, file)
+        return {'model': os.path.abspath(self.path('model')),
+                'data': os.path.join(GOLDEN, model, 'tokens.bin')}
+
     def trained_early(self, *more, ranks, **kind):
         """Stages 1 and 2 gather rows in the backward, where the update is optimistic."""
-        want = self.trained('--ways', '4', '--update', 'optimistic', *more, **kind)
-        self.assertEqual(self.trained('--ways', '4', '--update', 'optimistic', *more,
-                                      before=mpi.launcher(ranks), **kind), want)
+        more = ('--ways', '4', '--update', 'optimistic', '--init', 'random', *more)
+        want = self.trained(*more, **kind)
+        self.assertEqual(self.trained(*more, before=mpi.launcher(ranks), **kind), want)
 
     def test_rows_come_together_once_more_behind_a_norm_that_clips(self):
-        steps = []
-        for clip in ('0.5', '2.2', '9'):
+        """Two layers of eight. An evaluation behind each step reads all rows, and counts with the
+        next one."""
+        model, told, norms = self.layers('untied-mha', 8), [], []
+        for clip in ('0.1', None, '9'):
+            clip = clip or str(sum(norms) / len(norms))
             self.trained_early('--zero-stage', '2', '--clip', clip, '--place', 'states=dram',
-                               ranks=2)
+                               '--eval-split', '0.3', '--eval-every', '1', ranks=2, steps=4,
+                               **model)
             lines = self.lines('step')
-            again = [line['grad_norm'] > float(clip) for line in lines[:-1]]
-            least = min(line['bytes']['net'] for line in lines)
-            self.assertEqual([line['bytes']['net'] > least for line in lines[1:]], again)
-            steps.append(sum(again))
-        self.assertEqual(steps, [2, 1, 0])
+            norms = [line['grad_norm'] for line in lines]
+            told += [(line['bytes']['net'], norm > float(clip))
+                     for line, norm in zip(lines[1:], norms)]
+        plain, again = min(told)[0], max(told)[0]
+        self.assertEqual(again - plain, 2 * mpi.shard_bytes(2, [38016]))
+        self.assertEqual([net for net, _ in told],
+                         [again if clips else plain for _, clips in told])
 
     def test_a_skipped_step_leaves_rows_as_they_were(self):
+        model = self.layers('tied-gqa', 8)
         self.trained_early('--zero-stage', '1', '--precision', 'fp16', '--loss-scale', '4194304',
-                           ranks=4, **self.documents(), steps=5)
+                           ranks=4, steps=5, length=32, **model)
         skipped = [line['skipped'] for line in self.lines('step')]
         self.assertEqual((skipped[0], skipped[-1]), (True, False))
 

@@ -218,7 +218,7 @@ static int begin(struct executor *exec, struct scheduled at, uint64_t *ticket)
 static bool waits_for_client(const struct executor *exec, struct scheduled at)
 {
     const struct turn *turn = &exec->turn;
-    const bool at_hand = turn->in_step || turn->evaluating;
+    const bool at_hand = turn->in_step || turn->evaluating || turn->runs_out;
     if (exec->now != &exec->step || at.step_window < turn->step_window)
         return false;
     return !at_hand || at.step_window > turn->step_window || at.node > turn->reached;

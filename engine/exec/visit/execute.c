@@ -59,10 +59,10 @@ static int open_step_window(struct executor *exec, unsigned phases)
 /* All ranks are here, so that nothing waits for a client's visit. */
 static int run_out(struct executor *exec)
 {
-    exec->turn.evaluating = true;
+    exec->turn.runs_out = true;
     exec->turn.reached = GRAPH_NONE;
     const int rc = loop_until(exec, loop_is_idle);
-    exec->turn.evaluating = false;
+    exec->turn.runs_out = false;
     return rc;
 }
 

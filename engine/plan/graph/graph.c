@@ -323,7 +323,7 @@ static void choose_late(struct build *b)
  * change places. What is on a device is updated later. */
 static bool may_regather(const struct build *b, uint32_t unit)
 {
-    const bool in_time = b->units[unit].place[1] + PARTS_REGATHER_BEHIND < b->in->unit_count &&
+    const bool in_time = b->units[unit].place[1] + PARTS_REGATHER_BEHIND < b->backward_count &&
                          !parts_is_resident(b, unit);
     return parts_regathers(b) && parts_has_row(b, unit) &&
            (in_time || !b->in->optimistic || !parts_has_grads(b, unit));

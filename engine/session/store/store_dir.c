@@ -5,6 +5,7 @@
 #include "base/size_text.h"
 #include "plan/graph/step_graph.h"
 #include "session/engine_state.h"
+#include "session/ranks/ranks.h"
 #include "session/store/shares.h"
 #include "store/files.h"
 #include "store/room.h"

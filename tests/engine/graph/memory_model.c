@@ -108,6 +108,13 @@ void model_spoil(struct model *m)
             spoil(m, pool, i);
 }
 
+static void spoil_unused(struct model *m, struct cell *cell)
+{
+    if (cell->readers || cell->writers)
+        fail_msg("%s: what an update has written is used while it is judged", m->name);
+    cell->age = GARBAGE;
+}
+
 /* What an update that does not stand has written in memory, and what was made of it. */
 static void spoil_slot(struct model *m, int slot)
 {
@@ -115,9 +122,11 @@ static void spoil_slot(struct model *m, int slot)
         const struct graph_unit *u = access_unit(m, i);
         if (access_is_resident(m, i) || u->frozen)
             continue;
-        m->home_rows[slot][i].age = GARBAGE;
-        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++)
-            m->weights[slot][t].age = m->states[slot][t].age = GARBAGE;
+        spoil_unused(m, &m->home_rows[slot][i]);
+        for (uint32_t t = u->first_tile; t < u->first_tile + u->tile_count; t++) {
+            spoil_unused(m, &m->weights[slot][t]);
+            spoil_unused(m, &m->states[slot][t]);
+        }
     }
 }
 

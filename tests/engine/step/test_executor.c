@@ -336,6 +336,7 @@ static void a_graph_runs_to_its_end(void **state)
         assert_true(norm_of_weights(home) < norm); /* each step takes some of each weight */
         assert_true(are_equal(home, away));
     }
+    assert_true(home->exec.measure.update.seconds > 0); /* drains made all updates */
     assert_int_equal(home->windows, STEPS);
     assert_int_equal(home->left, 0);
     assert_int_equal(home->ram.base.counters.read_bytes, 0);
