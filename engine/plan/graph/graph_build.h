@@ -293,10 +293,11 @@ void parts_depend_on_read(struct build *build, uint32_t node, uint32_t unit);
 /** Of several ranks: the unit's row comes together in a buffer. */
 void parts_gather(struct build *build, uint32_t unit, unsigned phases);
 void parts_copy(struct build *build, uint32_t unit, unsigned phases);
+/** Rows that wait for others' exchanges; what is frozen has none, and counts all the same. */
+#define PARTS_REGATHER_BEHIND 2u
 /** After a backward: rows at home whose updates are behind them come together again, but for the
  * last few, which are gathered when all is exchanged, in the order in which the next forward reads
  * them. See choose_regathered for those that wait for that forward. */
-#define PARTS_REGATHER_BEHIND 2u /* rows that wait for others' exchanges */
 void parts_regather(struct build *build);
 void parts_regather_rest(struct build *build);
 /** A visit is through with the unit's weights, in host memory or the device's. */
