@@ -2,17 +2,23 @@
 #ifndef HST_CPU_ADAM_CODES_STAGED_H
 #define HST_CPU_ADAM_CODES_STAGED_H
 /*
- * Updates of moments in codes in two stages, 64 elements at a time: part of codes_isa.h. The first
- * makes a block's moments, from which its scales follow; the second its weights and codes. One
- * block's second stage runs beside the next one's first, in an order in which what needs no root
- * and no quotient stands behind each of them: a processor looks some 100 operations ahead, and else
- * waits. What is rare is left to update_block, which knows all of it.
+ * Updates of moments in codes in stages, 64 elements at a time: part of codes_isa.h. The first reads
+ * what a block's codes stand for, the second makes its moments, from which its scales follow, the
+ * third its weights and codes. Each runs beside the others, on three blocks that follow each other:
+ * what a processor holds at once then waits for memory, a root or a quotient, and seldom for all
+ * that stands before it. What is rare is left to update_block, which knows all of it.
  */
+
+/* The largest magnitudes of a block, as bits; a number that is not finite is larger than others. */
+struct largest {
+    words m, v;
+};
 
 struct staged {
     _Alignas(64) float m[HST_CODE_BLOCK], v[HST_CODE_BLOCK]; /* in the order of pairs */
-    words m_largest, v_largest;                              /* magnitudes, as bits */
-    floats doubt; /* it is finite where all moments are, and no product of two is too large */
+#ifdef CODES_BY_64
+    uint16_t m_halves[HST_CODE_BLOCK], v_halves[HST_CODE_BLOCK]; /* what codes stand for */
+#endif
     floats m_scale, v_scale, half_v_scale; /* that are read */
     struct scale m_written, v_written;
     struct hst_update_arrays at;
@@ -22,100 +28,84 @@ enum { STAGE = 2 * PAIR, QUARTERS = 4 };
 
 /* v's codes are read twice as large beside half of the scale, which is exact where that is no
  * denormal. */
-INLINED bool may_be_staged(struct hst_update_kind kind, const struct hst_update_arrays *a)
+INLINED bool may_be_staged(struct hst_update_kind kind, const struct staged *s)
 {
-    const float scale = *a->v_scales;
+    const float scale = *s->at.v_scales;
     return kind.optimizer == HST_OPTIMIZER_ADAMW && (scale >= 2 * FLT_MIN || scale == 0);
 }
 
 INLINED void stage_begin(struct staged *s, const struct hst_update_arrays *a)
 {
-    s->m_largest = s->v_largest = all_words(0);
-    s->doubt = all(0);
     s->m_scale = all(*a->m_scales);
     s->v_scale = all(*a->v_scales);
     s->half_v_scale = all(0.5f * *a->v_scales);
     s->at = *a;
 }
 
-INLINED void stage_vector(const struct constants *k, struct staged *s, size_t i, floats m, floats v,
-                          floats grad)
+/* It reads what the block's codes of two pairs from i on stand for. They go by memory: there a
+ * conversion takes one operation less than between registers. */
+#ifdef CODES_BY_64
+INLINED void stage_codes(struct staged *s, size_t i)
+{
+    m_halves((const uint8_t *)s->at.m + i, s->m_halves + i);
+    twice_v_halves((const uint8_t *)s->at.v + i, s->v_halves + i);
+}
+
+INLINED struct pair stage_m(const struct staged *s, size_t i)
+{
+    return values_of_halves(s->m_halves + i, s->m_scale);
+}
+
+INLINED struct pair stage_v(const struct staged *s, size_t i)
+{
+    return values_of_halves(s->v_halves + i, s->half_v_scale);
+}
+#else
+INLINED void stage_codes(struct staged *s, size_t i)
+{
+    (void)s, (void)i; /* the second stage reads them */
+}
+
+INLINED struct pair stage_m(const struct staged *s, size_t i)
+{
+    return m_values((const uint8_t *)s->at.m + i, s->m_scale);
+}
+
+INLINED struct pair stage_v(const struct staged *s, size_t i)
+{
+    return v_values((const uint8_t *)s->at.v + i, s->v_scale);
+}
+#endif
+
+INLINED void stage_vector(const struct constants *k, struct staged *s, struct largest *largest,
+                          size_t i, floats m, floats v, floats grad)
 {
     const struct element e =
         adam_moments(k, (struct element){.m = m, .v = v}, times(k->grad_scale, grad));
     store_vector(s->m + i, e.m);
     store_vector(s->v + i, e.v);
-    s->m_largest = larger_magnitude(s->m_largest, e.m);
-    s->v_largest = larger_magnitude(s->v_largest, e.v);
-    s->doubt = times_plus(e.m, e.v, s->doubt);
+    largest->m = larger_words(largest->m, magnitude(e.m));
+    largest->v = larger_words(largest->v, words_of(e.v)); /* its sign is that of a NaN, or none */
 }
-
-/* It reads what the codes of two pairs stand for. */
-#ifdef CODES_BY_64
-struct stage_codes {
-    _Alignas(64) uint16_t m[STAGE], v[STAGE];
-};
-
-INLINED void stage_read(const struct hst_update_arrays *a, struct stage_codes *codes)
-{
-    m_halves(a->m, codes->m);
-    twice_v_halves(a->v, codes->v);
-    /* They go by memory: there a conversion takes one operation less than between registers. */
-    __asm__("" : "+m"(*codes));
-}
-
-INLINED struct pair stage_m(const struct staged *s, const struct stage_codes *codes, size_t i)
-{
-    return values_of_halves(codes->m + i, s->m_scale);
-}
-
-INLINED struct pair stage_v(const struct staged *s, const struct stage_codes *codes, size_t i)
-{
-    return values_of_halves(codes->v + i, s->half_v_scale);
-}
-#else
-struct stage_codes {
-    const uint8_t *m, *v;
-};
-
-INLINED void stage_read(const struct hst_update_arrays *a, struct stage_codes *codes)
-{
-    *codes = (struct stage_codes){a->m, a->v};
-}
-
-INLINED struct pair stage_m(const struct staged *s, const struct stage_codes *codes, size_t i)
-{
-    return m_values(codes->m + i, s->m_scale);
-}
-
-INLINED struct pair stage_v(const struct staged *s, const struct stage_codes *codes, size_t i)
-{
-    return v_values(codes->v + i, s->v_scale);
-}
-#endif
 
 /* Moments of the block's elements from i on. */
-INLINED void stage_first(struct hst_update_kind kind, const struct constants *k, struct staged *s,
-                         size_t i)
+INLINED void stage_moments(struct hst_update_kind kind, const struct constants *k, struct staged *s,
+                           struct largest *largest, size_t i)
 {
-    const struct hst_update_arrays a = arrays_at(kind, &s->at, i);
-    struct stage_codes codes;
-
-    stage_read(&a, &codes);
-    for (size_t j = 0; j < STAGE; j += PAIR) {
-        const struct pair g = read_numbers(EVEN_ODD, kind.grads, (const uint16_t *)a.grads + j);
-        const struct pair m = stage_m(s, &codes, j), v = stage_v(s, &codes, j);
-        stage_vector(k, s, i + j, m.low, v.low, g.low);
-        stage_vector(k, s, i + j + LANES, m.high, v.high, g.high);
+    for (size_t j = i; j < i + STAGE; j += PAIR) {
+        const uint16_t *grads = (const uint16_t *)s->at.grads + j;
+        const struct pair g = read_numbers(EVEN_ODD, kind.grads, grads);
+        const struct pair m = stage_m(s, j), v = stage_v(s, j);
+        stage_vector(k, s, largest, j, m.low, v.low, g.low);
+        stage_vector(k, s, largest, j + LANES, m.high, v.high, g.high);
     }
 }
 
-/* All moments of the block are there. False: it is to be updated in another way. */
-INLINED bool stage_scales(struct staged *s)
+INLINED void stage_divisors(const struct constants *k, const struct staged *s, size_t i,
+                            floats divisor[QUARTERS])
 {
-    s->m_written = scale_of(largest_word(s->m_largest), M_TO_SCALE);
-    s->v_written = scale_of(largest_word(s->v_largest), V_TO_SCALE);
-    return is_finite(s->doubt) && s->m_written.inverse != 0 && s->v_written.inverse != 0;
+    for (int q = 0; q < QUARTERS; q++)
+        divisor[q] = adam_divisor(k, load_vector(s->v + i + (size_t)q * LANES));
 }
 
 INLINED void write_pair(struct hst_update_kind kind, const struct constants *k,
@@ -129,19 +119,14 @@ INLINED void write_pair(struct hst_update_kind kind, const struct constants *k,
     write_masters(EVEN_ODD, kind.weights, a, p);
 }
 
-/* Weights and codes of one block's elements from i on, beside the moments of another's, if there is
- * one. */
-INLINED void stage_second(struct hst_update_kind kind, const struct constants *k,
-                          const struct staged *s, struct staged *next, size_t i)
+/* Weights and codes of the block's elements from i on. */
+INLINED void stage_results(struct hst_update_kind kind, const struct constants *k,
+                           const struct staged *s, size_t i, const floats divisor[QUARTERS])
 {
     const struct hst_update_arrays first = arrays_at(kind, &s->at, i);
     const struct hst_update_arrays second = arrays_at(kind, &s->at, i + PAIR);
-    floats divisor[QUARTERS], quotient[QUARTERS];
+    floats quotient[QUARTERS];
 
-    for (int q = 0; q < QUARTERS; q++)
-        divisor[q] = adam_divisor(k, load_vector(s->v + i + (size_t)q * LANES));
-    if (next)
-        stage_first(kind, k, next, i);
     for (int q = 0; q < QUARTERS; q++)
         quotient[q] = over(load_vector(s->m + i + (size_t)q * LANES), divisor[q]);
     write_v_codes(first.v, load_f32(s->v + i), load_f32(s->v + i + PAIR),
@@ -152,25 +137,52 @@ INLINED void stage_second(struct hst_update_kind kind, const struct constants *k
     write_pair(kind, k, &second, quotient[2], quotient[3]);
 }
 
-INLINED void stage_end(struct hst_update_kind kind, const struct constants *k,
-                       const struct staged *s, struct staged *next)
+/* The blocks of the three stages, each of which may be missing; if `ahead` is 0, nothing is
+ * asked for. */
+struct stages {
+    struct staged *codes, *moments;
+    const struct staged *results;
+    size_t ahead;
+};
+
+/* What stands behind a root and a quotient does not wait for them. */
+INLINED struct largest stages_run(struct hst_update_kind kind, const struct constants *k,
+                                  struct stages b)
 {
-    *s->at.m_scales = s->m_written.value;
-    *s->at.v_scales = s->v_written.value;
-    for (size_t i = 0; i < HST_CODE_BLOCK; i += STAGE)
-        stage_second(kind, k, s, next, i);
+    struct largest largest = {all_words(0), all_words(0)};
+
+    for (size_t i = 0; i < HST_CODE_BLOCK; i += STAGE) {
+        floats divisor[QUARTERS] = {all(1), all(1), all(1), all(1)};
+        if (b.results)
+            stage_divisors(k, b.results, i, divisor);
+        if (b.codes) {
+            const struct hst_update_arrays here = arrays_at(kind, &b.codes->at, i);
+            stage_codes(b.codes, i);
+            if (b.ahead)
+                prefetch_all(kind, &here, STAGE, b.ahead);
+        }
+        if (b.moments)
+            stage_moments(kind, k, b.moments, &largest, i);
+        if (b.results)
+            stage_results(kind, k, b.results, i, divisor);
+    }
+    return largest;
 }
 
-/* Its first stage, and the second one of a block before it, if there is one. */
-INLINED void stage_block(struct hst_update_kind kind, const struct constants *k,
-                         const struct staged *before, struct staged *s)
+/* False: the block of the moments is to be updated in another way. */
+INLINED bool stages_pass(struct hst_update_kind kind, const struct constants *k, struct stages b)
 {
-    if (before) {
-        stage_end(kind, k, before, s);
-        return;
+    if (b.results) {
+        *b.results->at.m_scales = b.results->m_written.value;
+        *b.results->at.v_scales = b.results->v_written.value;
     }
-    for (size_t i = 0; i < HST_CODE_BLOCK; i += STAGE)
-        stage_first(kind, k, s, i);
+    const bool usual = b.codes && b.moments && b.results; /* compiled apart, without conditions */
+    const struct largest largest = usual ? stages_run(kind, k, b) : stages_run(kind, k, b);
+    if (!b.moments)
+        return false;
+    b.moments->m_written = scale_of(largest_word(largest.m), M_TO_SCALE);
+    b.moments->v_written = scale_of(largest_word(largest.v), V_TO_SCALE);
+    return b.moments->m_written.inverse != 0 && b.moments->v_written.inverse != 0;
 }
 
 INLINED void update_unstaged(struct hst_update_kind kind, const struct constants *k,
@@ -185,33 +197,31 @@ INLINED void update_coded(struct hst_update_kind kind, const struct constants *k
                           const struct hst_update_arrays *a, size_t n)
 {
     struct moment_blocks blocks[2]; /* not set to zeros, nor what follows, which would take long */
-    struct staged staged[2], *before = NULL;
-    const size_t ahead = ahead_of(a);
+    struct staged staged[3], *codes, *moments = NULL, *results = NULL;
+    const size_t whole = n - n % HST_CODE_BLOCK, ahead = ahead_of(a);
     unsigned turn = 0;
-    size_t i = 0;
 
-    for (; n - i >= HST_CODE_BLOCK; i += HST_CODE_BLOCK, turn ^= 1) {
-        const struct hst_update_arrays here = arrays_at(kind, a, i);
-        struct staged *s = &staged[turn];
-        if (n - i >= ahead + HST_CODE_BLOCK)
-            prefetch_all(kind, &here, HST_CODE_BLOCK, ahead);
-        bool is_staged = may_be_staged(kind, &here);
-        if (is_staged) {
-            stage_begin(s, &here);
-            stage_block(kind, k, before, s);
-            is_staged = stage_scales(s);
-        } else if (before) {
-            stage_end(kind, k, before, NULL);
+    for (size_t i = 0; i < whole || moments || results; i += HST_CODE_BLOCK, moments = codes) {
+        codes = i < whole ? &staged[turn++ % 3] : NULL;
+        if (codes) {
+            const struct hst_update_arrays here = arrays_at(kind, a, i);
+            stage_begin(codes, &here);
         }
-        before = is_staged ? s : NULL;
-        if (!is_staged)
-            update_unstaged(kind, k, &here, blocks);
+        const bool is_far = codes && n - i >= ahead + HST_CODE_BLOCK;
+        const bool may = moments && may_be_staged(kind, moments);
+        const bool done =
+            stages_pass(kind, k,
+                        (struct stages){.codes = codes,
+                                        .moments = may ? moments : NULL,
+                                        .results = results,
+                                        .ahead = is_far ? ahead : 0});
+        if (moments && !done)
+            update_unstaged(kind, k, &moments->at, blocks);
+        results = done ? moments : NULL;
     }
-    if (before)
-        stage_end(kind, k, before, NULL);
-    if (i < n) {
-        const struct hst_update_arrays here = arrays_at(kind, a, i);
-        update_short_block(kind, k, &here, &blocks[0], n - i);
+    if (whole < n) {
+        const struct hst_update_arrays here = arrays_at(kind, a, whole);
+        update_short_block(kind, k, &here, &blocks[0], n - whole);
     }
 }
 

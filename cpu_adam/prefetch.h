@@ -19,11 +19,11 @@ INLINED size_t ahead_of(const struct hst_update_arrays *a)
 
 /* Lines go into the first cache, or into the second one alone. What is asked for ahead shares the
  * first one's few requests to memory with the loads themselves. By the second cache fp32 took
- * 0.89 to 1.01 of its time on a Xeon with AMX (nine runs, of which one took longer), codes 0.96 to
- * 1.00, while bf16 and fp16 mostly lost, up to 4 % (docs/results/2026-11-28-host.md). */
+ * 0.89 to 1.01 of its time on a Xeon with AMX (nine runs, of which one took longer), while bf16 and
+ * fp16 mostly lost, up to 4 %. On Zen 5 codes lost 1 to 3 % (docs/results/2026-11-28-host.md). */
 INLINED bool is_for_second_cache(struct hst_update_kind kind)
 {
-    return kind.weights == HST_CPU_F32 || kind.moments == HST_CPU_CODE;
+    return kind.weights == HST_CPU_F32;
 }
 
 INLINED void prefetch(bool second_cache, const void *array, size_t element_bytes, size_t count,

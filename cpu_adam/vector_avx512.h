@@ -192,12 +192,6 @@ INLINED void store_vector(float *x, floats y)
     _mm512_store_ps(x, y);
 }
 
-/* Each of its numbers is. */
-INLINED bool is_finite(floats x)
-{
-    return _mm512_cmp_ps_mask(_mm512_abs_ps(x), all(FLT_MAX), _CMP_NLE_UQ) == 0;
-}
-
 INLINED words load_widened(const uint16_t *x)
 {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x));
