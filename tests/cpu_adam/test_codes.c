@@ -224,11 +224,11 @@ static void the_least_scales_have_all_of_their_bits(void **state)
 }
 
 /* What decides how a block is updated: a weight that is no number, moments that are none, a
- * gradient that is none or infinite, a scale that is negative, tiny or nothing. */
+ * gradient that is none or infinite or whose square is, a scale that is negative, tiny or nothing. */
 static void fill_block(struct memory *at, int block)
 {
     const int first = block * BLOCK, odd = first + (int)random_below(&rng, BLOCK);
-    const uint64_t kind = random_below(&rng, 8);
+    const uint64_t kind = random_below(&rng, 9);
     at->m_scales[block] = kind == 1 || kind == 2 ? 0 : kind == 0 ? 1e-39f : random_unit(&rng);
     at->v_scales[block] = kind == 1 || kind == 3 ? 0 : kind == 4 ? -1e-6f : 1e-6f;
     for (int i = first; i < first + BLOCK; i++) {
@@ -242,6 +242,8 @@ static void fill_block(struct memory *at, int block)
         at->weights[odd] = 0xff91;
     if (kind == 6)
         at->grads[odd] = random_below(&rng, 2) ? 0x7f80 : 0x7fc1;
+    if (kind == 7)
+        at->grads[odd] = bf16_of(1e25f);
 }
 
 static void a_block_has_the_same_bytes_behind_any_other(void **state)

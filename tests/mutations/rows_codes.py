@@ -50,7 +50,6 @@ mutate(
     ('half of the least scales is a denormal', 'scale >= 2 * FLT_MIN || scale == 0', 'scale >= 0'),
     ('a block without a scale of m is no stage', 'b.moments->m_written.inverse != 0 && ', ''),
     ('a block without a scale of v is no stage', ' && b.moments->v_written.inverse != 0', ''),
-    ('a magnitude has no sign', 'largest->m, magnitude(e.m)', 'largest->m, words_of(e.m)'),
     ('a block of another way is updated', '        if (moments && !done)\n', '        if (0)\n'),
     ('its results are no stage', 'results = done ? moments : NULL', 'results = moments'),
     ('the last blocks are written', 'i < whole || moments || results', 'i < whole || moments'),
