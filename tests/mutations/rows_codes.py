@@ -49,7 +49,6 @@ mutate(
     'cpu_adam/codes_staged.h', 'cpu_adam/codes',
     ('half of the least scales is a denormal', 'scale >= 2 * FLT_MIN || scale == 0', 'scale >= 0'),
     ('a block without a scale of m is no stage', 'b.moments->m_written.inverse != 0 && ', ''),
-    ('a block without a scale of v is no stage', ' && b.moments->v_written.inverse != 0', ''),
     ('a block of another way is updated', '        if (moments && !done)\n', '        if (0)\n'),
     ('its results are no stage', 'results = done ? moments : NULL', 'results = moments'),
     ('the last blocks are written', 'i < whole || moments || results', 'i < whole || moments'),
