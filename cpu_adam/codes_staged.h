@@ -2,11 +2,11 @@
 #ifndef HST_CPU_ADAM_CODES_STAGED_H
 #define HST_CPU_ADAM_CODES_STAGED_H
 /*
- * Updates of moments in codes in stages, 64 elements at a time: part of codes_isa.h. The first reads
- * what a block's codes stand for, the second makes its moments, from which its scales follow, the
- * third its weights and codes. Each runs beside the others, on three blocks that follow each other:
- * what a processor holds at once then waits for memory, a root or a quotient, and seldom for all
- * that stands before it. What is rare is left to update_block, which knows all of it.
+ * Updates of moments in codes in stages, 64 elements at a time: part of codes_isa.h. The first stage
+ * reads what a block's codes stand for. The second makes its moments, from which its scales follow,
+ * and the third its weights and codes. Each runs beside the others, on three blocks that follow each
+ * other. What a processor holds at once then waits for memory, a root or a quotient, and seldom for
+ * all that stands before it. What is rare is left to update_block, which knows all of it.
  */
 
 /* The largest magnitudes of a block, as bits; a number that is not finite is larger than others. */

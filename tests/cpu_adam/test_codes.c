@@ -224,7 +224,8 @@ static void the_least_scales_have_all_of_their_bits(void **state)
 }
 
 /* What decides how a block is updated: a weight that is no number, moments that are none, a
- * gradient that is none or infinite or whose square is, a scale that is negative, tiny or nothing. */
+ * gradient that is none or infinite or has an infinite square, a scale that is negative, tiny or
+ * nothing. */
 static void fill_block(struct memory *at, int block)
 {
     const int first = block * BLOCK, odd = first + (int)random_below(&rng, BLOCK);
