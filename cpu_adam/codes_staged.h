@@ -2,11 +2,11 @@
 #ifndef HST_CPU_ADAM_CODES_STAGED_H
 #define HST_CPU_ADAM_CODES_STAGED_H
 /*
- * Updates of moments in codes in stages, 64 elements at a time: part of codes_isa.h. The first stage
- * reads what a block's codes stand for. The second makes its moments, from which its scales follow,
- * and the third its weights and codes. Each runs beside the others, on three blocks that follow each
- * other. What a processor holds at once then waits for memory, a root or a quotient, and seldom for
- * all that stands before it. What is rare is left to update_block, which knows all of it.
+ * Updates of moments in codes in stages, 64 elements at a time: part of codes_isa.h. The first
+ * reads what codes stand for. The second makes moments, from which a block's scales follow.
+ * The third makes its weights and codes. All run side by side, on three blocks behind each other.
+ * What a processor holds at once then waits for memory, a root or a quotient, and seldom for all
+ * that stands before it. What is rare is left to update_block, which knows all of it.
  */
 
 /* The largest magnitudes of a block, as bits; a number that is not finite is larger than others. */
@@ -145,25 +145,26 @@ struct stages {
     size_t ahead;
 };
 
-/* What stands behind a root and a quotient does not wait for them. */
+/* What stands behind a root and a quotient does not wait for them. `all_there`: none is missing,
+ * which the compiler is told, and leaves the conditions out. */
 INLINED struct largest stages_run(struct hst_update_kind kind, const struct constants *k,
-                                  struct stages b)
+                                  struct stages b, bool all_there)
 {
     struct largest largest = {all_words(0), all_words(0)};
 
     for (size_t i = 0; i < HST_CODE_BLOCK; i += STAGE) {
         floats divisor[QUARTERS] = {all(1), all(1), all(1), all(1)};
-        if (b.results)
+        if (all_there || b.results)
             stage_divisors(k, b.results, i, divisor);
-        if (b.codes) {
+        if (all_there || b.codes) {
             const struct hst_update_arrays here = arrays_at(kind, &b.codes->at, i);
             stage_codes(b.codes, i);
             if (b.ahead)
                 prefetch_all(kind, &here, STAGE, b.ahead);
         }
-        if (b.moments)
+        if (all_there || b.moments)
             stage_moments(kind, k, b.moments, &largest, i);
-        if (b.results)
+        if (all_there || b.results)
             stage_results(kind, k, b.results, i, divisor);
     }
     return largest;
@@ -176,8 +177,9 @@ INLINED bool stages_pass(struct hst_update_kind kind, const struct constants *k,
         *b.results->at.m_scales = b.results->m_written.value;
         *b.results->at.v_scales = b.results->v_written.value;
     }
-    const bool usual = b.codes && b.moments && b.results; /* compiled apart, without conditions */
-    const struct largest largest = usual ? stages_run(kind, k, b) : stages_run(kind, k, b);
+    const bool all_there = b.codes && b.moments && b.results;
+    const struct largest largest =
+        all_there ? stages_run(kind, k, b, true) : stages_run(kind, k, b, false);
     if (!b.moments)
         return false;
     b.moments->m_written = scale_of(largest_word(largest.m), M_TO_SCALE);
