@@ -14,12 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE_BYTES 380u /* of a list in a message, which has room for 511 */
+#define LINE_BYTES 310u /* of a list in a message, which has room for 511 */
 
 static const char *path_of(const struct train_config *tc, const struct hjson_entry *e,
                            char path[HJSON_PATH_BYTES])
 {
     return hjson_path(&tc->config.hjson, (size_t)(e - tc->config.hjson.entries), path);
+}
+
+static bool is_auto(const struct hjson_entry *e)
+{
+    return e->type == JSN_STRING && strcmp(e->text, "auto") == 0;
 }
 
 /* ---- taking ---- */
@@ -157,8 +162,9 @@ static void explain_options(const struct train_config *tc, const struct hjson_en
     }
 }
 
-/* The command line has an optimizer, or a schedule, and with it all that the section says. */
-static bool is_overruled(const struct train_config *tc, const char *path)
+/* The command line has an optimizer, or a schedule, and with it all that the section says; null: it
+ * has none, or the path is in neither section. */
+static const char *section_lost_to(const struct train_config *tc, const char *path)
 {
     for (size_t i = 0; i < tc->options.count; i++) {
         const struct ds_option *o = &tc->options.list[i];
@@ -166,9 +172,9 @@ static bool is_overruled(const struct train_config *tc, const char *path)
         if (tc->how[i] == CLI_OVERRULED &&
             (strcmp(o->option, "optimizer") == 0 || strcmp(o->option, "schedule") == 0) &&
             strncmp(path, o->key->path, section) == 0 && path[section] == '.')
-            return true;
+            return o->option;
     }
-    return false;
+    return NULL;
 }
 
 /* none: what is said where the run has not told them yet. */
@@ -232,7 +238,7 @@ static enum part part_of(const struct train_config *tc, const struct schedule_pe
         return PART_ELSEWHERE;
     if (!key || key->verdict != DS_OPTION)
         return PART_NONE;
-    if (is_overruled(tc, key->path))
+    if (section_lost_to(tc, key->path))
         return PART_OVERRULED;
     if (is_of_scheduler(key))
         explain_rates(rates, key->path, here);
@@ -258,7 +264,7 @@ static void explain_entry(const struct train_config *tc, const struct schedule_p
     const struct hjson_entry *e = &tc->config.hjson.entries[entry];
     char path[HJSON_PATH_BYTES], value[HJSON_VALUE_BYTES];
     const struct ds_key *key = ds_key_find(path_of(tc, e, path));
-    const bool automatic = e->type == JSN_STRING && strcmp(e->text, "auto") == 0;
+    const bool automatic = is_auto(e);
     struct row row;
     const enum part part = part_of(tc, rates, e, row.here);
     hjson_value(e, value);
@@ -356,10 +362,35 @@ int train_config_more_of(struct cli_parser *parser, struct train_options *option
 
 /* ---- telling ---- */
 
+/* It asks for nothing: it is left open, is switched off, or says what it is without it. */
+static bool asks_nothing(const struct train_config *tc, const struct hjson_entry *e)
+{
+    char path[HJSON_PATH_BYTES];
+    const struct ds_key *key = ds_key_find(path_of(tc, e, path));
+    if (is_auto(e))
+        return true;
+    if (key->type == DS_BOOL)
+        return strcmp(e->text, "false") == 0;
+    if (!key->absent || e->type != JSN_NUMBER)
+        return key->absent && strcmp(e->text, key->absent) == 0;
+    return strtod(e->text, NULL) == strtod(key->absent, NULL);
+}
+
+/* What a message lists behind its head; one that is full goes out, and the next has the rest. */
 struct list {
-    char text[LINE_BYTES];
-    size_t used, left_out;
+    char head[512 - LINE_BYTES], text[LINE_BYTES];
+    size_t used;
+    bool warns;
 };
+
+static void list_tell(struct list *list)
+{
+    if (list->used && list->warns)
+        cli_warn(CLI_CONFIG, "%s%s", list->head, list->text);
+    else if (list->used)
+        cli_note(CLI_CONFIG, "%s%s", list->head, list->text);
+    list->used = 0;
+}
 
 static void append(struct list *list, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -370,60 +401,59 @@ static void append(struct list *list, const char *format, ...)
     va_start(args, format);
     vsnprintf(item, sizeof item, format, args);
     va_end(args);
-    if (list->left_out == 0 && list->used + strlen(item) + 2 < sizeof list->text)
-        list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used,
-                                       "%s%s", list->used ? ", " : "", item);
-    else
-        list->left_out++;
+    if (list->used + strlen(item) + 2 >= sizeof list->text)
+        list_tell(list);
+    list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used, "%s%s",
+                                   list->used ? ", " : "", item);
 }
 
-static const char *rest(const struct list *list, char dst[32])
+/* The option of the command line to which an entry of the file has lost all that it is about; null:
+ * it has not, or left that open. */
+static const char *lost_to(const struct train_config *tc, const struct hjson_entry *e)
 {
-    dst[0] = '\0';
-    if (list->left_out)
-        snprintf(dst, 32, ", and %zu more", list->left_out);
-    return dst;
+    const char *option = NULL;
+    char path[HJSON_PATH_BYTES];
+    for (size_t i = 0; i < tc->options.count; i++) {
+        const struct ds_option *o = &tc->options.list[i];
+        if (!is_about(o, e) || tc->how[i] == CLI_NO_OPTION)
+            continue;
+        if (tc->how[i] == CLI_TAKEN || (o->entry != e && asks_nothing(tc, e)))
+            return NULL;
+        option = option ? option : o->option;
+    }
+    if (option)
+        return is_auto(e) ? NULL : option;
+    return asks_nothing(tc, e) ? NULL : section_lost_to(tc, path_of(tc, e, path));
 }
 
 static void tell_options(const struct train_config *tc)
 {
     struct list taken = {.used = 0}, lost = {.used = 0};
     const enum peer_kind kind = tc->options.scheduler.kind;
-    char path[HJSON_PATH_BYTES], more_of[32];
-    for (size_t i = 0; i < tc->options.count; i++) {
-        const struct ds_option *o = &tc->options.list[i];
+    char path[HJSON_PATH_BYTES];
+    snprintf(taken.head, sizeof taken.head, "%s says ", tc->config.name);
+    snprintf(lost.head, sizeof lost.head, "the command line wins over %s: ", tc->config.name);
+    for (size_t i = 0; i < tc->options.count; i++)
         if (tc->how[i] == CLI_TAKEN)
-            append(&taken, "--%s %s", o->option, o->value);
-        else if (tc->how[i] == CLI_OVERRULED && o->entry && o->why != DS_AUTO)
-            append(&lost, "%s (--%s)", path_of(tc, o->entry, path), o->option);
-    }
+            append(&taken, "--%s %s", tc->options.list[i].option, tc->options.list[i].value);
     if (kind != PEER_NONE)
         append(&taken, "the rates of %s", PEER_NAMES[kind - PEER_WARMUP]);
-    if (taken.used)
-        cli_note(CLI_CONFIG, "%s says %s%s", tc->config.name, taken.text, rest(&taken, more_of));
-    if (lost.used)
-        cli_note(CLI_CONFIG, "the command line wins over %s: %s%s", tc->config.name, lost.text,
-                 rest(&lost, more_of));
-}
-
-/* It asks for nothing: it is left open, is switched off, or says what it is without it. */
-static bool asks_nothing(const struct hjson_entry *e, const struct ds_key *key)
-{
-    if (e->type == JSN_STRING && strcmp(e->text, "auto") == 0)
-        return true;
-    if (key->type == DS_BOOL)
-        return strcmp(e->text, "false") == 0;
-    if (!key->absent || e->type != JSN_NUMBER)
-        return key->absent && strcmp(e->text, key->absent) == 0;
-    return strtod(e->text, NULL) == strtod(key->absent, NULL);
+    for (size_t i = 1; i < tc->config.hjson.count; i++) {
+        const struct hjson_entry *e = &tc->config.hjson.entries[i];
+        const char *option = tc->config.place[i] == DS_AT_USED ? lost_to(tc, e) : NULL;
+        if (option)
+            append(&lost, "%s (--%s)", path_of(tc, e, path), option);
+    }
+    list_tell(&taken);
+    list_tell(&lost);
 }
 
 /* The row of the table could have decided something, and here it decides nothing. */
 static bool is_idle(const struct train_config *tc, size_t entry)
 {
     const struct hjson_entry *e = &tc->config.hjson.entries[entry];
-    char path[HJSON_PATH_BYTES], here[128];
-    if (tc->config.place[entry] != DS_AT_USED || asks_nothing(e, ds_key_find(path_of(tc, e, path))))
+    char here[128];
+    if (tc->config.place[entry] != DS_AT_USED || asks_nothing(tc, e))
         return false;
     const enum part part = part_of(tc, &tc->options.scheduler, e, here);
     return part == PART_NONE || part == PART_ELSEWHERE;
@@ -431,28 +461,26 @@ static bool is_idle(const struct train_config *tc, size_t entry)
 
 static void tell_noted(const struct train_config *tc)
 {
-    struct list noted = {.used = 0};
-    char path[HJSON_PATH_BYTES], more_of[32];
+    struct list noted = {.head = "of no effect here, as --explain-config tells: "};
+    char path[HJSON_PATH_BYTES];
     for (size_t i = 1; i < tc->config.hjson.count; i++)
         if (tc->config.place[i] == DS_AT_NOTED || is_idle(tc, i))
             append(&noted, "%s", path_of(tc, &tc->config.hjson.entries[i], path));
-    if (noted.used)
-        cli_note(CLI_CONFIG, "of no effect here, as --explain-config tells: %s%s", noted.text,
-                 rest(&noted, more_of));
+    list_tell(&noted);
 }
 
 static void warn_worded(const struct train_config *tc)
 {
-    struct list worded = {.used = 0};
-    char path[HJSON_PATH_BYTES], more_of[32];
+    struct list worded = {.warns = true};
+    char path[HJSON_PATH_BYTES];
+    snprintf(worded.head, sizeof worded.head,
+             "%s has true and false in quotes, which count without them: ", tc->config.name);
     for (size_t i = 1; i < tc->config.hjson.count; i++) {
         const struct hjson_entry *e = &tc->config.hjson.entries[i];
         if (tc->config.worded[i])
             append(&worded, "%s in line %u is \"%s\"", path_of(tc, e, path), e->line, e->text);
     }
-    if (worded.used)
-        cli_warn(CLI_CONFIG, "%s has true and false in quotes, which count without them: %s%s",
-                 tc->config.name, worded.text, rest(&worded, more_of));
+    list_tell(&worded);
 }
 
 /* DeepSpeed shares among so many ranks, hoistway among those of a node. Which of both decides how
