@@ -3,7 +3,7 @@
 #define HST_CPU_ADAM_CODES_STAGED_H
 /*
  * Updates of moments in codes in stages, 64 elements at a time: part of codes_isa.h. The first
- * reads what codes stand for. The second makes moments, from which a block's scales follow.
+ * reads what codes stand for (with VBMI). The second makes moments, from which scales follow.
  * The third makes its weights and codes. All run side by side, on three blocks behind each other.
  * What a processor holds at once then waits for memory, a root or a quotient, and seldom for all
  * that stands before it. What is rare is left to update_block, which knows all of it.
@@ -85,7 +85,7 @@ INLINED void stage_vector(const struct constants *k, struct staged *s, struct la
     store_vector(s->m + i, e.m);
     store_vector(s->v + i, e.v);
     largest->m = larger_words(largest->m, magnitude(e.m));
-    largest->v = larger_words(largest->v, words_of(e.v)); /* its sign is that of a NaN, or none */
+    largest->v = larger_words(largest->v, words_of(e.v)); /* only a NaN's sign is set */
 }
 
 /* Moments of the block's elements from i on. */
@@ -153,7 +153,7 @@ INLINED struct largest stages_run(struct hst_update_kind kind, const struct cons
     struct largest largest = {all_words(0), all_words(0)};
 
     for (size_t i = 0; i < HST_CODE_BLOCK; i += STAGE) {
-        floats divisor[QUARTERS] = {all(1), all(1), all(1), all(1)};
+        floats divisor[QUARTERS] = {all(1), all(1), all(1), all(1)}; /* used with results alone */
         if (all_there || b.results)
             stage_divisors(k, b.results, i, divisor);
         if (all_there || b.codes) {
@@ -170,7 +170,7 @@ INLINED struct largest stages_run(struct hst_update_kind kind, const struct cons
     return largest;
 }
 
-/* False: the block of the moments is to be updated in another way. */
+/* True: there is a block of moments, and it may go on to the third stage. */
 INLINED bool stages_pass(struct hst_update_kind kind, const struct constants *k, struct stages b)
 {
     if (b.results) {

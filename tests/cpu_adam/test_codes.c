@@ -257,10 +257,11 @@ static void a_block_has_the_same_bytes_behind_any_other(void **state)
         for (int block = 0; block < COUNT / BLOCK; block++)
             fill_block(&begin, block);
         for (size_t t = 0; t < table_count; t++) {
+            const size_t n = (size_t)(COUNT - 5 * round); /* 4 blocks to none, and a rest */
             want = at = begin;
             for (int step = 1; step <= 2; step++) {
-                run(hst_cpu_adam_ops(HST_CPU_ISA_C), &hyper, step, &want, COUNT);
-                run(tables[t], &hyper, step, &at, COUNT);
+                run(hst_cpu_adam_ops(HST_CPU_ISA_C), &hyper, step, &want, n);
+                run(tables[t], &hyper, step, &at, n);
                 assert_memory_equal(&at, &want, sizeof at);
             }
         }

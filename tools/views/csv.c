@@ -5,7 +5,11 @@
 #include "cli/log/output.h"
 
 static const struct output_kind CSV = {
-    .noun = "csv", .option = "--csv", .begin = "step,loss,grad_norm,lr,tokens,"};
+    .noun = "csv",
+    .option = "--csv",
+    .begin = "step,loss,grad_norm,lr,tokens,",
+    .makes_parents = true,
+};
 
 int csv_check(const char *path, struct hst_error *error)
 {

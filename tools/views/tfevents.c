@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
-#include <libgen.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,6 +28,7 @@ static const struct output_kind TFEVENTS = {
     .option = "--tfevents",
     .begin = "\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09",
     .begin_bytes = 13,
+    .makes_parents = true,
 };
 
 /* ---- records ---- */
@@ -179,8 +179,7 @@ int tfevents_check(const char *directory, struct hst_error *error)
         errno = ENOTDIR;
         return output_unwritable(&TFEVENTS, directory, error);
     }
-    snprintf(path, sizeof path, "%s", directory);
-    if (errno == ENOENT && access(dirname(path), W_OK | X_OK) == 0)
+    if (errno == ENOENT && output_parents_possible(path))
         return 0;
     return output_unwritable(&TFEVENTS, directory, error);
 }
@@ -193,8 +192,6 @@ int tfevents_open(struct tfevents *events, const char *directory, struct hst_err
     const int native = path_in(directory, events->path, error);
     if (native)
         return native;
-    if (mkdir(directory, 0777) && errno != EEXIST)
-        return output_unwritable(&TFEVENTS, directory, error);
     return output_open(&TFEVENTS, events->path, &events->file, error);
 }
 

@@ -178,10 +178,10 @@ LATE = (
 
 # The same of what train alone writes.
 LATE_OUTPUTS = (
-    ('{"tensorboard": {"enabled": true, "output_path": "FOLDER/none/x"}}', (), 107,
-     ':1:18: tensorboard.enabled true (--tfevents FOLDER/none/x/DeepS'),
-    ('{"csv_monitor": {"enabled": true, "output_path": "FOLDER/none/x"}}', (), 107,
-     ':1:18: csv_monitor.enabled true (--csv FOLDER/none/x/DeepS'),
+    ('{"tensorboard": {"enabled": true, "output_path": "FOLDER/ds.json/x"}}', (), 107,
+     ':1:18: tensorboard.enabled true (--tfevents FOLDER/ds.json/x/DeepS'),
+    ('{"csv_monitor": {"enabled": true, "output_path": "FOLDER/ds.json/x"}}', (), 107,
+     ':1:18: csv_monitor.enabled true (--csv FOLDER/ds.json/x/DeepS'),
     ('{"csv_monitor": {"enabled": true, "output_path": "FOLDER", "job_name": "run"}}',
      ('--log=FOLDER/run.csv',), 402,
      ':1:18: csv_monitor.enabled true (--csv FOLDER/run.csv): --log and --csv are one file'),

@@ -394,7 +394,7 @@ class Refusals(Folder):
         log = write(self.path('run.jsonl'), [run(), step(1)])
         for option, noun in (('--csv', 'csv'), ('--html', 'page')):
             for path, part in ((other, f'is there and is not the {noun} of a run: it is kept'),
-                               (self.path('no', 'file'), 'No such file or directory'),
+                               (self.path('other', 'file'), 'Not a directory'),
                                (self.folder, 'Is a directory')):
                 for words in (self.command(option, path), (PROGRAM, 'inspect', log, option, path)):
                     self.refuse(107, 1, *words, part=part)
@@ -403,13 +403,28 @@ class Refusals(Folder):
             self.refuse(107, 1, *self.command(option, '/dev/full'), part='No space left on device')
             shutil.rmtree(self.path('store'))  # with what was loaded before
         for path, part in ((self.path('tb'), 'is not the tfevents of a run: it is kept'),
-                           (other, 'Not a directory'), (self.path('no', 'tb'), 'No such file')):
+                           (other, 'Not a directory')):
             for words in (self.command('--tfevents', path),
                           (PROGRAM, 'inspect', log, '--tfevents', path)):
                 self.refuse(107, 1, *words, part=part)
         self.assertEqual(self.read('other'), b'{"some":"data"}\n')
         self.assertEqual(self.read('tb', FILE), b'{"some":"data"}\n')
-        self.assertFalse(os.path.exists(self.path('no')))
+
+    def test_folders_that_are_missing_are_made_where_deepspeed_makes_them(self):
+        """Of a csv and of events; a page has its own."""
+        log = write(self.path('run.jsonl'), [run(), step(1)])
+        made = {'--csv': self.path('a', 'b', 'run.csv'), '--tfevents': self.path('c', 'd')}
+        for command in ((PROGRAM, 'inspect', log), self.command()):
+            done = self.run_it(*command, *(word for pair in made.items() for word in pair))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(os.path.isfile(made['--csv']))
+            self.assertTrue(os.path.isfile(self.path('c', 'd', FILE)))
+            shutil.rmtree(self.path('a'))
+            shutil.rmtree(self.path('c'))
+        self.refuse(107, 1, PROGRAM, 'inspect', log, '--html', self.path('no', 'page'),
+                    part='No such file or directory')
+        self.refuse(402, 2, *self.command('--csv', made['--csv'], '--steps=0'), part='--steps')
+        self.assertFalse(os.path.exists(self.path('a')))
 
     def test_options_that_contradict_are_refused(self):
         one, store = self.path('one'), self.path('store', 'x')

@@ -49,6 +49,36 @@ static int lock(const struct output_kind *kind, const char *path, int fd, struct
                 kind->noun, path, kind->option);
 }
 
+bool output_parents_possible(const char *path)
+{
+    char at[PATH_MAX];
+    struct stat st;
+    if (snprintf(at, sizeof at, "%s", path) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    char *above = dirname(at);
+    while (stat(above, &st) != 0 && errno == ENOENT)
+        above = dirname(above); /* "." and "/" are there */
+    return access(above, W_OK | X_OK) == 0;
+}
+
+int output_make_parents(const char *path)
+{
+    char at[PATH_MAX];
+    if (snprintf(at, sizeof at, "%s", path) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    for (char *slash = at; (slash = strchr(slash + 1, '/'));) {
+        *slash = '\0';
+        if (mkdir(at, 0777) && errno != EEXIST)
+            return -1;
+        *slash = '/';
+    }
+    return 0;
+}
+
 /*
  * Opens what may be written to, and changes nothing in it. Links are not followed: what they point
  * at is not named on the command line. A character device (a terminal, /dev/null) has nothing to
@@ -66,6 +96,8 @@ static int open_old(const struct output_kind *kind, const char *path, bool creat
         errno = EISDIR;
         return output_unwritable(kind, path, error);
     }
+    if (missing && kind->makes_parents && output_make_parents(path))
+        return output_unwritable(kind, path, error);
     bool device = !missing && S_ISCHR(st.st_mode);
     int flags = device ? O_WRONLY : create ? O_RDWR | O_CREAT : O_RDWR;
     if (!missing && !device && !S_ISREG(st.st_mode))
@@ -97,6 +129,8 @@ int output_check(const struct output_kind *kind, const char *path, struct hst_er
         close(fd);
     if (fd != 0)
         return fd < 0 ? fd : 0;
+    if (kind->makes_parents && output_parents_possible(path))
+        return 0;
     char parent[PATH_MAX];
     int n = snprintf(parent, sizeof parent, "%s", path);
     if (n > 0 && n < PATH_MAX && access(dirname(parent), W_OK | X_OK) == 0)

@@ -13,6 +13,7 @@ struct output_kind {
     const char *option; /* "--log" */
     const char *begin;  /* what every file of this kind begins with, and other files do not */
     size_t begin_bytes; /* of it, at most 64; 0: up to its NUL */
+    bool makes_parents; /* the directories that it lies in are made where they are missing */
 };
 
 /**
@@ -27,6 +28,10 @@ int output_open(const struct output_kind *kind, const char *path, FILE **file,
 /** Opens it likewise, to be read and gone on with; empty where there is none. */
 int output_reopen(const struct output_kind *kind, const char *path, FILE **file,
                   struct hst_error *error);
+/** True: the directories above the path are there, or can be made; else errno says why not. */
+bool output_parents_possible(const char *path);
+/** Makes the directories above the path that are missing. Returns 0, or -1 with errno. */
+int output_make_parents(const char *path);
 /** errno says why the path cannot be written. Returns it, negative, with *error (E107). */
 int output_unwritable(const struct output_kind *kind, const char *path, struct hst_error *error);
 
