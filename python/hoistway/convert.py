@@ -9,6 +9,7 @@ command line is printed.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 
@@ -55,6 +56,9 @@ def kind_of(name: str | None, keys: Keys):
     for kind in KINDS:
         if name == kind.name or (not name and any(sign in keys.values for sign in kind.signs)):
             return kind
+    if 'zero_optimization' in keys.values or 'train_batch_size' in keys.values:
+        raise Refusal(CONFIG, f'{keys.path}:1:1: it is a configuration of DeepSpeed, which train '
+                      'and plan read themselves. Fix: --config of train')
     raise Refusal(CONFIG, f"{keys.path}:1:1: no key tells what it is of. Fix: --kind "
                   f"{'|'.join(kind.name for kind in KINDS)}")
 
@@ -84,6 +88,9 @@ def words_of(options: dict[str, object]) -> list[str]:
 def lines(m: Making) -> list[str]:
     launch = ['mpirun', '-n', str(m.ranks)] if m.ranks > 1 else []
     made = [*m.before, ['hoistway', 'prep', *words_of(m.prep)]] if m.prep else []
+    above = os.path.dirname(str(m.train.get('--export', '')))  # which Trainer makes
+    if above.strip('./'):
+        made.append(['mkdir', '-p', above])
     return [shlex.join(line) for line in
             [*made, [*launch, 'hoistway', 'train', *words_of(m.train)]]]
 

@@ -124,6 +124,9 @@ def optimizer(m: Making, key: str, default: str) -> None:
     elif ours != 'adamw':
         m.train['--optimizer'] = ours
     betas = [m.number('adam_beta1', 0.9), m.number('adam_beta2', 0.999)]
+    for i, beta in enumerate(betas):
+        if beta >= 1:
+            m.refuse(f'adam_beta{i + 1}', 'want a number below 1')
     eps = m.number('adam_epsilon', 1e-8)
     if ours in ('adamw', 'lion'):
         m.train['--betas'] = '{},{}'.format(*betas)
@@ -143,6 +146,8 @@ def length(m: Making, epochs: str, default: float) -> None:
         m.train['--steps'] = int(steps)
     else:
         m.train['--epochs'] = m.number(epochs, default)
+        if not m.train['--epochs']:
+            m.refuse(epochs, 'want a number above 0')
 
 
 def batch(m: Making, micro: str, micro_default: int, seq_len) -> None:
@@ -159,8 +164,8 @@ def batch(m: Making, micro: str, micro_default: int, seq_len) -> None:
 
 
 def places(m: Making) -> None:
-    out = m.text('output_dir') or 'out'
-    m.train['--store'], m.train['--export'] = f'{out.rstrip("/")}.store', out
+    out = (m.text('output_dir') or 'out').rstrip('/') or '/'
+    m.train['--store'], m.train['--export'] = f'{out}.store', out
     config = m.keys.get('deepspeed')
     if isinstance(config, str):
         m.train['--config'] = config
@@ -171,7 +176,9 @@ def places(m: Making) -> None:
 def trainer(m: Making, names: dict[str, str], defaults: dict[str, object]) -> None:
     m.train['--lr'] = m.number('learning_rate', defaults['learning_rate'])
     if m.train['--lr'] is None:
-        m.refuse('learning_rate', 'it is not there, and has no default')
+        m.refuse('learning_rate', 'it is not there, and has no default. Fix: give it')
+    elif m.train['--lr'] == 0:
+        m.refuse('learning_rate', 'want a number above 0')
     optimizer(m, names['optimizer'], defaults['optimizer'])
     schedule(m, names['schedule'], defaults['schedule'], names.get('least_ratio'))
     length(m, names['epochs'], defaults['epochs'])
@@ -296,9 +303,12 @@ def axolotl(m: Making) -> None:
         m.prep['--learn'] = 'all'
     if m.keys.get('tokenizer_config') not in (None, model):
         m.prep['--tokenizer'] = m.text('tokenizer_config')
-    for token in m.keys.get('special_tokens', {}):
+    tokens = m.keys.get('special_tokens', {})
+    for token in tokens:
         if token != 'pad_token':  # no padding is seen or learned
             m.refuse('special_tokens', f'{cut(token)}: {tables.MODEL}')
+    if tokens:
+        m.left.append('special_tokens')
     kernels = ('liger', 'cut_cross_entropy')
     for plugin in m.keys.get('plugins', []):
         if not any(f'.{kernel}.' in str(plugin) for kernel in kernels):
@@ -425,20 +435,47 @@ def accelerate(m: Making) -> None:
                    'give train --steps or --epochs, --batch-tokens and --lr')
 
 
+OFFLOADED = (('states', 'offload_optimizer'), ('weights', 'offload_param'))
+OF_FILE = ('gradient_accumulation_steps', 'gradient_clipping', 'zero_stage',
+           *(f'{key}_{what}' for _, key in OFFLOADED for what in ('device', 'nvme_path')))
+
+
+def deepspeed_store(m: Making, paths: list[str]) -> None:
+    """The paths of what is on drives, in the order of the file."""
+    found = [m.keys.get(path) for path in paths]
+    named = [path for path, value in zip(paths, found) if value not in (None, 'none', 'auto')]
+    values = list(dict.fromkeys(m.keys.get(path) for path in named))
+    if len(values) > 1:
+        m.refuse(named[1], 'hoistway spreads all that it stores over all drives. Fix: one path, '
+                 'and --store A,B of train')
+    elif values:
+        m.train['--store'] = values[0]
+
+
 def deepspeed(m: Making) -> None:
     at = 'deepspeed_config.'
-    homes = []
-    for what, key in (('states', 'offload_optimizer'), ('weights', 'offload_param')):
+    homes, paths = [], []
+    file = m.keys.get(f'{at}deepspeed_config_file')
+    for key in OF_FILE if file else ():
+        if m.keys.get(at + key) is not None:
+            m.refuse(at + key, 'accelerate ends where deepspeed_config_file is there, too. Fix: '
+                     'say it in that file alone')
+    for what, key in OFFLOADED:
         device = m.keys.get(f'{at}{key}_device', 'none')
         if device not in ('none', 'cpu', 'nvme'):
             m.refuse(f'{at}{key}_device', 'want none, cpu or nvme')
         elif device != 'none':
             homes.append(f'{what}={"dram" if device == "cpu" else device}')
+        if device == 'nvme':
+            paths.append(f'{at}{key}_nvme_path')
+        elif m.keys.get(f'{at}{key}_nvme_path') is not None:
+            m.left.append(f'{at}{key}_nvme_path')
     for option, key in (('--config', 'deepspeed_config_file'), ('--clip', 'gradient_clipping'),
-                        ('--store', 'offload_optimizer_nvme_path'), ('--zero-stage', 'zero_stage')):
+                        ('--zero-stage', 'zero_stage')):
         value = m.keys.get(at + key)
         if value not in (None, 'none', 'auto'):
             m.train[option] = value
+    deepspeed_store(m, paths)
     stage = m.train.get('--zero-stage')
     if isinstance(stage, bool) or stage not in (None, 0, 1, 2, 3):
         m.refuse(f'{at}zero_stage', 'want 0 to 3')
@@ -450,12 +487,16 @@ def deepspeed(m: Making) -> None:
 
 
 def given_alone(m: Making) -> None:
-    """Of a file without model and data."""
+    """Of a file without model and data. With --rows the data are rows, of which prep makes tokens;
+    without, train takes them as they are."""
     for key, why in (('model', 'the file names no model'), ('data', 'the file names no data'),
                      ('seq_len', 'the file does not say how long a sequence is')):
         if not getattr(m.given, key):
             m.refuse(f'--{key.replace("_", "-")}', f'{why}. Fix: --{key.replace("_", "-")}')
-    m.train['--model'], m.train['--data'] = m.given.model, m.given.data
+    if m.given.rows:
+        finish(m, m.given.model, [], None)
+    else:
+        m.train['--model'], m.train['--data'] = m.given.model, m.given.data
     m.train['--seq-len'] = m.given.seq_len
     m.train.setdefault('--store', 'out.store')
 

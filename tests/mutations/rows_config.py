@@ -62,12 +62,17 @@ mutate(
      '(b - w + 1) / rest'),
 )
 mutate(
-    'tools/verbs/train/config.c', 'tools/cli_ds_config',
+    'tools/verbs/train/config.c', 'tools/cli_ds_config tools/cli_ds_told',
     ('what decides nothing is told', ' || is_idle(tc, i)', ''),
     ('what only train has is told of plan', 'return part == PART_NONE || part == PART_ELSEWHERE;',
      'return part == PART_NONE;'),
-    ('what asks for nothing is not told', 'asks_nothing(e, ds_key_find(path_of(tc, e, path))))',
-     'ds_key_find(path_of(tc, e, path)) == NULL)'),
+    ('what asks for nothing is not told', 'DS_AT_USED || asks_nothing(tc, e))', 'DS_AT_USED)'),
+    ('a key that shares an option is won over', 'CLI_OVERRULED && is_about(o, e) &&',
+     'CLI_OVERRULED && o->entry == e &&'),
+    ('a section that is lost is told', 'NULL : section_lost_to(tc, path_of(tc, e, path))',
+     'NULL : NULL'),
+    ('a list that is full goes out', '        list_tell(list);\n    list->used +=',
+     '        list->used = 0;\n    list->used +='),
     ('a warmup of both is refused', '    if (peer->warmup_steps > 0 && given)'),
     ('a warmup of none is refused', '    if (peer->warmup_steps == 0 && !given)'),
     ('a scheduler ends with the run',
@@ -170,6 +175,7 @@ mutate(
     ('of two plans a file is named once', '        leave_file_out(from, error);', '        ;'),
 )
 mutate(
-    'tools/verbs/train/config.c', 'tools/cli_ds_config',
-    ('what is left open is not won over', ' && o->why != DS_AUTO)', ')'),
+    'tools/verbs/train/config.c', 'tools/cli_ds_config tools/cli_ds_told',
+    ('what is left open is not won over', 'o->entry == e ? is_auto(e) :',
+     'o->entry == e ? false :'),
 )

@@ -316,7 +316,7 @@ mutate(
 mutate(
     'tools/verbs/plan/report.c', 'e2e/device',
     ('a budget that can be had is no lack',
-     ' || smallest(p, (enum hst_tier)t) <= most', ''),
+     ' || smallest(p, (enum hst_tier)t) <= there', ''),
     ('a budget that cannot be had is told', '    print_lacking(p, out);\n', ''),
 )
 mutate(

@@ -118,6 +118,10 @@ class Convert(unittest.TestCase):
         done = self.start(self.put(text), *words)
         self.assertEqual(done.returncode, 0, done.stderr)
         made = [shlex.split(line) for line in done.stdout.splitlines()]
+        export = made[-1][made[-1].index('--export') + 1] if '--export' in made[-1] else ''
+        folder = ['mkdir', '-p', os.path.dirname(export)]  # before train
+        self.assertEqual(made[-2:-1] == [folder], '/' in export.removeprefix('./'))
+        made = [line for line in made if line != folder]
         for line in made:
             if line[:2] == ['hoistway', 'prep']:
                 options.parse(line[2:])
@@ -152,7 +156,7 @@ class Convert(unittest.TestCase):
             'data.safetensors', '--pack', 'on', '--long', 'drop'])
         self.assertEqual(told, 'note[I405] left out, as they change no number: evals_per_epoch, '
                                'flash_attention, gradient_checkpointing, load_in_8bit, '
-                               'logging_steps, saves_per_epoch, tf32\n')
+                               'logging_steps, saves_per_epoch, special_tokens, tf32\n')
 
     def test_llama_factory(self):
         self.put('{"identity": {"file_name": "identity.json"}}', 'dataset_info.json')
@@ -313,12 +317,28 @@ class Convert(unittest.TestCase):
         self.assertIn('give train --steps or --epochs, --batch-tokens and --lr', told)
         self.assertEqual(made, [[
             'mpirun', '-n', '4', 'hoistway', 'train', '--precision', 'bf16', '--clip', '0.5',
-            '--store', '/nvme', '--zero-stage', '3', '--place', 'states=nvme,weights=dram',
+            '--zero-stage', '3', '--store', '/nvme', '--place', 'states=nvme,weights=dram',
             '--model', 'm', '--data', 'd.safetensors', '--seq-len', '64']])
         self.refuse(ACCELERATE, '--model: the file names no model')
         self.refuse(ACCELERATE.replace('num_processes: 4', 'num_processes: 4.5'),
                     'run.yml:14:1: num_processes: want a whole number', *GIVEN)
         self.refuse(ACCELERATE.replace('bf16\n', 'fp8\n'), 'run.yml:12:1: mixed_precision: fp8',
+                    *GIVEN)
+        at = 'run.yml:5:3: deepspeed_config.offload_optimizer_device: '
+        both = ACCELERATE.replace('gradient_', 'deepspeed_config_file: a.json\n  gradient_', 1)
+        self.refuse(both, 'accelerate ends where deepspeed_config_file is there, too', *GIVEN)
+        param = ACCELERATE.replace('param_device: cpu', 'param_device: nvme')
+        for text, store, left in (
+                (param + '', '/nvme', False),
+                (param.replace('optimizer_nvme_path: /', 'param_nvme_path: /'), '/nvme', False),
+                (ACCELERATE.replace('optimizer_nvme_path: /', 'param_nvme_path: /'), 'out.store',
+                 True)):
+            made, told = self.commands(text, *GIVEN)
+            self.assertEqual(made[0][made[0].index('--store') + 1], store)
+            self.assertEqual('offload_param_nvme_path' in told, left)
+        self.refuse(param.replace('  zero3', '  offload_param_nvme_path: /b\n  zero3'),
+                    'over all drives', *GIVEN)
+        self.refuse(ACCELERATE.replace('optimizer_device: nvme', 'optimizer_device: disk'), at,
                     *GIVEN)
 
     def test_training_arguments_as_transformers_writes_them(self):
@@ -336,11 +356,17 @@ class Convert(unittest.TestCase):
             '--store', 'out.store', '--export', 'out', '--seq-len', '64', '--batch-tokens', '2048',
             '--model', 'm', '--data', 'd.safetensors']])
         self.assertIn('logging_steps', told)
+        made, _ = self.commands(json.dumps(dump), '--model', 'm', '--data', 'chats.jsonl', '--rows',
+                                'messages', '--seq-len', '64')
+        self.assertEqual(made[0], ['hoistway', 'prep', '--model', 'm', '--data', 'chats.jsonl',
+                                   '--rows', 'messages', '--out', 'data.safetensors'])
+        self.assertIn('data.safetensors', made[1])
         # what is not as Trainer has it by itself is refused
         for key, value in (('label_smoothing_factor', 0.1), ('neftune_noise_alpha', 5),
                            ('optim', 'adamw_bnb_8bit'), ('lr_scheduler_type', 'polynomial'),
                            ('optim_args', 'a=b'), ('tf32', True), ('data_seed', 3),
-                           ('train_sampling_strategy', 'group_by_length')):
+                           ('train_sampling_strategy', 'group_by_length'), ('adam_beta1', 1.5),
+                           ('num_train_epochs', 0), ('learning_rate', 0)):
             with self.subTest(key):
                 self.refuse(json.dumps({**dump, 'bf16': False, key: value}), f': {key}: ', *GIVEN)
 
@@ -395,6 +421,7 @@ class Convert(unittest.TestCase):
     def test_what_is_no_such_file_is_refused(self):
         for text, part in (('{', ':1:2: neither YAML nor JSON'), ('- a\n', ':1:1: no keys'),
                            ('', ':1:1: no keys'), ('a: 1\n', 'no key tells what it is of'),
+                           ('{"zero_optimization": {"stage": 3}}', 'Fix: --config of train'),
                            ('base_model: a\nbase_model: b\n', ':2:1: \'base_model\' is there twi'),
                            ('a: ' + '[' * 20 + ']' * 20, 'more than 16 levels'),
                            ('a: ' + '[' * 5000, 'neither YAML nor JSON'),

@@ -209,6 +209,8 @@ class Configured(Config):
         self.refuse_each(405, (('{"optimizer": {"type": "sgd"}}', 'Lion, Adagrad and SGD'),
                                ('{"optimizer": {"type": "Lion", "params": {"eps": 1e-8}}}',
                                 'has no such number'),
+                               ('{"optimizer": {"type": "Lion", "params": {"torch_adam": true}}}',
+                                'optimizer.type is not Adam'),
                                ('{"optimizer": {"type": "SGD", "params": {"nesterov": true}}}',
                                 'does not look ahead'),
                                ('{"optimizer": {"params": {"freeze_step": 4}, "type": '
@@ -348,6 +350,10 @@ class Configured(Config):
         self.assertIn(': scheduler.type (--schedule), ', told)
         self.refuse(405, 2, '--warmup=2', '--config', self.path('ds.json'),
                     part='scheduler.params.warmup_num_steps 4: its warmup has 4 steps')
+        for option, fix in (('--lr-end=1e-6', 'cosine'), ('--decay=2', 'wsd')):
+            self.refuse(402, 2, option, '--quiet', '--config', self.path('ds.json'),
+                        part=f'has a scheduler of its own, and {option.split("=")[0]} is a part of '
+                             f'another one. Fix: --schedule {fix}')
 
     def test_a_resume_has_the_scheduler_of_its_store(self):
         keep = ('--durability=step', '--lr=1e-4')

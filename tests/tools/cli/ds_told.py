@@ -70,6 +70,8 @@ class Told(Config):
                     'zero_optimization.offload_optimizer.nvme_path',
                     'zero_optimization.offload_param.nvme_path']),
                 (batch, '--batch-tokens=128', list(batch)),
+                ({'fp16': {'enabled': True, 'loss_scale': 128}}, '--loss-scale=256',
+                 ['fp16.loss_scale']),
                 ({**batch, 'gradient_clipping': 'auto'}, '--clip=2', [])):
             with self.subTest(own):
                 done = self.plan(json.dumps(config), own)

@@ -205,6 +205,14 @@ class Answer(Given):
                       text)
         self.on({}, '--dram=64K', '--tokens=1e9', status=3)
 
+    def test_drives_that_a_step_does_not_write_last_as_versions_say(self):
+        given = ('--dram=1G', '--nvme=1G', '--place=states=dram,weights=dram')
+        for more, is_told in ((('--tbw=600',), True), ((), False)):
+            text = self.run_plan('--rates', self.write('rates', machine(**SLOW)), *given,
+                                 *more).stdout
+            self.assertEqual('follows from the versions of the store alone, which are not counted\n'
+                             in text, is_told)
+
     def test_what_is_refused(self):
         for option in ('--tokens=0', '--tokens=x', '--tbw=0', '--tbw=-1', '--tbw=nan'):
             self.assert_refused(self.run_plan(option), 402, 2, option.split('=')[0])

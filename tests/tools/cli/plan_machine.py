@@ -391,6 +391,13 @@ class Known(Given):
         self.assertLess(after.ru_maxrss, 1 << 20)  # KiB
         return json.loads(done.stdout)
 
+    def test_a_budget_that_no_gpu_has_is_told_with_what_there_is(self):
+        done = self.run_verb('plan', '--model=1T', '--world=512', '--machine=dgx-h100',
+                             '--zero-stage=2', '--seq-len=4096', '--batch-tokens=4194304')
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stdout, r'(?m)^the smallest that would do: --hbm \S+ --dram \S+; '
+                         r'no more than 74.5 GiB of HBM are there$')
+
     def test_what_is_refused_on_a_thousand_gpus_fits_by_its_fix(self):
         given = ('--world', '1024', '--nodes', '128', '--machine', 'dgx-h100')
         told = self.told(*given, status=3)

@@ -167,6 +167,9 @@ class Papers(case.Case):
         self.assertEqual({**told, 'accounting': None}, plain)
         text = self.run_verb('--accounting=paper', *given).stdout
         self.assertRegex(text, r'(?m)^3 +1\.867 +2\.334 +1\.633 ')
+        alone = self.accounted('--model=8B', '--machine=h200')['accounting']['stages']
+        self.assertEqual([(stage['zero_sent_bytes'], stage['here_sent_bytes']) for stage in alone],
+                         [(0, 0)] * 4)
         most = self.accounted('--model=1T', '--world=1024', '--machine=dgx-h100', status=3)
         last = most['accounting']['stages'][3]
         self.assertLess(abs(last['zero_bytes'] / 1e9 / ZERO[4] - 1), 0.02)

@@ -251,6 +251,10 @@ static int optimizer(struct made *m)
         return ds_refuse(m->c, type.entry, m->error,
                          "of DeepSpeed's optimizers hoistway has AdamW, Adam (which is it where "
                          "adam_w_mode is not false), Lion, Adagrad and SGD. Fix: one of them.");
+    const struct found torch = get(m->c, "optimizer.params.torch_adam");
+    if (strcmp(k->option, "adamw") != 0 && is_on(m->c, "optimizer.params.torch_adam"))
+        return ds_refuse(m->c, torch.entry, m->error,
+                         "optimizer.type is not Adam. Fix: leave it out.");
     int bad = set(m, add(m, "optimizer", type), "%s", k->option);
     if (!bad && k->betas && pair.entry && !pair.automatic)
         bad = betas(m);
@@ -260,7 +264,7 @@ static int optimizer(struct made *m)
     bad = bad ? bad : number(m, "optimizer.params.eps", "eps", k->eps);
     if (!bad && !decay.entry && is_on(m->c, "optimizer.params.torch_adam")) {
         struct ds_option *o = add(m, "weight-decay", decay);
-        share(o, get(m->c, "optimizer.params.torch_adam"));
+        share(o, torch);
         return set(m, o, "0.01");
     }
     return bad ? bad : plain(m, "optimizer.params.weight_decay", "weight-decay");

@@ -102,6 +102,12 @@ static double exchanged(const struct accounts *a)
     return a->params / a->ranks * (groups * (a->group - 1) * a->handed + (groups - 1) * a->summed);
 }
 
+/* Of the papers, who leave the factor of (ranks - 1) / ranks out; one rank sends nothing. */
+static double paper_sent(unsigned stage, const struct accounts *a)
+{
+    return a->ranks > 1 ? sent_bytes(stage, a->params, &paper_zero) : 0;
+}
+
 /* A rank has its own share already. What a node keeps is gathered in it for the backward, as it
    is, and nothing then leaves the node: ZeRO++, section 3.2. */
 static double sent_here(unsigned stage, const struct accounts *a)
@@ -147,8 +153,7 @@ void plan_print_accounting(const struct plan *p, FILE *out)
         fprintf(out, "%-8u%12.4g%12.4g%12.4g%12.4g%12.4g\n", stage,
                 paper_held_bytes(stage, a.params, a.ranks, &paper_zero) / GB,
                 paper_held_bytes(stage, a.params, a.ranks, &paper_infinity) / GB,
-                held_here(stage, &a) / GB, sent_bytes(stage, a.params, &paper_zero) / GB,
-                sent_here(stage, &a) / GB);
+                held_here(stage, &a) / GB, paper_sent(stage, &a) / GB, sent_here(stage, &a) / GB);
     if (flops_per_s(p, &a) > 0)
         fprintf(out, "at %g FLOP of a parameter and token a rank reaches %.3g TFLOPS\n",
                 FLOP_OF_A_TOKEN, flops_per_s(p, &a) / TERA);
@@ -170,7 +175,7 @@ void plan_put_accounting(struct json_writer *json, const struct plan *p)
         json_put_real(json, "infinity_bytes",
                       paper_held_bytes(stage, a.params, a.ranks, &paper_infinity));
         json_put_real(json, "here_bytes", held_here(stage, &a));
-        json_put_real(json, "zero_sent_bytes", sent_bytes(stage, a.params, &paper_zero));
+        json_put_real(json, "zero_sent_bytes", paper_sent(stage, &a));
         json_put_real(json, "here_sent_bytes", sent_here(stage, &a));
         json_put_real(json, "here_between_bytes", between_here(stage, &a));
         json_put_end(json);

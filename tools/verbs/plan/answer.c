@@ -117,6 +117,9 @@ static void print_wear(const struct plan *p, FILE *out)
     const double day = plan_written_a_day(p);
     char lasts[PLAN_LASTS_BYTES];
     const uint32_t drives = plan_drives(p);
+    if (day <= 0 && p->tbw > 0)
+        fprintf(out, "a step writes nothing to drives: how long they last follows from the "
+                     "versions of the store alone, which are not counted\n");
     if (day <= 0)
         return;
     fprintf(out, "drives are written %.3g GB a step, %.3g TB a day",

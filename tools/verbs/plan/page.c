@@ -59,6 +59,9 @@ static void put_length(FILE *file, const struct plan *p)
                   text_count((double)plan_tokens(p), count), plan_days(p));
     if (plan_written_a_day(p) > 0)
         frame_row(file, "drives", "are written %.3g TB a day", plan_written_a_day(p) / 1e12);
+    else if (p->tbw > 0)
+        frame_row(file, "drives",
+                  "are written by versions of the store alone, which are not counted");
     if (plan_years(p) > 0)
         frame_row(file, "drives", "last %s, at %g TBW each", plan_lasts_text(p, lasts), p->tbw);
 }

@@ -187,22 +187,30 @@ static void print_rates(const struct plan *p, FILE *out)
         fprintf(out, "rates: %s\n", text);
 }
 
-/* Which of the budgets that would do are more than this machine has, and what it has. */
+/* What a budget can be at most, as it is given; 0: not known. */
+static uint64_t most(const struct plan *p, enum hst_tier tier)
+{
+    if (p->machine->name[0] && tier == HST_TIER_HBM)
+        return p->machine->hbm_bytes;
+    return as_given(p, tier, p->t.result.memory.most[tier]);
+}
+
+/* Which of the budgets that would do are more than the machine has, and what it has. */
 static void print_lacking(const struct plan *p, FILE *out)
 {
     static const char *const names[HST_TIER_COUNT] = {
         [HST_TIER_HBM] = "HBM", [HST_TIER_DRAM] = "DRAM", [HST_TIER_NVME] = "NVMe"};
     const char *before = "; no more than";
     for (int t = 0; t < HST_TIER_COUNT; t++) {
-        const uint64_t most = as_given(p, (enum hst_tier)t, p->t.result.memory.most[t]);
+        const uint64_t there = most(p, (enum hst_tier)t);
         char size[TEXT_BYTES];
-        if (most == 0 || smallest(p, (enum hst_tier)t) <= most)
+        if (there == 0 || smallest(p, (enum hst_tier)t) <= there)
             continue;
-        fprintf(out, "%s %s of %s", before, text_size(most, size), names[t]);
+        fprintf(out, "%s %s of %s", before, text_size(there, size), names[t]);
         before = " and";
     }
     if (strcmp(before, " and") == 0)
-        fprintf(out, " are free here");
+        fprintf(out, p->machine->name[0] ? " are there" : " are free here");
 }
 
 /*

@@ -407,22 +407,17 @@ static void append(struct list *list, const char *format, ...)
                                    list->used ? ", " : "", item);
 }
 
-/* The option of the command line to which an entry of the file has lost all that it is about; null:
- * it has not, or left that open. */
+/* The option of the command line to which an entry of the file has lost what it says; null: it has
+ * not, or left that open. */
 static const char *lost_to(const struct train_config *tc, const struct hjson_entry *e)
 {
-    const char *option = NULL;
     char path[HJSON_PATH_BYTES];
     for (size_t i = 0; i < tc->options.count; i++) {
         const struct ds_option *o = &tc->options.list[i];
-        if (!is_about(o, e) || tc->how[i] == CLI_NO_OPTION)
-            continue;
-        if (tc->how[i] == CLI_TAKEN || (o->entry != e && asks_nothing(tc, e)))
-            return NULL;
-        option = option ? option : o->option;
+        if (tc->how[i] == CLI_OVERRULED && is_about(o, e) &&
+            !(o->entry == e ? is_auto(e) : asks_nothing(tc, e)))
+            return o->option;
     }
-    if (option)
-        return is_auto(e) ? NULL : option;
     return asks_nothing(tc, e) ? NULL : section_lost_to(tc, path_of(tc, e, path));
 }
 

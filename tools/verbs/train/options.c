@@ -473,6 +473,13 @@ static int check_shape(const struct train_options *o, struct hst_error *error)
                     "--lr 0 makes the learning rate of every step 0, and nothing would be trained. "
                     "Fix: --lr %g.",
                     DEFAULT_LR);
+    if (o->from_file && o->from_file->options.scheduler.kind != PEER_NONE &&
+        (o->lr_end > 0 || o->decay.count > 0 || o->decay.percent > 0))
+        return fail(error, FAIL_VALUE, -EINVAL,
+                    "%s has a scheduler of its own, and --%s is a part of another one. Fix: "
+                    "--schedule %s, which then counts in place of it, or leave --%s out.",
+                    o->from_file->config.name, o->lr_end > 0 ? "lr-end" : "decay",
+                    o->lr_end > 0 ? "cosine" : "wsd", o->lr_end > 0 ? "lr-end" : "decay");
     if (o->schedule == SCHEDULE_CONSTANT && o->lr_end > 0)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--lr-end %g is where a schedule ends, and --schedule constant stays at --lr. "
