@@ -314,7 +314,7 @@ mutate(
     ('a size is rounded up', 'text_typed_up(bytes, size)', 'text_typed_down(bytes, size)'),
 )
 mutate(
-    'tools/verbs/plan/report.c', 'e2e/device',
+    'tools/verbs/plan/report.c', 'tools/cli_plan_machine',
     ('a budget that can be had is no lack',
      ' || smallest(p, (enum hst_tier)t) <= there', ''),
     ('a budget that cannot be had is told', '    print_lacking(p, out);\n', ''),

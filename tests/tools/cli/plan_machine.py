@@ -397,6 +397,9 @@ class Known(Given):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stdout, r'(?m)^the smallest that would do: --hbm \S+ --dram \S+; '
                          r'no more than 74.5 GiB of HBM are there$')
+        done = self.run_verb('plan', '--model=8B', '--machine=h100', '--hbm=1G')
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stdout, r'(?m)^the smallest that would do: --hbm \S+$')
 
     def test_what_is_refused_on_a_thousand_gpus_fits_by_its_fix(self):
         given = ('--world', '1024', '--nodes', '128', '--machine', 'dgx-h100')
