@@ -108,6 +108,11 @@ class Papers(case.Case):
                     self.assertIn('\n* more than 2 % off: ' + cell['why'] + '\n', text)
         self.assertEqual(marked, MARKED)
 
+    def test_the_list_has_all_papers(self):
+        done = self.run_verb('--paper', 'list')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertEqual(tuple(line.split()[0] for line in done.stdout.splitlines()), NAMES)
+
     def test_bandwidth_gives_the_efficiency_that_the_paper_asks_for(self):
         weights, states, activations = self.cells('infinity-3')
         for cell, flop_per_byte, rate in ((weights, 1024, 70e9), (states, 512, 1.5e12),

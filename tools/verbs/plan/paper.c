@@ -287,12 +287,22 @@ static void print_json(const struct paper *paper, const struct hst_param_bytes *
     fputc('\n', out);
 }
 
+static void print_list(FILE *out)
+{
+    for (size_t i = 0; i < PAPERS; i++)
+        fprintf(out, "%-12s %s\n", papers[i].name, papers[i].title);
+}
+
 int plan_paper_print(const char *name, bool json, FILE *out, struct hst_error *error)
 {
     struct hst_param_bytes own;
     char names[120] = "";
     if (!hst_precision_bytes("bf16", &own))
         return fail(error, FAIL_VALUE, -EINVAL, "bf16 has no bytes of a parameter.");
+    if (strcmp(name, "list") == 0) {
+        print_list(out);
+        return 0;
+    }
     for (size_t i = 0; i < PAPERS; i++) {
         if (strcmp(papers[i].name, name) == 0) {
             (json ? print_json : print_text)(&papers[i], &own, out);

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/** Prints the table of that name, as text or as one JSON object. E402: there is none. */
+/** Prints the table of that name, as text or as one JSON object; of "list" the names of all,
+ * as text. E402: there is none. */
 int plan_paper_print(const char *name, bool json, FILE *out, struct hst_error *error);
 
 #endif
