@@ -47,9 +47,8 @@ mutate(
     'tools/verbs/train/options.c', 'tools/cli_options',
     ('a run has one length', 'if (!native && o->steps > 0 && o->epochs > 0)'),
     ('a run trains something', 'if (o->lr == 0)'),
-    ('a constant rate has no end', 'if (o->schedule == SCHEDULE_CONSTANT && o->lr_end > 0)'),
-    ('a decay is of wsd', 'if (o->schedule != SCHEDULE_WSD && '
-     '(o->decay.count > 0 || o->decay.percent > 0))'),
+    ('a constant rate has no end', 'if (o->schedule == SCHEDULE_CONSTANT && ends)'),
+    ('a decay is of wsd', 'if (o->schedule != SCHEDULE_WSD && decays)'),
     ('a warmup has room', 'if (warmup > o->steps)'),
     ('a decay has room', 'if (o->schedule == SCHEDULE_WSD && rise + decay > o->steps)'),
     ('its peak may be the last step of the warmup', 'warmup > 0 ? warmup - 1 : 0;', 'warmup;'),

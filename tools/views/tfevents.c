@@ -14,7 +14,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define NAME        "events.out.tfevents.hoistway"
 #define VERSION     "brain.Event:2"

@@ -102,7 +102,7 @@ static double exchanged(const struct accounts *a)
     return a->params / a->ranks * (groups * (a->group - 1) * a->handed + (groups - 1) * a->summed);
 }
 
-/* Of the papers, who leave the factor of (ranks - 1) / ranks out; one rank sends nothing. */
+/* The papers leave the factor of (ranks - 1) / ranks out. One rank sends nothing. */
 static double paper_sent(unsigned stage, const struct accounts *a)
 {
     return a->ranks > 1 ? sent_bytes(stage, a->params, &paper_zero) : 0;

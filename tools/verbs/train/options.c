@@ -473,19 +473,19 @@ static int check_shape(const struct train_options *o, struct hst_error *error)
                     "--lr 0 makes the learning rate of every step 0, and nothing would be trained. "
                     "Fix: --lr %g.",
                     DEFAULT_LR);
-    if (o->from_file && o->from_file->options.scheduler.kind != PEER_NONE &&
-        (o->lr_end > 0 || o->decay.count > 0 || o->decay.percent > 0))
+    const bool ends = o->lr_end > 0, decays = o->decay.count > 0 || o->decay.percent > 0;
+    if (o->from_file && o->from_file->options.scheduler.kind != PEER_NONE && (ends || decays))
         return fail(error, FAIL_VALUE, -EINVAL,
                     "%s has a scheduler of its own, and --%s is a part of another one. Fix: "
                     "--schedule %s, which then counts in place of it, or leave --%s out.",
-                    o->from_file->config.name, o->lr_end > 0 ? "lr-end" : "decay",
-                    o->lr_end > 0 ? "cosine" : "wsd", o->lr_end > 0 ? "lr-end" : "decay");
-    if (o->schedule == SCHEDULE_CONSTANT && o->lr_end > 0)
+                    o->from_file->config.name, ends ? "lr-end" : "decay", ends ? "cosine" : "wsd",
+                    ends ? "lr-end" : "decay");
+    if (o->schedule == SCHEDULE_CONSTANT && ends)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--lr-end %g is where a schedule ends, and --schedule constant stays at --lr. "
                     "Fix: --schedule cosine, or leave --lr-end out.",
                     o->lr_end);
-    if (o->schedule != SCHEDULE_WSD && (o->decay.count > 0 || o->decay.percent > 0))
+    if (o->schedule != SCHEDULE_WSD && decays)
         return fail(error, FAIL_VALUE, -EINVAL,
                     "--decay is a part of --schedule wsd, and the schedule is %s. Fix: --schedule "
                     "wsd, or leave --decay out.",
